@@ -22,6 +22,12 @@ LIVE_LEASE := 30
 # is; and half a hundred of its calls are deprecated, which nobody here makes.
 WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations'
 
+# Programs, go vet and unraced tests are compiled in one way, so that a fresh machine compiles Go's own packages once and not three times. The race detector
+# needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
+RACED := CGO_ENABLED=1 go test -race
+
 include mk/*.mk
 
 .PHONY: help demo build build-nvml test unit image test-unit test-timed test-patient vet test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
@@ -34,14 +40,14 @@ demo: ## rounds on a Slurm in memory, as a table: no Slurm needed
 
 build: ## static binaries into bin/
 	@mkdir -p bin/plugins
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/ ./contrib/plugins/...
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o bin/plugins/ ./contrib/plugins/...
 
 build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; needs a C compiler, and no GPU
 	@mkdir -p bin/nvml
-	$(WITH_NVML) go build -tags nvml -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
+	$(WITH_NVML) go build -tags nvml -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
 
-# First what minds how busy a machine is, while the image is made, which is mostly waiting for a mirror. Then all that does not, at a lower priority beside
+# First what minds how busy a machine is, while the images are made, which is mostly waiting for a mirror. Then all that does not, at a lower priority beside
 # the live clusters.
 test: ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
 	@$(MAKE) --no-print-directory --jobs 2 unit image
@@ -52,6 +58,7 @@ unit: vet
 
 image:
 	@$(CLUSTER) image
+	@[ $(SLURM) != 24.11 ] || SLURM=26.05 $(CLUSTER) image
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
@@ -70,6 +77,10 @@ WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 # A day of rounds of seconds, booked one after the other: fifteen times as long under the race detector. The other tests of the history are raced.
 BOOKING := (TestADayOfRoundsOfSecondsIsHeldAsItsMeans|TestWeeksAreDrawnFromTheHistoryAndADayThatIsOverIsReadOnce)
 
+# Daemons that die at every call to the outside, one after the other: hundreds of stories on a virtual clock, ten times as long under the race detector.
+# What a round does at the same time is raced in the other tests of ./bridge.
+DYING := (TestDying.*|TestAPluginThatDiesAtAnyCallLosesNoJob)
+
 # Packages whose tests wait for no clock, or a virtual one. Simulations are one goroutine after the other, and what the documentation has executed are other
 # programs: what those do at the same time is raced in ./bridge and where they are.
 PATIENT := bridge bridge/slurmrest sim sim/backfill
@@ -80,8 +91,8 @@ test-unit: lint test-timed test-patient ## all tests that need no Slurm, with th
 
 test-timed:
 	go test -run '^$(WAITING)$$' ./cmd/synergy
-	go test -race -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
-	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
+	$(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	$(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
 test-patient:
@@ -89,7 +100,8 @@ test-patient:
 	nice -n 15 go test -timeout 30m $(sequential) $(UNRACED:%=./%)
 	nice -n 15 go test -timeout 30m -run '^$(SIMULATING)$$' ./cmd/synergy
 	nice -n 15 go test -timeout 30m -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
-	nice -n 15 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
+	nice -n 15 go test -timeout 30m -run '^$(DYING)$$' $(PATIENT:%=./%)
+	nice -n 15 env $(RACED) -vet=off -p 2 -timeout 30m -skip '^$(DYING)$$' $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
@@ -112,20 +124,21 @@ lint: vet ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-trust test-live-rounds test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-trust test-live-rounds test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share test-live-seldom
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so three clusters at a time cost little more than one. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
-# which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
+# which each GPU has a type of its own, starts at Slurm's own intervals, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays ask power check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen differential grid limits loan partitions preempt shapes
 SHARE := share share_kills share_offence share_run
+SELDOM := seldom
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
-	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(SHARE) $(TORCH_TESTS))|$(DEVICES))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
+	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(SHARE) $(SELDOM) $(TORCH_TESTS))|$(DEVICES))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
 
 test-live-trust:
 	@$(call live,-trust) -run '^($(call tests-of,$(TRUST)))$$' ./tests/live
@@ -135,6 +148,9 @@ test-live-site:
 
 test-live-limits:
 	@$(call live,-limits) -run '^($(call tests-of,$(LIMITS)))$$' ./tests/live
+
+test-live-seldom: # starts, where Slurm's schedulers look as often as by default
+	@INTERVALS=slurm $(call live,-seldom) -run '^($(call tests-of,$(SELDOM)))$$' ./tests/live
 
 DEVICES := TestSlurmrestSeatsJobsOnDevices
 

@@ -1,6 +1,7 @@
-// Package billing reckons what Slurm charges by the TRESBillingWeights of a partition (slurm.conf(5)). Slurm reckons it
-// when a job starts for the first time, keeps it on the job, and charges each later run the same, whatever that holds;
-// see "What a resized run is charged" in ARCHITECTURE.md. The package asks nobody and knows no partition.
+// Package billing computes what Slurm charges by the TRESBillingWeights of a partition (slurm.conf(5)). Slurm computes
+// the figure at a job's first start, keeps it on the job, and charges every later run the same, whatever that run
+// holds; see "What a resized run is charged" in ARCHITECTURE.md. The package makes no requests and does not look up
+// partitions.
 package billing
 
 import (
@@ -13,23 +14,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Weights are what one of each TRES counts.
+// Weights are the charges of one unit of each TRES.
 type Weights struct {
 	Core, Node, GPU float64
-	Memory          float64            // of a MiB
-	Types           map[string]float64 // of GPUs of a type, beside GPU; nil: none
-	// Most says that the largest product counts and not their sum, as with PriorityFlags=MAX_TRES.
+	Memory          float64            // per MiB
+	Types           map[string]float64 // charged for a GPU of that type in addition to GPU; nil: none
+	// Most charges the largest product instead of the sum of all, as PriorityFlags=MAX_TRES does.
 	Most bool
 }
 
-// Cores are the weights of a partition that has none: Slurm then charges cores.
+// Cores returns the weights of a partition without TRESBillingWeights: Slurm then charges cores alone.
 func Cores() Weights { return Weights{Core: 1} }
 
-// units are the suffixes of a weight of memory, of which Slurm's own unit is a MiB.
+// units are the suffixes of a memory weight in MiB, which is Slurm's own unit.
 var units = map[string]float64{"": 1, "K": 1.0 / 1024, "M": 1, "G": 1 << 10, "T": 1 << 20, "P": 1 << 30}
 
-// Parse reads weights as slurm.conf has them: CPU=1.0,Mem=0.25G,GRES/gpu=2.0. The empty text is that of a partition
-// without any. A TRES that no daemon sizes (a license, a burst buffer) is read and left out.
+// Parse reads weights in the form of slurm.conf: CPU=1.0,Mem=0.25G,GRES/gpu=2.0. An empty text gives Cores, the weights
+// of a partition without any. A TRES whose amount the daemon never changes (a license, a burst buffer) is accepted and
+// ignored.
 func Parse(text string) (w Weights, err error) {
 	text = strings.Trim(strings.TrimSpace(text), `"`)
 	if text == "" {
@@ -37,7 +39,7 @@ func Parse(text string) (w Weights, err error) {
 	}
 	for entry := range strings.SplitSeq(text, ",") {
 		if entry = strings.TrimSpace(entry); entry == "" {
-			continue // as Slurm reads it
+			continue // Slurm skips empty entries, too
 		}
 		if err := w.read(entry); err != nil {
 			return Weights{}, err
@@ -46,7 +48,7 @@ func Parse(text string) (w Weights, err error) {
 	return w, nil
 }
 
-// read takes one entry.
+// read stores the weight of one entry, NAME=WEIGHT with an optional unit.
 func (w *Weights) read(entry string) error {
 	name, amount, _ := strings.Cut(entry, "=")
 	name = strings.ToLower(name)
@@ -78,8 +80,8 @@ func (w *Weights) read(entry string) error {
 	return nil
 }
 
-// Of is what an allocation is charged an hour: so much on each of some nodes. GPUs of a type count as GPUs alone, since
-// an allocation does not say which they are.
+// Of returns what an allocation of per on each of nodes is charged per hour. GPUs of every type are charged as GPU
+// alone, since an allocation does not say of which type they are.
 func (w Weights) Of(nodes int, per gres.Vector) float64 {
 	n := float64(nodes)
 	products := []float64{w.Core * n * float64(per.CPUs), w.Memory * n * float64(per.Memory), w.Node * n,
@@ -94,8 +96,8 @@ func (w Weights) Of(nodes int, per gres.Vector) float64 {
 	return sum
 }
 
-// Sized are the TRES with a weight of which a job can have more or less from run to run, as slurm.conf names them. Its
-// nodes and GPUs stay the same.
+// Sized lists the TRES with a weight whose amount can change from run to run, by their names in slurm.conf. A job's
+// nodes and GPUs never change.
 func (w Weights) Sized() (names []string) {
 	if w.Core > 0 {
 		names = append(names, "CPU")

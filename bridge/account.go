@@ -1,28 +1,33 @@
 package bridge
 
-import "time"
+import (
+	"time"
 
-// account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of
-// the observation: service is credited up to now.
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+)
+
+// account makes sure that every managed job has a record, and brings it up to the time of the observation: service is
+// credited until now.
 func account(managed []*managedJob, now time.Time) {
 	for _, t := range managed {
 		if t.record == nil {
 			t.record = firstRecord(t, now)
 		}
-		t.since = earlier(t.since, now) // no run begins later; Slurm's clock was set back since it did
+		t.since = earlier(t.since, now) // Slurm's clock was set back after the run began
 		t.record.notAfter(now)
 		t.record.credit(t, now)
 	}
 }
 
-// creditUnseen adds the end of a run that nobody lived to see: the job ran then, was requeued and runs again.
+// creditUnseen credits the end of a run that no round observed: the job ran when its record was last updated, was
+// requeued since, and runs again.
 func (r *Record) creditUnseen(t *managedJob) {
-	if t.State == Running && r.Gain > 0 && t.since.After(r.Until) {
+	if t.State == slurm.Running && r.Gain > 0 && t.since.After(r.Until) {
 		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
 	}
 }
 
-// add adds the service of so long.
+// add credits a run of length ran: GPU-seconds of service, and progress at the given gain.
 func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
@@ -30,10 +35,10 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	}
 }
 
-// notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some
-// time is asked again.
+// notAfter corrects times that lie in the future, because Slurm's clock was set back while no daemon observed it. A job
+// that seems to have been asked to leave in the future is asked again.
 func (r *Record) notAfter(now time.Time) {
-	limit := now.Add(lasting)
+	limit := now.Add(stableRun)
 	if r.First.After(limit) {
 		r.First = now
 	}
@@ -48,7 +53,7 @@ func (r *Record) notAfter(now time.Time) {
 	}
 }
 
-// firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
+// firstRecord is the record of a job that the ledger does not know: a new job, or one after the ledger was lost.
 func firstRecord(j *managedJob, now time.Time) *Record {
 	s := j.annotated()
 	r := &Record{
@@ -65,27 +70,28 @@ func firstRecord(j *managedJob, now time.Time) *Record {
 	switch {
 	case s.V != 0:
 		r.NotBefore = fromUnix(s.Begin)
-	case j.State == Pending && j.Begin.After(now):
+	case j.State == slurm.Pending && j.Begin.After(now):
 		r.NotBefore = j.Begin
 	}
-	if j.State == Running {
+	if j.State == slurm.Running {
 		r.Until = j.since
 	}
 	return r
 }
 
-// credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued,
-// which is when Slurm says it was submitted.
+// credit adds the service since the record was last updated. If the job ran then and waits now, it ran until it was
+// requeued, which is its new time of submission.
 func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain
 	switch {
-	case t.State == Running:
+	case t.State == slurm.Running:
 		from, gain = later(from, t.since), t.gain
 		if t.Configuring {
-			gain = 0 // it holds its GPUs, and nothing is done
+			gain = 0 // it holds its GPUs and makes no progress yet
 		}
-	case r.Gain > 0 && !t.Completing: // while it is, nobody has said when it was requeued, and it holds what it held
+	// while completing, the time of the requeue is not known yet, and the job still holds its GPUs
+	case r.Gain > 0 && !t.Completing:
 		until = earlier(now, t.Submitted)
 	case r.Gain > 0:
 	default:
@@ -93,12 +99,12 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 	}
 	r.add(t, until.Sub(from), gain)
 	r.Until, r.Gain = now, gain
-	if t.State != Running {
+	if t.State != slurm.Running {
 		r.Gain = 0
 	}
-	if t.State != Running || t.since.After(r.Asked) {
+	if t.State != slurm.Running || t.since.After(r.Asked) {
 		if !r.Asked.IsZero() && r.Runs > 0 {
-			r.Runs++ // the one that comes was asked for
+			r.Runs++ // the next run was asked for, so it is no unasked return
 		}
 		r.Cost.hasLeft(t, r.Asked, now)
 		r.Asked = time.Time{} // the run that was asked to end has ended
@@ -106,19 +112,19 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 	r.countReturns(t, now)
 }
 
-// mostDone bounds what is done: a profile may claim any gain, and no sum of times may overflow by it.
+// mostDone bounds a job's progress: a profile may claim any gain, and no sum of durations may overflow.
 const mostDone = time.Duration(maxService) * time.Second
 
-// sped is d at the given gain.
+// sped is the progress made in d at the given gain, at most mostDone.
 func sped(d time.Duration, gain float64) time.Duration {
 	return time.Duration(min(float64(d)*gain, float64(mostDone)))
 }
 
-// lasting is how long a run must last for the job to count as one that stays.
-const lasting = 10 * time.Minute
+// stableRun is how long a run must last before earlier unasked returns of the job are forgotten.
+const stableRun = 10 * time.Minute
 
-// countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits
-// with the requeue code by itself, its owner requeues it, or its nodes die.
+// countReturns counts how often in a row a job came back to the queue without being asked to leave: it exited with the
+// requeue code by itself, its owner requeued it, or its nodes failed.
 func (r *Record) countReturns(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {
@@ -126,7 +132,7 @@ func (r *Record) countReturns(t *managedJob, now time.Time) {
 		r.Runs = runs
 	case runs > r.Runs:
 		r.Returned, r.ReturnedAt, r.Runs = r.Returned+runs-r.Runs, now, runs
-	case t.State == Running && now.Sub(t.since) >= lasting:
+	case t.State == slurm.Running && now.Sub(t.since) >= stableRun:
 		r.Returned = 0
 	}
 }

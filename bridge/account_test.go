@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
@@ -13,23 +15,29 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		rec      Record
-		job      Job
+		job      slurm.Job
 		gain     float64
 		attained float64
 		done     time.Duration
 	}{
-		{"ran all the time", ran, Job{State: Running, Started: ago(4000)}, 1.5, 1600, 950 * time.Second},
-		{"was started in the middle", waited, Job{State: Running, Started: ago(100)}, 1.5, 1200, 650 * time.Second},
-		{"was requeued and started again", ran, Job{State: Running, Started: ago(60)}, 2, 1120, 620 * time.Second},
+		{"ran all the time", ran, slurm.Job{State: slurm.Running, Started: ago(4000)}, 1.5, 1600, 950 * time.Second},
+		{"was started in the middle", waited, slurm.Job{State: slurm.Running, Started: ago(100)}, 1.5, 1200,
+			650 * time.Second},
+		{"was requeued and started again", ran, slurm.Job{State: slurm.Running, Started: ago(60)}, 2, 1120,
+			620 * time.Second},
 		{"was requeued, and started again before anybody looked", ran,
-			Job{State: Running, Started: ago(60), Submitted: ago(100)}, 2, 1520, 920 * time.Second},
-		{"was requeued and is being cleaned up", ran, Job{State: Pending, Completing: true, Submitted: ago(4000)}, 0,
+			slurm.Job{State: slurm.Running, Started: ago(60), Submitted: ago(100)}, 2, 1520, 920 * time.Second},
+		{"was requeued and is being cleaned up", ran, slurm.Job{State: slurm.Pending, Completing: true,
+			Submitted: ago(4000)}, 0,
 			1600, 950 * time.Second},
-		{"was requeued in the middle", ran, Job{State: Pending, Submitted: ago(100)}, 0, 1400, 800 * time.Second},
-		{"waited all the time", waited, Job{State: Pending, Submitted: ago(100)}, 0, 1000, 500 * time.Second},
-		{"was requeued, says a clock that is ahead", ran, Job{State: Pending, Submitted: ago(-60)}, 0, 1600,
+		{"was requeued in the middle", ran, slurm.Job{State: slurm.Pending, Submitted: ago(100)}, 0, 1400,
+			800 * time.Second},
+		{"waited all the time", waited, slurm.Job{State: slurm.Pending, Submitted: ago(100)}, 0, 1000,
+			500 * time.Second},
+		{"was requeued, says a clock that is ahead", ran, slurm.Job{State: slurm.Pending, Submitted: ago(-60)}, 0, 1600,
 			950 * time.Second},
-		{"was requeued, says a clock that is behind", ran, Job{State: Pending, Submitted: ago(600)}, 0, 1000,
+		{"was requeued, says a clock that is behind", ran, slurm.Job{State: slurm.Pending, Submitted: ago(600)}, 0,
+			1000,
 			500 * time.Second},
 	} {
 		c.job.Request.GPUs = 2
@@ -44,7 +52,7 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		if got.Gain != c.gain || !got.Until.Equal(noon) {
 			t.Errorf("%s: goes on at %v from %s, want %v from now", c.name, got.Gain, got.Until, c.gain)
 		}
-		if leaves := c.job.State == Running && c.job.Started.Before(c.rec.Asked); got.Asked.IsZero() == leaves {
+		if leaves := c.job.State == slurm.Running && c.job.Started.Before(c.rec.Asked); got.Asked.IsZero() == leaves {
 			t.Errorf("%s: asked at %s", c.name, got.Asked)
 		}
 	}
@@ -60,28 +68,29 @@ func TestALostLedgerIsMadeUpFromTheAnnotations(t *testing.T) {
 	}, 3, "", "").String()
 	for _, c := range []struct {
 		name string
-		job  Job
+		job  slurm.Job
 		want Record
 	}{
-		{"a new job", Job{State: Pending}, Record{First: submitted, Until: noon, Own: granted}},
-		{"a new job whose user said when", Job{State: Pending, Begin: noon.Add(time.Hour)},
+		{"a new job", slurm.Job{State: slurm.Pending}, Record{First: submitted, Until: noon, Own: granted}},
+		{"a new job whose user said when", slurm.Job{State: slurm.Pending, Begin: noon.Add(time.Hour)},
 			Record{First: submitted, Until: noon, NotBefore: noon.Add(time.Hour), Own: granted}},
-		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)},
+		{"a new job whose time has come", slurm.Job{State: slurm.Pending, Begin: noon.Add(-time.Hour)},
 			Record{First: submitted, Until: noon, Own: granted}},
-		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour),
+		{"a new job with a lease", slurm.Job{State: slurm.Pending, Begin: noon.Add(time.Hour),
 			Extra: `{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`},
 			Record{First: submitted, Until: noon, Own: granted,
 				Explicit: Explicit{Told: true, Memory: true, Steps: true}}},
-		{"one that was here before", Job{State: Pending, Restarts: 1, Begin: noon.Add(time.Minute), Extra: annotated},
+		{"one that was here before", slurm.Job{State: slurm.Pending, Restarts: 1, Begin: noon.Add(time.Minute),
+			Extra: annotated},
 			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second,
 				NotBefore: noon.Add(5 * time.Hour), Own: own}},
 		{"one that was never requeued and says it came earlier",
-			Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
+			slurm.Job{State: slurm.Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
 			Record{First: submitted, Until: noon, Own: granted}},
-		{"one that says it came later than Slurm knows", Job{State: Pending,
+		{"one that says it came later than Slurm knows", slurm.Job{State: slurm.Pending,
 			Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, noon.Unix())},
 			Record{First: submitted, Until: noon, Own: granted}},
-		{"one that runs", Job{State: Running, Started: started, Begin: noon.Add(time.Hour)},
+		{"one that runs", slurm.Job{State: slurm.Running, Started: started, Begin: noon.Add(time.Hour)},
 			Record{First: submitted, Until: started, Own: granted}},
 	} {
 		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
@@ -103,15 +112,16 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rec  Record
-		job  Job
+		job  slurm.Job
 		want time.Time
 	}{
-		{"goes on", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
-		{"has left", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
-		{"has left and was started again", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running, Started: after},
+		{"goes on", Record{Gain: 1, Asked: before}, slurm.Job{ID: 7, State: slurm.Running}, before},
+		{"has left", Record{Gain: 1, Asked: before}, slurm.Job{ID: 7, State: slurm.Pending}, time.Time{}},
+		{"has left and was started again", Record{Gain: 1, Asked: before}, slurm.Job{ID: 7, State: slurm.Running,
+			Started: after},
 			time.Time{}},
-		{"has left and was seen to wait", Record{Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
-		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
+		{"has left and was seen to wait", Record{Asked: before}, slurm.Job{ID: 7, State: slurm.Pending}, time.Time{}},
+		{"was not a victim", Record{Gain: 1}, slurm.Job{ID: 8, State: slurm.Running}, time.Time{}},
 	} {
 		c.rec.Job = c.job.ID
 		jobs := []*managedJob{read(c.job)}
@@ -126,12 +136,15 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 
 func TestEveryJobHasItsOwnRecord(t *testing.T) {
 	known := Records{{Job: 1, Starts: 1}, {Job: 2, Starts: 2}, {Job: 4, Starts: 4}, {Job: 6, Starts: 6}}
-	var jobs []*Job
+	var jobs []*slurm.Job
 	for id := 2; id <= 6; id++ {
-		jobs = append(jobs, &Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending,
-			Request: plainRequest()})
+		jobs = append(
+			jobs,
+			&slurm.Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: slurm.Pending,
+				Request: plainRequest()},
+		)
 	}
-	s := viewer().sort(Observed{At: noon, Jobs: jobs}, known)
+	s := viewer().sort(slurm.Observed{At: noon, Jobs: jobs}, known)
 	account(s.managed, noon)
 	for _, tn := range s.managed {
 		starts := tn.ID
@@ -145,7 +158,7 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 }
 
 // read is a job as a round takes it up.
-func read(j Job) *managedJob {
+func read(j slurm.Job) *managedJob {
 	t := new(Runner).readJob(&j, &managedJob{})
 	t.record = &Record{Job: j.ID}
 	return t

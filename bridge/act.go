@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// act carries the round's steps out: what must not wait is let wait, victims are asked to leave, each start follows as
-// soon as its nodes are free, and those who wait are told so in what time that leaves. It ends when every step is done
-// or has failed, or when the next round is due: nothing is begun after that. The error is one that ends the round; what
-// went wrong with a single job stands in its step.
+// act carries out the round's steps. Jobs that must not start yet get their lease first, then jobs are preempted, each
+// start follows as soon as its nodes are free, and waiting jobs are told why they wait in the time that is left. It
+// ends when every step is done or has failed, or when the next round is due; nothing is begun after that. It returns
+// only errors that end the round; an error with one job stands in its step.
 func (t *turn) act(ctx context.Context) error {
 	a := newActing(t)
 	defer a.putOff()
@@ -30,7 +30,7 @@ func (t *turn) act(ctx context.Context) error {
 	}
 	t.phase("ask")
 	err := a.follow(ctx)
-	a.mournVictims()
+	a.reportLostVictims()
 	if err != nil {
 		return err
 	}
@@ -39,56 +39,61 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("arm")
-	err = a.renewEach(ctx, a.untold) // what is left of them, until the next round is due
+	err = a.tellRest(ctx)
 	t.phase("renew")
 	return err
 }
 
-// acting is the state of one act.
+// acting is the state of one call of act.
 type acting struct {
 	*turn
-	sight
-	steps  steps
-	untold []*step       // those that can wait to be told that they wait, the most urgent first
-	admits time.Duration // when newcomers may be admitted next
-	until  time.Duration // when the next round is due
-	update longest       // of the updates so far
-	sights int           // how many looks there were
-	looks  int           // since something was sent or asked last
-	gaze   time.Duration // the longest of the looks so far
+	lastObservation
+	steps          steps
+	renewals       []*step       // renewals that are not urgent, the earliest begin time first
+	nextAdmission  time.Duration // when newly possible starts may be planned next
+	until          time.Duration // when the next round is due
+	update         slowestCall   // the slowest update so far
+	lookCount      int           // observations so far
+	looksSinceSend int           // observations since something was last sent or asked
+	slowestLook    time.Duration // the slowest observation so far
 }
 
+// newActing is the state with which a round begins to act on its steps.
 func newActing(t *turn) *acting {
 	a := &acting{
-		turn: t, sight: sight{at: t.scene.at, jobs: t.seen, nodes: t.scene.nodes}, until: t.began + t.span(),
-		admits: t.Clock.Elapsed() + admitEvery,
+		turn: t, lastObservation: lastObservation{at: t.scene.at, jobs: t.seen, nodes: t.scene.nodes},
+		until:         t.began + t.span(),
+		nextAdmission: t.Clock.Elapsed() + admitEvery,
 	}
 	a.take(0, false)
 	return a
 }
 
-// take takes up the steps of the report from one on.
+// take makes a step of each entry of report.Steps from index from on. The steps before that get new pointers into the
+// list.
 func (a *acting) take(from int, admitted bool) {
 	for k := range a.report.Steps {
 		if k < from {
-			a.steps[k].Step = &a.report.Steps[k] // the list may have moved
+			a.steps[k].Step = &a.report.Steps[k] // appending may have moved the list
 			continue
 		}
 		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
 		s.job = a.scene.find(s.Job)
 		s.expires = s.Verb == Preempt && a.scene.expiring[s.Job]
-		s.aside = s.expires && a.Settings.Watched
+		s.unawaited = s.expires && a.Settings.Watched
 		if s.Verb == Preempt && !s.expires {
 			s.from = s.job.Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
 	}
-	a.untold = append(a.untold, a.steps[from:].filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })...)
-	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
+	a.renewals = append(
+		a.renewals,
+		a.steps[from:].filter(func(s *step) bool { return s.Verb == Renew && !a.couldStartBeforeNextRound(s) })...)
+	slices.SortStableFunc(a.renewals, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
-// foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held
-// meanwhile. A small one is over soon.
+// foresight is how far ahead a full round handles jobs whose time limit comes: until its own end, because no small
+// round can be held meanwhile. It is 0 for a small round, which is over soon.
 func (t *turn) foresight() time.Duration {
 	if t.small || t.Settings.Shadow || !t.Settings.Watched {
 		return 0
@@ -99,7 +104,7 @@ func (t *turn) foresight() time.Duration {
 // span is how long the round may take.
 func (t *turn) span() time.Duration {
 	if t.small {
-		return min(2*smallStart, t.Settings.Round)
+		return min(2*max(smallStart, t.Settings.Looks), t.Settings.Round)
 	}
 	return t.Settings.Round
 }
@@ -107,32 +112,37 @@ func (t *turn) span() time.Duration {
 // left is the time until the next round is due.
 func (a *acting) left() time.Duration { return a.until - a.Clock.Elapsed() }
 
-// now is Slurm's time.
+// now is the time by Slurm's clock.
 func (t *turn) now() time.Time { return t.watch.now(t.Clock) }
 
-// putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so, unless
-// no round waits for it. What was foreseen and whose moment has not come is no step of this round.
+// putOff marks the steps that were not begun, so that a later round does them. A step that was begun and not finished
+// fails with that message, unless the round does not wait for it. Two kinds of steps are dropped from the report:
+// preemptions before a time limit whose moment has not come, and renewals for which a small round had no time.
 func (a *acting) putOff() {
-	early := map[int]bool{}
+	early, untold := map[int]bool{}, map[int]bool{}
 	for _, s := range a.steps.filter((*step).open) {
 		switch {
+		case s.PutOff, s.Verb == Start && s.stage == sent: // it may still take effect: the next round observes that
+			s.PutOff = true
 		case s.stage == begun && !a.isTime(s):
 			early[s.Job] = true
+		case s.stage == begun && a.small && s.Verb == Renew:
+			untold[s.Job] = true
 		case s.stage == begun:
 			s.PutOff = true
-		case s.aside:
+		case s.unawaited:
 			a.reach(s, done)
 		default:
 			a.fail(s, "the round ended before it was done")
 		}
 	}
-	if len(early) > 0 {
+	if len(early)+len(untold) > 0 {
 		a.report.Steps = slices.DeleteFunc(a.report.Steps,
-			func(s Step) bool { return s.Verb == Preempt && early[s.Job] })
+			func(s Step) bool { return s.Verb == Preempt && early[s.Job] || s.Verb == Renew && untold[s.Job] })
 	}
 }
 
-// follow looks again and again until every step has come to its end.
+// follow observes again and again until every step is done or has failed.
 func (a *acting) follow(ctx context.Context) error {
 	for {
 		if err := a.advance(ctx); err != nil {
@@ -147,7 +157,7 @@ func (a *acting) follow(ctx context.Context) error {
 		if err := a.pause(ctx); err != nil {
 			return err
 		}
-		// the last word to who waits took longer than there was: a look would be a second call beyond the end
+		// Telling jobs took longer than there was time: another observation would be one more call beyond the end.
 		if a.left() < 0 {
 			return a.giveUp(ctx)
 		}
@@ -160,10 +170,10 @@ func (a *acting) follow(ctx context.Context) error {
 	}
 }
 
-// pause lets the time until the next look pass, and uses it to tell those who wait.
+// pause waits until the next observation, and uses the time to renew and tell waiting jobs.
 func (a *acting) pause(ctx context.Context) error {
 	until := a.Clock.Elapsed() + min(a.poll(), a.left())
-	if end := a.until - a.retreat(); a.Clock.Elapsed() < end {
+	if end := a.until - a.rollBackTime(); a.Clock.Elapsed() < end {
 		until = min(until, end)
 	}
 	if err := a.renew(ctx, until); err != nil {
@@ -175,40 +185,43 @@ func (a *acting) pause(ctx context.Context) error {
 	return nil
 }
 
-// parts of Settings.Poll are the times between the first looks; together they are one.
-var parts = []time.Duration{4, 4, 2}
+// pollDivisors are the divisors of Settings.Poll for the first three waits, which add up to one Poll.
+var pollDivisors = []time.Duration{4, 4, 2}
 
-// poll is the time until the next look. What was sent comes about within half a second where it does, and somebody may
-// wait for that; so the first looks follow sooner, unless a look itself takes so long that slurmrestd would do little
-// else.
+// poll is the time until the next observation. What was sent mostly takes effect within half a second, so the first
+// observations follow sooner. A wait is at least ten times the slowest observation (but not above Settings.Poll), so
+// that slurmrestd has time for others.
 func (a *acting) poll() time.Duration {
 	soon := a.Settings.Poll
-	if a.looks < len(parts) {
-		soon /= parts[a.looks]
+	if a.looksSinceSend < len(pollDivisors) {
+		soon /= pollDivisors[a.looksSinceSend]
 	}
-	return min(a.Settings.Poll, max(soon, 10*a.gaze))
+	return min(a.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
-// look observes the jobs and nodes anew.
+// look observes jobs, nodes and reservations again.
 func (a *acting) look(ctx context.Context) error {
 	began := a.Clock.Elapsed()
 	seen, err := a.turn.look(ctx, a.records)
 	if err != nil {
 		return err
 	}
-	a.looked, a.gaze, a.looks, a.sights = began, max(a.gaze, a.Clock.Elapsed()-began), a.looks+1, a.sights+1
+	a.looked, a.slowestLook, a.looksSinceSend, a.lookCount = began, max(
+		a.slowestLook,
+		a.Clock.Elapsed()-began,
+	), a.looksSinceSend+1, a.lookCount+1
 	a.at, a.jobs, a.nodes, a.reservations = seen.At, seen.Jobs, seen.Nodes, seen.Reservations
 	return nil
 }
 
-// advance takes every step as far as it can go now: victims first, since they free what the starts need.
+// advance takes every step as far as it can go now. Preemptions come first, since they free what the starts need.
 func (a *acting) advance(ctx context.Context) error {
 	a.noteSecured()
 	if err := (preempting{a}).advance(ctx); err != nil {
 		return err
 	}
-	a.dropHopeless()
-	a.turnBack()
+	a.failBlockedStarts()
+	a.sendMoversBack()
 	ready := a.startable()
 	if err := a.stepAside(ctx, ready); err != nil {
 		return err
@@ -222,13 +235,13 @@ func (a *acting) advance(ctx context.Context) error {
 	return a.secure(ctx)
 }
 
-// giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows
+// giveUp ends the round because the next one is due. Preempted jobs that still save go on with it; their records say
 // that they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.seenSince))
 	for _, s := range a.steps.filter((*step).awaited) {
 		if s.stage == sent {
-			s.PutOff = true // it may still start: the next round looks
+			s.PutOff = true // it may still start: the next round observes that
 			continue
 		}
 		a.fail(s, "not done before the next round was due")

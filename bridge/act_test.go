@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -186,7 +187,7 @@ func TestAWinnerStartsWhenTheLastOfItsVictimsHasLeft(t *testing.T) {
 			if s := step(t, report, winner, bridge.Start); s.Error != "" || s.Took < 25*time.Second {
 				t.Errorf("start: %+v", s)
 			}
-			if j := w.job(winner); j.State != bridge.Running || len(j.Runs.Nodes) != nodes ||
+			if j := w.job(winner); j.State != slurm.Running || len(j.Runs.Nodes) != nodes ||
 				j.Request.CPUs != nodes*j.Runs.PerNode.CPUs {
 				t.Errorf("winner: %+v", j)
 			}
@@ -208,7 +209,7 @@ func TestARestartInPlaceGivesAJobAnotherSizeAndLosesNothing(t *testing.T) {
 	step(t, report, first, bridge.Preempt)
 	start := step(t, report, first, bridge.Start)
 	j := w.job(first)
-	if j.State != bridge.Running || j.Runs.PerNode != start.Grant.PerNode || j.Runs.PerNode.CPUs >= before ||
+	if j.State != slurm.Running || j.Runs.PerNode != start.Grant.PerNode || j.Runs.PerNode.CPUs >= before ||
 		j.Restarts != 1 {
 		t.Errorf("%+v, want it running with less than %d cores, once restarted", j, before)
 	}
@@ -275,7 +276,7 @@ func TestAVictimThatSlurmHasForgottenHasLeft(t *testing.T) {
 		first, second := challenge(w, model("gnmt"))
 		w.start(upon(verb, first, slurmtest.Before, func() error {
 			w.slurm.Cancel(first)
-			return fmt.Errorf("%s: %w", verb, bridge.ErrGone)
+			return fmt.Errorf("%s: %w", verb, slurm.ErrGone)
 		}))
 		if s := step(t, w.round(), first, bridge.Preempt); s.Error != "" {
 			t.Errorf("preempt: %+v", s)
@@ -313,7 +314,7 @@ func TestWhatTheHookComplainsOfAfterwardsStandsInTheStep(t *testing.T) {
 func TestAVictimThatCouldNotBeAskedIsAskedInTheNextRound(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"), func(s *slurmtest.Spec) { s.Work.OnTerm = slurmtest.Dies })
-	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error { return bridge.ErrRefused }))
+	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error { return slurm.ErrRefused }))
 	if s := step(t, w.rounds(1), second, bridge.Start); s.Error != "its place was not freed" {
 		t.Errorf("start: %+v", s)
 	}
@@ -511,11 +512,11 @@ func TestAStartThatCannotBeTakenBackIsTakenBackByTheNextRound(t *testing.T) {
 			w.slurm.Drain("n1")
 		case refusals == 0:
 			refusals++
-			return bridge.ErrRefused
+			return slurm.ErrRefused
 		}
 		return nil
 	})
-	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != bridge.ErrRefused.Error() {
+	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != slurm.ErrRefused.Error() {
 		t.Errorf("start: %+v", s)
 	}
 	w.round()
@@ -537,7 +538,7 @@ func TestAJobThatEndsBeforeAnybodyLooksHasStarted(t *testing.T) {
 
 func TestWhatConcernsAllJobsEndsTheRoundAndTheNextOneGoesOn(t *testing.T) {
 	const first, second, third = 1, 2, 3
-	for _, fault := range []error{bridge.ErrDenied, bridge.ErrUnreachable} {
+	for _, fault := range []error{slurm.ErrDenied, slurm.ErrUnreachable} {
 		for _, c := range []struct {
 			name string
 			verb slurmtest.Verb
@@ -587,9 +588,9 @@ func TestARoundThatSlurmLeavesSaysSoOfOneJob(t *testing.T) {
 			close(several)
 		}
 		<-several // they fail together
-		return bridge.ErrUnreachable
+		return slurm.ErrUnreachable
 	})
-	if _, err := w.runner.Round(ctx); !errors.Is(err, bridge.ErrUnreachable) ||
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurm.ErrUnreachable) ||
 		strings.Count(err.Error(), "job ") != 1 {
 		t.Errorf("the round ended with\n%v", err)
 	}
@@ -641,7 +642,7 @@ func TestCallsInFlightAreBoundedAndEveryJobIsStartedOnce(t *testing.T) {
 	}
 	w.round()
 	for _, id := range ids {
-		if j := w.job(id); j.State != bridge.Running {
+		if j := w.job(id); j.State != slurm.Running {
 			t.Errorf("job %d is %s", id, j.State)
 		}
 	}

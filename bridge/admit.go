@@ -6,36 +6,36 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A round that stops jobs waits for them to save, for minutes if they need that. What comes free elsewhere meanwhile,
-// and who comes, is not kept waiting as long: the round admits what a small round would have done, starts and what
-// calls a loan back. What its own steps are about to use is spoken for: nodes that victims leave are closed to others,
-// and what its other starts are to hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as
-// ever.
+// A round that preempts jobs waits for them to save, for minutes if necessary. Room that comes free elsewhere and jobs
+// that arrive meanwhile do not wait that long: the round admits what a small round would do, starts and the recall of
+// loans. What its own steps are about to use is not available to these: nodes that preempted jobs leave are closed, and
+// what its other starts will hold counts as held, on nodes and in quotas. As always, no job is armed during a
+// preemption.
 //
-// The intent is written anew before the first of these starts, with all that the round is about: who dies after that
+// The intent is written again, with all steps of the round, before the first of these starts. So a daemon that dies
 // leaves no debt that is not on record.
 
-// admitEvery is the least time between two plans for what came up while a round waits; the first is made so long after
-// it began to act.
+// admitEvery is the least time between two plans while a round waits, and from the beginning of act to the first.
 const admitEvery = time.Second
 
-// admission is the part of an acting that admits starts, by a turn beside its own.
+// admission adds starts to a round that is waiting. beside is the small round that plans them.
 type admission struct {
 	*acting
 	beside *turn
 }
 
-// admit takes up the starts that have become possible since the round was planned, as long as it waits for anything but
-// such starts.
+// admit adds the starts that have become possible since the round was planned, as long as the round waits for steps
+// other than such starts.
 func (a admission) admit(ctx context.Context) error {
 	now := a.Clock.Elapsed()
-	if !a.Settings.Watched || now < a.admits || a.left() <= a.retreat() || !a.waits() {
+	if !a.Settings.Watched || now < a.nextAdmission || a.left() <= a.rollBackTime() || !a.waits() {
 		return nil
 	}
-	a.admits = now + admitEvery
+	a.nextAdmission = now + admitEvery
 	if news, err := a.look(ctx); !news || err != nil {
 		return err
 	}
@@ -48,39 +48,39 @@ func (a admission) admit(ctx context.Context) error {
 	return a.adopt(ctx)
 }
 
-// waits says that the round has something to wait for of its own.
+// waits says that the round still waits for steps of its own plan.
 func (a admission) waits() bool {
 	return slices.ContainsFunc(a.steps, func(s *step) bool { return s.awaited() && !s.admitted })
 }
 
-// look sorts what was seen last, and says whether there is anything new in it.
+// look sorts the last observation, and says whether anything in it could allow a new start.
 func (a *admission) look(ctx context.Context) (news bool, err error) {
 	t := &turn{Runner: a.Runner, began: a.began, small: true, seen: a.jobs}
 	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
-	seen := Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
+	seen := slurm.Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
 	t.scene = t.sort(seen, a.records())
 	t.scene.secured = a.steps.secured()
 	account(t.scene.managed, a.at)
 	a.beside = t
 	if anew, err := (splitting{t}).split(ctx); anew || err != nil {
-		return false, err // the next look sees the tasks
+		return false, err // the next observation shows the tasks
 	}
 	t.refusals = t.refusalsOf(&t.scene)
-	moment := t.moment()
+	moment := t.situationHash()
 	news = moment != a.last
 	a.last = moment
 	return news, nil
 }
 
-// plan makes the plan and the steps of the turn beside.
+// plan makes the plan and the steps of the small round.
 func (a admission) plan(ctx context.Context) error {
 	t := a.beside
-	t.consultAlmanac(ctx)
+	t.refreshLimits(ctx)
 	t.report.Snapshot = t.snapshot(&t.scene)
 	t.limit(&t.report.Snapshot)
-	settle(&t.report.Snapshot)
+	keepRunningButRecall(&t.report.Snapshot)
 	a.withhold(&t.report.Snapshot)
-	if err := (caution{t}).careful(ctx); err != nil {
+	if err := (caution{t}).planSafely(ctx); err != nil {
 		return fmt.Errorf("plan beside the round: %w", err)
 	}
 	t.scene.behind = queue{t}.behind(t.report.Plan)
@@ -89,7 +89,8 @@ func (a admission) plan(ctx context.Context) error {
 	return nil
 }
 
-// withhold keeps from a plan what this round is about to use.
+// withhold hides from the small round's plan what this round is about to use: jobs with a step under way stay or are
+// barred, nodes that are being left are closed, and grants of pending starts count as used.
 func (a admission) withhold(c *policy.Cluster) {
 	left := a.steps.blocked()
 	nodes := make(map[string]*policy.Node, len(c.Nodes))
@@ -101,7 +102,7 @@ func (a admission) withhold(c *policy.Cluster) {
 		}
 	}
 	c.Quotas = slices.Clone(c.Quotas)
-	for _, s := range a.steps.filter(func(s *step) bool { return s.awaited() || s.aside && s.open() }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.awaited() || s.unawaited && s.open() }) {
 		k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
 		if !found {
 			continue
@@ -125,19 +126,19 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps of the small round that this round takes up. It arms and restores no jobs, and leaves jobs
-// alone for which a step of this round is under way.
+// admissible are the steps that the waiting round takes over: no arming and no restoring, and none for a job that
+// already has a step under way.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {
-		if s.awaited() || s.aside && s.open() {
+		if s.awaited() || s.unawaited && s.open() {
 			busy[s.Job] = true
 		}
 	}
 	return slices.DeleteFunc(list, func(s Step) bool { return busy[s.Job] || s.Verb == Arm || s.Verb == Restore })
 }
 
-// adopt makes the steps of the turn beside the round's own.
+// adopt takes over the small round's steps: it writes the intent again and appends them to this round's.
 func (a admission) adopt(ctx context.Context) error {
 	t, from := a.beside, len(a.report.Steps)
 	a.scene, a.refusals, a.seen = t.scene, t.refusals, t.seen
@@ -161,7 +162,7 @@ func (a admission) adopt(ctx context.Context) error {
 	return a.deferStarts(ctx)
 }
 
-// supersede drops what was still to be told to jobs that start instead.
+// supersede drops renewals and armings of jobs that are now started instead.
 func (a admission) supersede(by []Step) {
 	starts := map[int]bool{}
 	for _, s := range by {
@@ -172,5 +173,5 @@ func (a admission) supersede(by []Step) {
 			a.reach(s, done)
 		}
 	}
-	a.untold = slices.DeleteFunc(a.untold, func(s *step) bool { return starts[s.Job] })
+	a.renewals = slices.DeleteFunc(a.renewals, func(s *step) bool { return starts[s.Job] })
 }

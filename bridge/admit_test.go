@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -31,16 +32,16 @@ func aWait(t *testing.T, nodes int, prepare func(w *world), meanwhile func(w *wo
 
 // meanwhile lets things happen once the job has been asked to leave.
 func (w *world) meanwhile(asked int, what func(w *world)) {
-	almanac, watched := w.runner.Almanac, w.runner.Settings
+	cache, watched := w.runner.Limits, w.runner.Settings
 	w.start(upon(slurmtest.Signal, asked, slurmtest.After, func() error { what(w); return nil }))
-	w.runner.Almanac, w.runner.Settings = almanac, watched
+	w.runner.Limits, w.runner.Settings = cache, watched
 }
 
 // mustStartWithin checks how long a job that had come or could start at a moment waited from then on.
 func (w *world) mustStartWithin(id int, since time.Time, most time.Duration) {
 	w.t.Helper()
 	j := w.job(id)
-	if j.State != bridge.Running || j.Started.Sub(since) > most {
+	if j.State != slurm.Running || j.Started.Sub(since) > most {
 		w.t.Errorf("job %d is %s, started %s after it could; want it to run after %s at most", id, j.State,
 			j.Started.Sub(since), most)
 	}
@@ -93,7 +94,7 @@ func TestNobodyTakesWhatARoundFreesForAnother(t *testing.T) {
 	report := w.round()
 	step(t, report, first, bridge.Preempt)
 	w.mustRun(gang, "n1+n2", 1)
-	if j := w.job(newcomer); j.State != bridge.Pending {
+	if j := w.job(newcomer); j.State != slurm.Pending {
 		t.Errorf("the newcomer is %s on %v", j.State, j.Runs.Nodes)
 	}
 	w.mustBeAsSubmitted()
@@ -107,7 +108,7 @@ func TestNobodyUsesALimitUpThatAStartIsAboutToUse(t *testing.T) {
 	site := limits.Site{Enforced: true, Associations: []limits.Association{{Account: "ml", Limits: []limits.Limit{
 		{Kind: limits.GrpTRES, TRES: "gres/gpu", Most: 3},
 	}}}}
-	w.runner.Almanac = &bridge.Almanac{Source: &accounting{site: site}}
+	w.runner.Limits = &bridge.LimitsCache{Source: &accounting{site: site}}
 	first := w.submit(1, lingers, forAges, saves(200*time.Second), pinned("n1"))
 	w.rounds(2)
 	gang := w.submit(2, model("gnmt"), forAges, func(s *slurmtest.Spec) {
@@ -123,7 +124,7 @@ func TestNobodyUsesALimitUpThatAStartIsAboutToUse(t *testing.T) {
 	if len(newcomers) == 0 {
 		t.Fatal("the round stopped nobody")
 	}
-	if a, b := w.job(newcomers[0]), w.job(newcomers[1]); a.State == bridge.Running && b.State == bridge.Running {
+	if a, b := w.job(newcomers[0]), w.job(newcomers[1]); a.State == slurm.Running && b.State == slurm.Running {
 		t.Error("the account runs 4 GPUs and may hold 3")
 	}
 }
@@ -164,7 +165,7 @@ func TestARoundOfAWorldWithoutSmallRoundsAdmitsNobody(t *testing.T) {
 	w, _, _ := aWait(t, 2, nil, func(w *world) { newcomer = w.submit(1, model("gnmt"), forAges) })
 	w.runner.Settings.Watched = false
 	w.round()
-	if j := w.job(newcomer); j.State != bridge.Pending {
+	if j := w.job(newcomer); j.State != slurm.Pending {
 		t.Errorf("the newcomer is %s", j.State)
 	}
 }
@@ -208,7 +209,7 @@ func TestLooksThatTakeLongDoNotFollowSooner(t *testing.T) {
 func TestALoanIsCalledBackWhileARoundWaitsForAVictim(t *testing.T) {
 	w := newSite(
 		t,
-		append(slurmtest.Rack(1, oneGPU, "gpu"), bridge.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}}),
+		append(slurmtest.Rack(1, oneGPU, "gpu"), slurm.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}}),
 	)
 	w.runner.Settings.Policy, w.runner.Settings.Watched = policy.LAS(), true
 	first := w.submit(1, lingers, forAges, saves(200*time.Second), pinned("n1"))

@@ -3,61 +3,65 @@ package bridge
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// annotation is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user
-// can see what was asked for first and why it stands as it does. Users cannot write it where the lua is installed;
-// where it is not, an annotation is believed only as far as it is harmless: it must name the job, and its GPUs cannot
-// differ from the job's. Nodes know an annotation by its first four fields, byte by byte (spank/words.c,
-// etc/node/prolog.sh): they stay first, and in this order.
+// annotation is the JSON in the extra field of a managed job. It tells a later daemon, an administrator or the user
+// what was first asked for and why the job is in its present state. With the gate users cannot write it. Without the
+// gate it is believed only if it is harmless: it must name the job, and its GPUs must equal the job's. Programs on
+// nodes match its first four fields byte by byte (spank/words.c, etc/node/prolog.sh), so these must stay first and in
+// this order.
 type annotation struct {
 	V     int `json:"v"`   // 1
-	Lua   int `json:"lua"` // 1: written at submission
+	Lua   int `json:"lua"` // 1: written by the gate at submission
 	Job   int `json:"job"`
 	Round int `json:"round"`
-	// Why and Note are for people, who see the beginning of it in scontrol show job.
+	// Why and Note are for people, who see the first part of them in scontrol show job.
 	Why  string `json:"why,omitempty"`  // why the job waits, or what it was given
-	Note string `json:"note,omitempty"` // what its user should mend
-	// Share is what it was granted of a GPU that others may use, too; nil: its GPUs are its own.
-	Share    *granted `json:"share,omitempty"`
-	Begin    int64    `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
-	First    int64    `json:"first"` // first submission, seconds since the epoch
-	Attained float64  `json:"gpu_s"` // service so far, GPU-seconds
-	Done     float64  `json:"done_s"`
-	Own      *Request `json:"own,omitempty"`
-	Explicit Explicit `json:"explicit,omitzero"` // what of Own was asked for in so many words
-	// Mem, CPUs, Time and Steps are the gate's words for that: 1 where it was.
+	Note string `json:"note,omitempty"` // what its user should correct
+	// Share is what the job was granted of a shared GPU; nil: it has its GPUs for itself.
+	Share    *granted       `json:"share,omitempty"`
+	Begin    int64          `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
+	First    int64          `json:"first"` // first submission, seconds since the epoch
+	Attained float64        `json:"gpu_s"` // service so far, GPU-seconds
+	Done     float64        `json:"done_s"`
+	Own      *slurm.Request `json:"own,omitempty"`
+	Explicit Explicit       `json:"explicit,omitzero"` // which amounts of Own the user asked for explicitly
+	// Mem, CPUs, Time and Steps say the same in the gate's annotation: 1 means explicit.
 	Mem   int `json:"mem,omitempty"`
 	CPUs  int `json:"cpus,omitempty"`
 	Time  int `json:"time,omitempty"`
 	Steps int `json:"steps,omitempty"`
-	// Slurms: the job is handed back for want of a place, and is Slurm's for this wait; nil: it is not.
+	// Slurms says that the job was handed back because it has no place, and is Slurm's for this wait; nil: it is not.
 	Slurms *slurms `json:"slurms,omitempty"`
-	// Measure asks the job to measure itself inside of its grant, and to report the curve: 1 where it is.
+	// Measure is 1 if the job shall measure itself inside its grant and report the curve.
 	Measure int `json:"measure,omitempty"`
-	// Found is how its speed contradicts its profile.
+	// Found is the contradiction between the job's speed and its profile; nil: none was found.
 	Found *Contradiction `json:"found,omitempty"`
 }
 
+// Bounds of what is believed of an annotation.
 const (
-	annotationVersion = 1        // written and understood
+	annotationVersion = 1        // the version that is written and understood
 	maxAnnotation     = 16 << 10 // bytes; ours have a few hundred
-	maxService        = 1e9      // seconds, thirty years: more is no account of anything
+	maxService        = 1e9      // seconds, about thirty years; larger values are not believed
 )
 
-// readAnnotation returns the annotation of a job, or the zero annotation when it has none that can be believed.
-func readAnnotation(j *Job) annotation {
+// readAnnotation returns the annotation of a job, or the zero annotation if there is none that can be believed.
+func readAnnotation(j *slurm.Job) annotation {
 	var s annotation
 	if len(j.Extra) > maxAnnotation || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != annotationVersion {
 		return annotation{}
 	}
 	switch {
 	case s.Lua == 1:
-		// The lua says no more, and cannot know the job.
+		// The gate writes no other fields, and does not know the job's ID.
 		return annotation{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1,
 			s.Steps == 1}}
 	case j.Array != 0 && s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
-		// A task of an array has got a job of its own, and what the array's said of its user's request holds for it.
+		// A task of an array got a job of its own. What the array's annotation says of the user's request holds for the
+		// task.
 		s = annotation{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit,
 			Slurms: s.Slurms}
 	case s.Job != j.ID:
@@ -72,7 +76,7 @@ func readAnnotation(j *Job) annotation {
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
 	}
-	if s.Own != nil && j.Request.Shard != "" && !s.Own.ownGPU() {
+	if s.Own != nil && j.Request.Shard != "" && !ownGPU(s.Own) {
 		s.Own = nil
 	}
 	if s.Share != nil && !s.Share.credible() {
@@ -80,25 +84,26 @@ func readAnnotation(j *Job) annotation {
 	}
 	if s.Own != nil {
 		s.Own.Shard = ""
-		if j.Request.Shard == "" && !j.Request.narrowed(s.Own) {
-			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them otherwise
+		if j.Request.Shard == "" && !narrowed(&j.Request, s.Own) {
+			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them in any other way
 		}
-		// an operator may move a job to where its user may not be
+		// An operator may move a job to a partition that its user may not use.
 		s.Own.Partition = j.Request.Partition
 	}
 	return s
 }
 
+// String is the annotation as JSON.
 func (s annotation) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
-		// Only a not-a-number could do this, and sums of durations have none.
+		// Only a NaN could cause this, and sums of durations have none.
 		return ""
 	}
 	return string(text)
 }
 
-// annotationOf is the annotation that job id is to carry.
+// annotationOf is the annotation that the job of r shall carry.
 func annotationOf(r *Record, round int, why, note string) annotation {
 	return annotation{
 		V: annotationVersion, Job: r.Job, Round: round,

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
@@ -35,7 +37,7 @@ func TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 		{"less than nothing done", `{"v":1,"job":7,"gpu_s":5,"done_s":-1}`, 0, 0, false},
 		{"more done than there was time", `{"v":1,"job":7,"gpu_s":5,"done_s":1e12}`, 0, 0, false},
 	} {
-		s := readAnnotation(&Job{ID: 7, Extra: c.extra, Request: plainRequest()})
+		s := readAnnotation(&slurm.Job{ID: 7, Extra: c.extra, Request: plainRequest()})
 		if s.Attained+s.Done != c.service || s.Begin != c.begin || (s.Own != nil) != c.own {
 			t.Errorf("%s: %+v", c.name, s)
 		}
@@ -44,8 +46,12 @@ func TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 
 func TestAnAnnotationGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
 	for _, own := range []string{`"gres":"gres/gpu:8"`, `"gres":""`, `"gpu_type":"h100"`} {
-		j := Job{ID: 7, Request: plainRequest(), Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own +
-			`}}`}
+		j := slurm.Job{
+			ID:      7,
+			Request: plainRequest(),
+			Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own +
+				`}}`,
+		}
 		if got := readAnnotation(&j).Own; got == nil || got.GRES != j.Request.GRES || got.GPUType != j.Request.GPUType {
 			t.Errorf("%s: %+v, want GRES %s", own, got, j.Request.GRES)
 		}
@@ -54,7 +60,7 @@ func TestAnAnnotationGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
 
 func TestAnAnnotationOfTenMegabytesIsNotRead(t *testing.T) {
 	extra := `{"v":1,"job":7,"gpu_s":5,"why":"` + strings.Repeat("x", 10<<20) + `"}`
-	if s := readAnnotation(&Job{ID: 7, Extra: extra, Request: plainRequest()}); s.V != 0 {
+	if s := readAnnotation(&slurm.Job{ID: 7, Extra: extra, Request: plainRequest()}); s.V != 0 {
 		t.Errorf("it says %g GPU-seconds", s.Attained)
 	}
 }
@@ -66,7 +72,7 @@ func TestAnAnnotationTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 		Own:       plainRequest(), Until: noon,
 	}
 	extra := annotationOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
-	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending, Restarts: 1}
+	j := slurm.Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: slurm.Pending, Restarts: 1}
 	tn := read(j)
 	if got := *firstRecord(tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
@@ -104,7 +110,7 @@ func TestTheReasonIsTheFirstThatPeopleReadInAnAnnotation(t *testing.T) {
 func TestAnAnnotationIsReadInWhateverOrderItsFieldsAre(t *testing.T) {
 	const before = `{"v":1,"lua":0,"job":7,"round":42,"begin":99,"first":1795254339,"gpu_s":12.5,"done_s":1.5,` +
 		`"own":{"nodes":1,"tasks":1,"gpus":2},"why":"no GPU is free","note":"gets the proportional share"}`
-	s := readAnnotation(&Job{ID: 7, Extra: before, Request: plainRequest()})
+	s := readAnnotation(&slurm.Job{ID: 7, Extra: before, Request: plainRequest()})
 	if s.Why != "no GPU is free" || s.Note != "gets the proportional share" || s.Begin != 99 || s.Attained != 12.5 ||
 		s.Own == nil || s.Round != 42 {
 		t.Errorf("%+v", s)

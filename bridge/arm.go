@@ -7,25 +7,26 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job that waits under a lease is invisible to Slurm's scheduler, and whoever comes later and is visible runs first.
-// So the jobs whose turn is next are armed: eligible, on any node, with the size that they are to have. Slurm's order
-// and limits then hold for them as for anybody, backfill reserves for them, and the moment that so much is free they
-// run, without us. Where less than that comes free a small round starts them with less. All others keep their leases,
-// since the plan may still choose when, where and with how much they run.
+// Slurm's scheduler does not see a job under a lease, so a later job without one would run first. Therefore the next
+// jobs in line are armed: eligible on any node, with the size that they are to have. Slurm's order and limits apply to
+// them as to any job, backfill plans for them, and they run as soon as there is that much room, without us. If less
+// comes free, a small round starts them with less. All other jobs keep their leases, since the plan may still choose
+// when, where and with how much they run.
 //
 // An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits
-// nodes that there are, and no node is named.
+// existing nodes, and no node is named.
 
-// queue is the part of a turn that looks after the place of jobs in Slurm's own queue.
+// queue is the part of a round that deals with the place of jobs in Slurm's own queue.
 type queue struct{ *turn }
 
-// arms says that somebody may be armed beside those who are to have what victims leave, see secure. While victims
-// leave, or nodes are cleared over several rounds, nobody is: whoever is eligible would take what is freed for another.
-// Nor is anybody while a job sits down on a GPU that it may share: Slurm's main scheduler stops at the first that it
-// has no room for, and never comes to the seat behind.
+// arms says that jobs may be armed in this round, besides those for which others are preempted (see secure). They may
+// not during a preemption, nor while nodes are cleared over several rounds, since an eligible job would take what is
+// freed for another. Nor may they while the plan starts a job on a shared GPU: Slurm's main scheduler stops at the
+// first job for which it has no room, and would not reach the job with the slot behind it.
 func (t queue) arms(plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
 		!t.sitsDown(plan)
@@ -34,15 +35,15 @@ func (t queue) arms(plan policy.Plan) bool {
 // sitsDown says that the plan starts a job on a GPU that it may share.
 func (t queue) sitsDown(plan policy.Plan) bool {
 	for i, tn := range t.scene.managed {
-		if g := plan.Decisions[i].Grant; tn.State == Pending && g != nil && g.Device != "" {
+		if g := plan.Decisions[i].Grant; tn.State == slurm.Pending && g != nil && g.Device != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and
-// those that are armed already and not far behind.
+// aheadOf lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those that
+// are armed already and not behind twice that number.
 func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
 	if !t.scene.arms {
@@ -50,7 +51,7 @@ func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	}
 	ahead := map[int]policy.Next{}
 	snapshot, failing := t.withFailing()
-	place := 0 // in line
+	place := 0 // position in line
 	for next := range t.line.Ahead(snapshot, t.order(), t.Settings.Allocator) {
 		if !failing[next.Job] && !wantsRoom(plan, next.Job) {
 			continue
@@ -65,12 +66,12 @@ func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	return ahead
 }
 
-// clearing says that idle GPUs are kept until others have left, too.
+// clearing says that idle GPUs are kept for the job until running jobs have left its other nodes, too.
 func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 
-// withFailing is the snapshot in which jobs are not barred for starts of ours that failed, and who these are. Slurm may
-// know better why, a job of somebody else's that goes first say; being eligible they keep their place, and start when
-// Slurm lets them.
+// withFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of these
+// jobs. Slurm may know a reason that a round does not, such as another user's job that goes first. As eligible jobs
+// they keep their place and start when Slurm lets them.
 func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
@@ -87,8 +88,8 @@ func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	return c, failing
 }
 
-// wantsRoom says that a job waits for room alone. One that waits for its site's limits, its dependency or a node that
-// is down gains nothing by being eligible with another size.
+// wantsRoom says that a job waits only for room. A job that waits for limits, a dependency or a node that is down gains
+// nothing from being eligible with another size.
 func wantsRoom(plan policy.Plan, job int) bool {
 	k, found := slices.BinarySearchFunc(plan.Decisions, job, func(d policy.Decision, id int) int { return d.Job - id })
 	if !found || plan.Decisions[k].Grant != nil {
@@ -101,38 +102,38 @@ func wantsRoom(plan policy.Plan, job int) bool {
 	return false
 }
 
-// armed says that a waiting job is eligible with another size than its user's.
+// armed says that a waiting job is eligible with a size that is not its user's.
 func (t *managedJob) armed(now time.Time) bool {
-	return t.State == Pending && !t.Begin.After(now) && !sameRequest(&t.Request, &t.record.Own)
+	return t.State == slurm.Pending && !t.WaitsAt(now) && !t.Request.Equal(&t.record.Own)
 }
 
-// armedAs says that a waiting job is armed with that size.
+// armedAs says that a waiting job is armed with the size of next.
 func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
 	want := resized(t.record, next.Nodes, next.PerNode)
-	want.Partition = Several(t.listed())
-	in := t.listed() == "" || SamePartitions(t.Partition, t.listed())
-	return !t.Begin.After(now) && in && sameRequest(&t.Request, &want) && t.told()
+	want.Partition = slurm.Several(t.partitionList())
+	in := t.partitionList() == "" || slurm.SamePartitions(t.Partition, t.partitionList())
+	return !t.WaitsAt(now) && in && t.Request.Equal(&want) && t.told()
 }
 
 // arming is the update that arms a job.
-func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) Update {
-	return Update{
+func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
+	return slurm.Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
 		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
 
-// armAll arms those whose turn is next, when everything else is done: what was to start has started. One that Slurm has
-// started or somebody has taken hold of meanwhile needs nothing.
+// armAll arms the next jobs in line after everything else is done. It does nothing about jobs that have started, ended
+// or been held meanwhile.
 func (a *acting) armAll(ctx context.Context) error {
 	err := a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done,
 		func(s *step) error {
 			rec := s.job.record
 			u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
-			u.Request.Partition = s.job.listed()
+			u.Request.Partition = s.job.partitionList()
 			err := a.write(ctx, s, u)
-			s.raced = errors.Is(err, ErrNotPending)
-			if s.raced || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+			s.raced = errors.Is(err, slurm.ErrNotPending)
+			if s.raced || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
 				return nil
 			}
 			a.refuseSize(s, err)
@@ -144,7 +145,8 @@ func (a *acting) armAll(ctx context.Context) error {
 	return a.compareRaced(ctx)
 }
 
-// compareRaced looks at those that Slurm started while they were to be armed anew: they have the size of before.
+// compareRaced observes the jobs that Slurm started while they were to be armed again: they run with the size with
+// which they were armed before.
 func (a *acting) compareRaced(ctx context.Context) error {
 	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
 	if len(raced) == 0 {
@@ -159,9 +161,9 @@ func (a *acting) compareRaced(ctx context.Context) error {
 	return nil
 }
 
-// compare takes note of a job that runs with another size than it was to have.
-func (s *step) compare(j *Job) {
-	if j.State != Running || j.Runs.PerNode == s.Grant.PerNode || j.Whole {
+// compare notes in the step that its job runs with another size than planned.
+func (s *step) compare(j *slurm.Job) {
+	if j.State != slurm.Running || j.Runs.PerNode == s.Grant.PerNode || j.Whole {
 		return
 	}
 	s.Got = &j.Runs.PerNode

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -94,11 +94,11 @@ func TestAnArmedJobIsStartedWithLessWhereLessComesFree(t *testing.T) {
 	})
 	w.slurm.Cancel(first)
 	w.sleep(2 * time.Second)
-	if j := w.job(next); j.State == bridge.Running {
+	if j := w.job(next); j.State == slurm.Running {
 		t.Fatalf("it runs with %s beside job %d: nothing is shown", j.Runs.PerNode, hog)
 	}
 	w.small()
-	if j := w.job(next); j.State != bridge.Running || j.Runs.PerNode.CPUs >= armed {
+	if j := w.job(next); j.State != slurm.Running || j.Runs.PerNode.CPUs >= armed {
 		t.Errorf("%s with %s, armed with %d cores; want it running with fewer", j.State, j.Runs.PerNode, armed)
 	}
 }
@@ -118,7 +118,7 @@ func TestOnlyWhoIsToHaveItIsEligibleForWhatAVictimLeaves(t *testing.T) {
 		if c.Verb == slurmtest.Signal && at == slurmtest.Before {
 			for _, id := range waiting {
 				j := w.job(id)
-				eligible, planned := j.State == bridge.Pending && !j.Begin.After(w.clock.Now()), w.meant(id)
+				eligible, planned := j.State == slurm.Pending && !j.Begin.After(w.clock.Now()), w.meant(id)
 				if eligible && (planned == nil || j.Request.CPUs != planned.PerNode.CPUs) {
 					t.Errorf(
 						"job %d is eligible with %d cores while job %d is asked to leave",
@@ -207,7 +207,7 @@ func TestWithoutTheDaemonArmedJobsRunAndAReleaseTakesTheirSizesBack(t *testing.T
 	running := 0
 	for _, id := range waiting {
 		switch j := w.job(id); {
-		case j.State == bridge.Running:
+		case j.State == slurm.Running:
 			running++
 		case j.Reason != "Resources" && j.Reason != "Priority": // nine cores for each of the first four
 			t.Errorf("job %d waits for %s twenty minutes after the daemon has died", id, j.Reason)

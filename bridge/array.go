@@ -7,20 +7,22 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Until a task of an array starts, Slurm keeps it in one record with all others that wait, and an update of that
-// changes them all alike. So as many tasks as may soon start are given jobs of their own, which are jobs like any
-// other; the record of those that follow waits under its lease. That costs one call for many tasks, and an array of ten
-// thousand is no more to the planner than what the cluster can hold of it.
+// Slurm keeps the waiting tasks of an array in one record, and an update of that record changes them all. So as many
+// tasks as may soon start are given jobs of their own, which are then like any other job; the common record of the
+// remaining tasks waits under its lease. One call splits many tasks, and the planner sees of an array of ten thousand
+// only as many tasks as the cluster can hold.
 
-// mostSplit is how many tasks get jobs of their own at a time: slurmctld does nothing else meanwhile. The next round
-// goes on.
+// mostSplit is how many tasks of an array get jobs of their own in one round: slurmctld does nothing else meanwhile.
+// The next round splits more.
 const mostSplit = 256
 
-// How long after a first failure an array is tried again, and after a second one in a row. From the second on it is
-// Slurm's until then: a task that was cancelled in that moment, or a controller that restarts, is no reason to give an
-// array away.
+// splitSoon is when an array is tried again after a first failure, and splitAgain is added after each further failure
+// in a row. Only from the second failure on is the array left to Slurm until then: one failure may be due to a task
+// that was just cancelled or to a restarting controller.
 const (
 	splitSoon  = 3 * time.Second
 	splitAgain = 10 * time.Minute
@@ -30,21 +32,18 @@ const (
 type unsplit struct {
 	why      string
 	failures int           // in a row
-	again    time.Duration // not to be tried before, on our own watch
+	again    time.Duration // when to try again, on the host's monotonic clock
 }
 
-// standsForTasks says that a job is the record of several tasks.
-func (j *Job) standsForTasks() bool { return len(j.Tasks) > 1 }
-
-// leftAlone says why a round does not touch a job that carries our directive; empty when it does.
-func (r *Runner) leftAlone(j *Job) string {
+// leftAlone says why rounds do not touch a job with our directive; empty if they do.
+func (r *Runner) leftAlone(j *slurm.Job) string {
 	if why := leftAlone(j); why != "" {
 		return why
 	}
 	if !r.Settings.Canary.has(j) {
 		return notInCanary
 	}
-	if !j.standsForTasks() {
+	if !j.StandsForTasks() {
 		return ""
 	}
 	if r.Splitter == nil {
@@ -56,12 +55,12 @@ func (r *Runner) leftAlone(j *Job) string {
 	return ""
 }
 
-// splitting is the part of a turn that knows of arrays.
+// splitting is the part of a round that splits arrays.
 type splitting struct{ *turn }
 
-// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to look
-// at. An array for which that fails is left to Slurm, however it fails: one user's array must not end the rounds of
-// all. Should Slurm itself be away, the next call tells.
+// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to
+// observe. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
+// round. If Slurm itself is unreachable, the next call shows it.
 func (t splitting) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
@@ -72,10 +71,10 @@ func (t splitting) split(ctx context.Context) (anew bool, err error) {
 		case err == nil:
 			delete(t.unsplit, array.ID)
 			anew = true
-		case errors.Is(err, ErrNotLeader), ctx.Err() != nil:
+		case errors.Is(err, slurm.ErrNotLeader), ctx.Err() != nil:
 			return anew, fmt.Errorf("give tasks of array %d jobs of their own: %w", array.ID, err)
-		case errors.Is(err, ErrNotPending), errors.Is(err, ErrGone), errors.Is(err, ErrHeld):
-			// it has changed: another look tells how
+		case errors.Is(err, slurm.ErrNotPending), errors.Is(err, slurm.ErrGone), errors.Is(err, slurm.ErrHeld):
+			// it has changed: the next observation shows how
 		default:
 			t.giveUpOn(array.ID, err)
 			anew = true
@@ -84,6 +83,7 @@ func (t splitting) split(ctx context.Context) (anew bool, err error) {
 	return anew, nil
 }
 
+// giveUpOn remembers that an array could not be split, and when to try again.
 func (r *Runner) giveUpOn(array int, err error) {
 	if r.unsplit == nil {
 		r.unsplit = map[int]unsplit{}
@@ -96,33 +96,33 @@ func (r *Runner) giveUpOn(array int, err error) {
 	r.unsplit[array] = failed
 }
 
-// sweep is an array, and the tasks of it that are to have jobs of their own.
-type sweep struct {
+// arraySplitPlan is an array and those of its tasks that shall get jobs of their own.
+type arraySplitPlan struct {
 	*managedJob
 	tasks  []int
 	active int // tasks with jobs of their own that run, or wait and may start
-	idle   int // of these, those that wait
+	idle   int // those of them that wait
 }
 
-// due lists the arrays of which more tasks could start than have jobs of their own. Those that Slurm would start first
-// come first: what the cluster can hold bounds them all together, and each has at least one task that the planner
-// knows.
-func (t splitting) due() []sweep {
+// due lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
+// Slurm's order of priority. The GPUs of the cluster bound the waiting tasks of all arrays together, but each array
+// gets at least one job.
+func (t splitting) due() []arraySplitPlan {
 	all := t.sweeps()
 	if len(all) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(all, func(a, b sweep) int { return cmp.Compare(b.Priority, a.Priority) })
+	slices.SortStableFunc(all, func(a, b arraySplitPlan) int { return cmp.Compare(b.Priority, a.Priority) })
 	room := 0 // for waiting tasks, in GPUs
 	for _, i := range t.scene.topology.managed {
 		room += t.scene.nodes[i].Total.GPUs
 	}
-	var due []sweep
+	var due []arraySplitPlan
 	for _, s := range all {
 		gpus := max(1, s.Request.GPUs)
 		most := max(1, (room+gpus-1)/gpus+t.Settings.Ahead)
 		n := min(most-s.idle, len(s.Tasks), mostSplit)
-		if s.idle > most/2 { // enough: to split off one for each that starts would read the array again each time
+		if s.idle > most/2 { // enough wait: splitting one more after every start would read the array again each time
 			n = 0
 		}
 		if s.AtOnce > 0 {
@@ -137,33 +137,34 @@ func (t splitting) due() []sweep {
 	return due
 }
 
-// sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID. A task that
-// is held, or may not start for another reason of its own, stands in nobody's way: to Slurm too only those that run
+// sweeps are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. A task that
+// is held, or may not start for another reason of its own, is not counted as active: in Slurm, too, only running tasks
 // count for %N.
-func (t splitting) sweeps() []sweep {
-	var all []sweep
+func (t splitting) sweeps() []arraySplitPlan {
+	var all []arraySplitPlan
 	for _, tn := range t.scene.managed {
 		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
-		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) &&
+		if tn.StandsForTasks() && tn.State == slurm.Pending && !tn.Dependency &&
+			!tn.record.NotBefore.After(t.scene.at) &&
 			!soon {
-			all = append(all, sweep{managedJob: tn})
+			all = append(all, arraySplitPlan{managedJob: tn})
 		}
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	at := make(map[int]*sweep, len(all))
+	at := make(map[int]*arraySplitPlan, len(all))
 	for k := range all {
 		at[all[k].Array] = &all[k]
 	}
 	for _, j := range t.seen {
 		s := at[j.Array]
-		if s == nil || j.standsForTasks() {
+		if s == nil || j.StandsForTasks() {
 			continue
 		}
-		waits := j.State == Pending && !j.Completing
+		waits := j.State == slurm.Pending && !j.Completing
 		switch {
-		case waits && !t.mayGoOn(j), j.State == Finished && !j.Completing:
+		case waits && !t.mayGoOn(j), j.State == slurm.Finished && !j.Completing:
 			continue
 		case waits:
 			s.idle++
@@ -174,7 +175,7 @@ func (t splitting) sweeps() []sweep {
 }
 
 // mayGoOn says that a waiting job is managed and not barred.
-func (t splitting) mayGoOn(j *Job) bool {
+func (t splitting) mayGoOn(j *slurm.Job) bool {
 	tn := t.scene.find(j.ID)
 	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == (bar{})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -23,7 +23,7 @@ func tasks(n, atOnce int) func(*slurmtest.Spec) {
 }
 
 // sweepNow lists the tasks of an array that have jobs of their own by their state, and counts those that have none.
-func (w *world) sweepNow(array int) (waiting, running []bridge.Job, rest int) {
+func (w *world) sweepNow(array int) (waiting, running []slurm.Job, rest int) {
 	w.t.Helper()
 	seen, err := w.slurm.Observe(ctx)
 	if err != nil {
@@ -34,9 +34,9 @@ func (w *world) sweepNow(array int) (waiting, running []bridge.Job, rest int) {
 		case j.Array != array:
 		case len(j.Tasks) > 0:
 			rest = len(j.Tasks)
-		case j.State == bridge.Pending:
+		case j.State == slurm.Pending:
 			waiting = append(waiting, *j)
-		case j.State == bridge.Running:
+		case j.State == slurm.Running:
 			running = append(running, *j)
 		}
 	}
@@ -95,7 +95,7 @@ func TestNoMoreTasksOfAnArrayRunAtOnceThanItAllowsAndNoStartIsRefusedForIt(t *te
 	if _, running, rest := w.sweepNow(array); rest != 0 || len(running) != 0 {
 		t.Errorf("%d tasks are left, %d run", rest, len(running))
 	}
-	if j := w.job(other); j.State != bridge.Running {
+	if j := w.job(other); j.State != slurm.Running {
 		t.Errorf("the other job: %+v", j)
 	}
 }
@@ -117,7 +117,7 @@ func TestAnArrayOfTenThousandTasksIsNoMoreToARoundThanTheClusterHoldsOfIt(t *tes
 	if len(running) != 31 || len(waiting) > 32+8 || len(waiting)+len(running)+rest != 10000 {
 		t.Errorf("%d run, %d wait with a job of their own, %d without", len(running), len(waiting), rest)
 	}
-	if j := w.job(late); j.State != bridge.Running {
+	if j := w.job(late); j.State != slurm.Running {
 		t.Errorf("a job of a larger priority waits behind the array: %+v", j)
 	}
 }
@@ -144,7 +144,7 @@ func TestAnArrayThatCannotBeSplitIsSlurmsWithinSeconds(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Split && at == slurmtest.Before {
-			return fmt.Errorf("scontrol: no such file: %w", bridge.ErrRefused)
+			return fmt.Errorf("scontrol: no such file: %w", slurm.ErrRefused)
 		}
 		return nil
 	})
@@ -296,14 +296,14 @@ func TestOneUsersArrayEndsNobodysRounds(t *testing.T) {
 	w := newWorld(t, 2, server)
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Split && at == slurmtest.Before {
-			return fmt.Errorf("scontrol: no end within 15s: %w", bridge.ErrUnreachable)
+			return fmt.Errorf("scontrol: no end within 15s: %w", slurm.ErrUnreachable)
 		}
 		return nil
 	})
 	other := w.submit(1, model("alexnet"), forAges)
 	array := w.submit(1, model("res18"), tasks(4, 0), forAges)
 	w.rounds(2)
-	if j := w.job(other); j.State != bridge.Running || j.Runs.PerNode.CPUs < 3 {
+	if j := w.job(other); j.State != slurm.Running || j.Runs.PerNode.CPUs < 3 {
 		t.Errorf("another user's job: %+v", j)
 	}
 	if _, running, _ := w.sweepNow(array); len(running) != 4 {
@@ -317,7 +317,7 @@ func TestATaskThatIsGoneGivesNoArrayAway(t *testing.T) {
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Split && at == slurmtest.Before && !failed {
 			failed = true
-			return fmt.Errorf("scontrol: Invalid job id specified: %w", bridge.ErrRefused)
+			return fmt.Errorf("scontrol: Invalid job id specified: %w", slurm.ErrRefused)
 		}
 		return nil
 	})
@@ -357,7 +357,7 @@ func TestWhatWasHandedBackMayBeDelayedByAnybody(t *testing.T) {
 	odd := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Odd = "features joined by |" })
 	w.rounds(1)
 	until, j := w.clock.Now().Add(12*time.Hour), w.job(odd)
-	if err := w.slurm.Update(ctx, bridge.Update{Job: odd, Begin: until, Request: j.Request,
+	if err := w.slurm.Update(ctx, slurm.Update{Job: odd, Begin: until, Request: j.Request,
 		Extra: j.Extra}); err != nil {
 		t.Fatal(err)
 	}

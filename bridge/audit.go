@@ -7,23 +7,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // Progress is how far a job says that it has come.
 type Progress struct {
 	Iterations int64     // since its first start
-	At         time.Time // by the clock of its node; zero: nothing was said
+	At         time.Time // by the clock of its node; zero: nothing was reported
 }
 
+// The directive that reports progress, and the latest time that is believed in it.
 const (
 	progressWord = "synergy-progress"
-	maxEpoch     = 1 << 33 // seconds, the year 2242
+	maxEpoch     = 1 << 33 // seconds since the epoch, the year 2242
 )
 
+// progressValue is ITERATIONS@SECONDS-SINCE-THE-EPOCH.
 var progressValue = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})@([1-9][0-9]{0,10})$`)
 
-// Reports says that a comment has the word by which a job tells how far it has come, with a value or without.
+// Reports says that a comment has the directive that reports progress, with or without a value.
 func Reports(comment string) bool {
 	for word := range words(comment) {
 		if name, _, _ := strings.Cut(word, "="); name == progressWord {
@@ -33,12 +36,12 @@ func Reports(comment string) bool {
 	return false
 }
 
-// ParseProgress reads what a comment says about how far the job has come: nothing where the word is missing, or stands
-// without a value to announce reports. It is read apart from the other words, so that a slip in a training loop costs
+// ParseProgress reads the progress report in a comment. It returns the zero Progress if the directive is missing, or
+// has no value and only announces reports. It is separate from ParseComment, so that a mistake in a training loop costs
 // the report and not the profile.
 func ParseProgress(comment string) (Progress, error) {
 	if len(comment) > maxComment {
-		return Progress{}, nil // refused as a whole
+		return Progress{}, nil // ParseComment refuses the whole comment
 	}
 	for word := range words(comment) {
 		name, value, given := strings.Cut(word, "=")
@@ -51,7 +54,7 @@ func ParseProgress(comment string) (Progress, error) {
 				fmt.Errorf("%s=%.40q: ignored: want the iterations so far, @ and the seconds since the epoch",
 					progressWord, value)
 		}
-		iterations, _ := strconv.ParseInt(parts[1], 10, 64) // as the pattern has it
+		iterations, _ := strconv.ParseInt(parts[1], 10, 64) // the pattern lets only numbers pass
 		at, _ := strconv.ParseInt(parts[2], 10, 64)
 		if at > maxEpoch {
 			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the seconds since the epoch after the @",
@@ -62,57 +65,58 @@ func ParseProgress(comment string) (Progress, error) {
 	return Progress{}, nil
 }
 
-// Contradiction is what the audit found: a job that ran far below the speed that its profile claims for what the job
+// Contradiction is what the audit found of a job that ran far below the speed that its profile claims for what the job
 // held.
 type Contradiction struct {
 	Ran  float64 `json:"ran"`   // iterations a second
-	Said float64 `json:"said"`  // by the profile
-	CPUs int     `json:"cores"` // that the job held, all nodes together
+	Said float64 `json:"said"`  // iterations a second, by the profile
+	CPUs int     `json:"cores"` // held by the job, on all nodes together
 }
 
+// String is the note for the job's user.
 func (c Contradiction) String() string {
 	return fmt.Sprintf(
 		"runs at %.2g iterations/s where its profile says %.2g with %d cores: gets the proportional share", c.Ran,
 		c.Said, c.CPUs)
 }
 
-// credible keeps what an annotation says that nobody has measured out of sentences and sums.
+// credible says that the contradiction in an annotation can be a measured one. Others are neither shown nor used.
 func (c *Contradiction) credible() bool {
 	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= maxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
 }
 
 // Window is the report with which a window of a job's reports began.
 type Window struct {
-	Run        time.Time `json:"run,omitzero"` // the start of the run that the reports are of
+	Run        time.Time `json:"run,omitzero"` // the start of the run to which the reports belong
 	Iterations int64     `json:"iterations,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 }
 
-// Audit is what is remembered of a job's reports: where the window under way began, and what was found.
+// Audit is what is remembered of a job's reports: the window under way, and what was found.
 type Audit struct {
 	Window
 	Slow  int            `json:"slow,omitempty"`  // windows in a row that contradict the profile
-	Found *Contradiction `json:"found,omitempty"` // holds until the job ends; never changed
+	Found *Contradiction `json:"found,omitempty"` // holds until the job ends; the value is never changed
 }
 
-// The rule, in docs/job-contract.md. It is meant to be hard to break by accident: another batch size, a slow disk or a
-// validation between two reports do not, a profile that promises a multiple of what comes does.
+// The rule of the audit, as in docs/job-contract.md. Another batch size, a slow disk or a validation between two
+// reports do not violate it; a profile that promises a multiple of the real speed does.
 const (
-	tooSlow    = 0.5              // of what the profile claims
-	windows    = 2                // in a row
-	enough     = 20               // iterations that the profile claims for a window: fewer tell nothing
-	maxSpeed   = 1e6              // iterations a second: nothing trains faster
-	aheadOfUs  = time.Minute      // by which the clock of a node may be
-	unexpected = "a report that " // begins what is said about one that is ignored
+	tooSlow    = 0.5              // part of the speed that the profile claims, below which a window contradicts it
+	windows    = 2                // contradicting windows in a row until the profile is dropped
+	enough     = 20               // iterations that a window must have by the profile's claim; fewer say nothing
+	maxSpeed   = 1e6              // iterations a second; nothing trains faster
+	aheadOfUs  = time.Minute      // by which a node's clock may be ahead of Slurm's
+	unexpected = "a report that " // begins the note on a report that is ignored
 )
 
-// audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile
-// from this moment on. Profiles claim nothing of a job that has others on its GPU: one that fills what they leave may
-// be at a fifth of its speed, as it was promised.
-func (r *Runner) audit(s *scene) {
+// audit compares the reports of running jobs with the claims of their profiles. A contradicted job has no profile from
+// then on. Jobs on a shared GPU are left out, since profiles claim nothing for them: a job that only fills what others
+// leave may run at a fifth of its speed, as it was promised.
+func (r *Runner) audit(s *sortedObservation) {
 	for _, t := range s.managed {
 		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
-		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports || t.seated() ||
+		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.said.reports || t.seated() ||
 			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
 		}
@@ -121,15 +125,15 @@ func (r *Runner) audit(s *scene) {
 			continue
 		}
 		t.claimed = promised(r, t)
-		t.doubt = t.record.Audit.hear(t, t.claimed, s.at, r.Settings.Audit)
+		t.doubt = t.record.Audit.addReport(t, t.claimed, s.at, r.Settings.Audit)
 		if t.record.Audit.Found != nil {
 			t.distrust(t.record.Audit.Found)
 		}
 	}
 }
 
-// isMeasuredHere says that a running job has a profile, and that it says something about the GPUs which the job runs
-// on.
+// isMeasuredHere says that a running job has a profile, and that the profile holds for the type of GPU on which the job
+// runs.
 func (t *managedJob) isMeasuredHere() bool {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere {
 		return t.profile != nil
@@ -137,16 +141,15 @@ func (t *managedJob) isMeasuredHere() bool {
 	return policy.ProfileOn(t.profile, t.topology.gpuType(t.on[0])) != nil
 }
 
-// distrust takes a job's profile away.
+// distrust drops a job's profile because of what the audit found.
 func (t *managedJob) distrust(found *Contradiction) {
 	t.profile, t.note = nil, found.String()
-	if t.State == Running {
+	if t.State == slurm.Running {
 		t.gain = t.gainNow()
 	}
 }
 
-// found is what an audit found about the job, in this daemon's life or, as its annotation says, in that of one whose
-// ledger was lost.
+// found is what the audit found of the job: by its record, or, if the ledger was lost, by its annotation. Nil: nothing.
 func (r *Runner) found(t *managedJob) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
@@ -157,22 +160,24 @@ func (r *Runner) found(t *managedJob) *Contradiction {
 	return t.annotated().Found
 }
 
-// hear takes a report up, and says why it ignores one that cannot be.
-func (a *Audit) hear(t *managedJob, claim float64, now time.Time, least time.Duration) (doubt string) {
+// addReport takes a report into account. It returns why a report is ignored that cannot be true. claim is the profile's
+// speed in iterations a second, and least the shortest window.
+func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least time.Duration) (doubt string) {
 	if !a.Run.Equal(t.Started) {
-		*a = Audit{Window: Window{Run: t.Started}} // another run, and maybe another size
+		*a = Audit{Window: Window{Run: t.Started}} // another run, perhaps with another size
 	}
-	within, doubt := a.holds(t.said.progress, now)
+	within, doubt := a.accepts(t.said.progress, now)
 	if !within {
 		return doubt
 	}
-	return a.weigh(t, t.said.progress, claim, least)
+	return a.closeWindow(t, t.said.progress, claim, least)
 }
 
-// holds says whether a report is a later one of the window under way. The first that it hears begins the window.
-func (w *Window) holds(said Progress, now time.Time) (within bool, doubt string) {
+// accepts says whether a report is a later one of the window under way. The first report of a run begins the window.
+// doubt says why a report is ignored.
+func (w *Window) accepts(said Progress, now time.Time) (within bool, doubt string) {
 	switch {
-	case said.At.Before(w.Run): // of an earlier run, or nothing was said
+	case said.At.Before(w.Run): // of an earlier run, or there is no report
 		return false, ""
 	case said.At.After(now.Add(aheadOfUs)):
 		return false, unexpected + "comes from the future is ignored"
@@ -185,10 +190,11 @@ func (w *Window) holds(said Progress, now time.Time) (within bool, doubt string)
 	return true, ""
 }
 
+// begin starts a window at this report.
 func (w *Window) begin(said Progress) { w.Iterations, w.At = said.Iterations, said.At }
 
-// speed is how fast the job was from the beginning of the window to a report, and whether that is long enough to tell.
-// Without a claim so many iterations have to be done as a window claims otherwise.
+// speed is the iterations a second from the beginning of the window to a report. tells is false if the window is too
+// short to judge by. Without a claim, the window needs as many iterations as it otherwise needs by the claim.
 func (w *Window) speed(said Progress, claim float64, least time.Duration) (ran float64, tells bool, doubt string) {
 	took, done := said.At.Sub(w.At), said.Iterations-w.Iterations
 	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
@@ -200,17 +206,17 @@ func (w *Window) speed(said Progress, claim float64, least time.Duration) (ran f
 	return ran, true, ""
 }
 
-// weigh ends the window when it is long enough to tell. Without a claim there is nothing to contradict, and a speed to
-// be learned.
-func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
+// closeWindow ends the window if it is long enough, and counts it for or against the profile. Without a claim there is
+// nothing to contradict, but a speed to learn.
+func (a *Audit) closeWindow(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
 	ran, tells, doubt := a.speed(said, claim, least)
 	if !tells {
 		return doubt
 	}
 	a.begin(said)
 	t.ran = ran
-	fast := t.said.word.Auto && ran*tooSlow > claim // what was learned is of other data, or of another batch
-	if ran == 0 || claim == 0 {                     // it did something else than train, or nothing is claimed
+	fast := t.said.word.Auto && ran*tooSlow > claim // the learned profile is of other data or another batch size
+	if ran == 0 || claim == 0 {                     // the job did not train, or nothing is claimed
 		return ""
 	}
 	if ran >= claim*tooSlow && !fast {
@@ -228,8 +234,7 @@ func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Du
 	return ""
 }
 
-// promised is how many iterations a second the profile promises for what the job holds; 0: it has none
-// for these GPUs.
+// promised is how many iterations a second the profile claims for what the job holds; 0 if it has none for these GPUs.
 func promised(r *Runner, t *managedJob) float64 {
 	if !t.isMeasuredHere() {
 		return 0

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
@@ -54,7 +55,7 @@ func auditor() *Runner { return &Runner{Settings: Settings{Audit: 2 * time.Minut
 // trainee runs since noon with so many cores, and reports.
 func trainee(cores int) *managedJob {
 	return &managedJob{
-		Job: &Job{ID: 7, State: Running, Started: noon, Runs: Allocated{Nodes: []string{"n1"},
+		Job: &slurm.Job{ID: 7, State: slurm.Running, Started: noon, Runs: slurm.Allocated{Nodes: []string{"n1"},
 			PerNode: gres.Vector{GPUs: 1, CPUs: cores, Memory: 62500}}},
 		said: &comment{reports: true}, profile: liar, record: &Record{Job: 7}, topology: &topology{},
 	}
@@ -64,7 +65,7 @@ func trainee(cores int) *managedJob {
 // later.
 func (t *managedJob) report(iterations int64, at time.Duration) *Contradiction {
 	t.said.progress = Progress{iterations, noon.Add(at)}
-	auditor().audit(&scene{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
+	auditor().audit(&sortedObservation{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
 	return t.record.Audit.Found
 }
 
@@ -140,7 +141,7 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 	} {
 		tn := trainee(24)
 		for _, tn.said.progress = range says {
-			auditor().audit(&scene{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
+			auditor().audit(&sortedObservation{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
 		}
 		if !strings.Contains(tn.doubt, want) {
 			t.Errorf("%q: want %q", tn.doubt, want)
@@ -192,7 +193,7 @@ func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testing.T) {
 	found := &Contradiction{Ran: 0.9, Said: 3.1, CPUs: 9}
 	rec := Record{Job: 7, First: noon, Own: plainRequest(), Audit: Audit{Found: found}}
-	j := Job{ID: 7, Request: plainRequest(), Extra: annotationOf(&rec, 1, "", "").String()}
+	j := slurm.Job{ID: 7, Request: plainRequest(), Extra: annotationOf(&rec, 1, "", "").String()}
 	if got := readAnnotation(&j).Found; got == nil || *got != *found {
 		t.Errorf("read back %v", got)
 	}
@@ -215,7 +216,7 @@ func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testi
 func TestNoGainOverflowsWhatIsDone(t *testing.T) {
 	for _, gain := range []float64{1e15, 1e300} {
 		rec := Record{Job: 7, Until: noon, Gain: gain, Done: mostDone - 1}
-		tn := &managedJob{Job: &Job{ID: 7, State: Running, Started: noon}, gain: gain, record: &rec}
+		tn := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Running, Started: noon}, gain: gain, record: &rec}
 		for h := range 100 {
 			rec.credit(tn, noon.Add(time.Duration(h)*time.Hour))
 			if rec.Done <= 0 || rec.Done > mostDone {

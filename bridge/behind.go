@@ -5,14 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Slurm's main scheduler goes through a partition by priority and stops at the first job that it has no room for: who
-// is behind that one is started by backfill, once in every bf_interval, if he delays nobody. To write a start for such
-// a job and wait for it keeps everybody else waiting in vain, and a victim would have been stopped for nothing. So it
-// is armed with what the plan gives it, and the rest is Slurm's; where nobody is armed it is started all the same,
-// since it has no other way.
+// Slurm's main scheduler goes through a partition by priority and stops at the first job for which it has no room. Jobs
+// behind that one are started by backfill only, once in every bf_interval, and only if they delay no job. A start
+// written for such a job would make all others wait in vain, and a job preempted for it would have been stopped for
+// nothing. So the job is armed with what the plan gives it, and the rest is left to Slurm. If no job may be armed, the
+// job is started all the same, since there is no other way.
 
 // rank is a place in Slurm's order within a partition.
 type rank struct {
@@ -20,18 +21,19 @@ type rank struct {
 	job      int
 }
 
-func rankOf(j *Job) rank { return rank{j.Priority, j.ID} }
+// rankOf is the place of a job in Slurm's order.
+func rankOf(j *slurm.Job) rank { return rank{j.Priority, j.ID} }
 
-// before says that a rank is considered first.
+// before says that Slurm considers r first.
 func (r rank) before(other rank) bool { return r.compare(other) < 0 }
 
-// compare puts the rank first that Slurm considers first.
+// compare orders ranks as Slurm does: the higher priority first, then the lower job ID.
 func (r rank) compare(other rank) int {
 	return cmp.Or(cmp.Compare(other.priority, r.priority), cmp.Compare(r.job, other.job))
 }
 
-// behind are the jobs that a plan starts although Slurm has no room for one that it considers first, in the partition
-// where each would start. Jobs that cannot be armed are none of them.
+// behind are the jobs that a plan starts although Slurm has no room for a job that it considers first, in the partition
+// in which each would start. Jobs that cannot be armed are left out.
 func (t queue) behind(plan policy.Plan) map[int]bool {
 	if t.Settings.Ahead <= 0 {
 		return nil
@@ -43,7 +45,7 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 	var behind map[int]bool
 	for i, tn := range t.scene.managed {
 		grant := plan.Decisions[i].Grant
-		if tn.State != Pending || grant == nil || grant.Device != "" ||
+		if tn.State != slurm.Pending || grant == nil || grant.Device != "" ||
 			t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i]) {
 			continue
 		}
@@ -58,10 +60,10 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 	return behind
 }
 
-// blocked is the first job of each partition that waits for nothing but room and that the plan does not start.
+// blocked is, for each partition, the first job that only waits for room and is not started by the plan.
 func (t queue) blocked(plan policy.Plan) map[string]rank {
 	var first map[string]rank
-	note := func(j *Job) {
+	note := func(j *slurm.Job) {
 		if first == nil {
 			first = map[string]rank{}
 		}
@@ -85,11 +87,11 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 	return first
 }
 
-// armsBehind is the step for a job that is behind: to be armed with its grant. One that is armed with no more than that
-// waits well as it is. nil: there is nothing to do.
-func (s *scene) armsBehind(t *managedJob, d *policy.Decision) *Step {
+// armsBehind is the step that arms a job that is behind another with its grant. It is nil if there is nothing to do:
+// the job is armed with that, or with less.
+func (s *sortedObservation) armsBehind(t *managedJob, d *policy.Decision) *Step {
 	next := policy.Next{Job: t.ID, Nodes: len(d.Grant.Nodes), PerNode: d.Grant.PerNode}
-	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.perNode().Fits(d.Grant.PerNode) ||
+	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.PerNode().Fits(d.Grant.PerNode) ||
 		t.armedAs(next, s.at) {
 		return nil
 	}

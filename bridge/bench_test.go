@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -46,12 +47,15 @@ func benchRunner() *Runner {
 	}
 }
 
-func benchObserved(servers int) Observed {
-	seen := Observed{At: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+func benchObserved(servers int) slurm.Observed {
+	seen := slurm.Observed{At: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
 	total := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}
 	for n := range servers {
 		name := fmt.Sprintf("n%04d", n)
-		seen.Nodes = append(seen.Nodes, Node{Name: name, Partitions: []string{"gpu"}, Total: total, Allocated: total})
+		seen.Nodes = append(
+			seen.Nodes,
+			slurm.Node{Name: name, Partitions: []string{"gpu"}, Total: total, Allocated: total},
+		)
 		for range 8 {
 			seen.Jobs = append(seen.Jobs, benchJob(len(seen.Jobs)+1, seen.At, name))
 		}
@@ -62,17 +66,17 @@ func benchObserved(servers int) Observed {
 	return seen
 }
 
-func benchJob(id int, now time.Time, node string) *Job {
-	j := &Job{
+func benchJob(id int, now time.Time, node string) *slurm.Job {
+	j := &slurm.Job{
 		ID: id, Partition: "gpu", Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
-		State: Pending, Submitted: now.Add(-time.Hour), Begin: now.Add(14 * time.Minute),
+		State: slurm.Pending, Submitted: now.Add(-time.Hour), Begin: now.Add(14 * time.Minute),
 		Extra: fmt.Sprintf(`{"v":1,"job":%d}`, id),
-		Request: Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1,
+		Request: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1,
 			GRES: "gres/gpu:1"},
 	}
 	if node != "" {
-		j.State, j.Started = Running, now.Add(-time.Hour)
-		j.Runs = Allocated{Nodes: []string{node}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+		j.State, j.Started = slurm.Running, now.Add(-time.Hour)
+		j.Runs = slurm.Allocated{Nodes: []string{node}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
 	}
 	return j
 }

@@ -7,36 +7,38 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Beside is what is remembered of how fast an important job runs on a GPU that it shares, by its own reports. It has
-// windows of its own: those of the audit compare a job with its profile, which says nothing of others on the GPU.
+// Beside is what is remembered of the speed of a job of class high on a shared GPU, by its own reports. It has windows
+// of its own: the audit compares a job with its profile, which says nothing of other jobs on the GPU.
 type Beside struct {
 	Window
-	Jobs  []int     `json:"jobs,omitempty"`  // who else is on its GPU in the window under way, ascending
-	Since time.Time `json:"since,omitzero"`  // when they were first seen to be all: reports from before are of others
-	Alone float64   `json:"alone,omitempty"` // iterations a second, as long as nobody else was there in this run
-	// Last is what part of its speed alone it had in the last window; 0: there was none beside the same jobs, or it had
-	// enough.
+	Jobs  []int     `json:"jobs,omitempty"`  // the other jobs on its GPU in the window under way, ascending in ID
+	Since time.Time `json:"since,omitzero"`  // when exactly these were first seen; earlier reports do not count
+	Alone float64   `json:"alone,omitempty"` // iterations a second while the job was alone on its GPU in this run
+	// Last is the part of its speed alone that the job had in the last window; 0: there was no window beside the same
+	// jobs, or the speed was high enough.
 	Last float64      `json:"last,omitempty"`
-	Kept *policy.Kept `json:"kept,omitempty"` // the worst that was found in this run; never changed
+	Kept *policy.Kept `json:"kept,omitempty"` // the worst that was found in this run; the value is never changed
 }
 
-// Slowed is an important job that was measured to be slower beside others than it accepts.
+// Slowed is a job of class high that was measured to run slower beside others than it accepts.
 type Slowed struct {
 	Job int `json:"job"`
 	policy.Kept
 }
 
+// String is the note for the job's user.
 func (s Slowed) String() string {
 	return fmt.Sprintf("was measured to keep %.2f of its speed alone beside others on its GPU, and %g is the least: "+
 		"nobody further is put there as long as it runs", s.Part, share.HighKeeps)
 }
 
-// measure takes up what important jobs report that have a seat. A job without reports is neither slow nor fast.
-func (r seating) measure(s *scene) {
+// measure takes the reports of class high jobs on shared GPUs into account. A job without reports is left alone.
+func (r seating) measure(s *sortedObservation) {
 	if r.Settings.Audit <= 0 || !slices.ContainsFunc(s.managed, (*managedJob).seated) {
 		return
 	}
@@ -49,26 +51,33 @@ func (r seating) measure(s *scene) {
 			continue
 		}
 		there := sharers[seat{t.Runs.Nodes[0], t.Runs.Shard}]
-		if doubt := t.record.Beside.hear(t, there, promised(r.Runner, t), s.at, r.Settings.Audit); doubt != "" {
+		if doubt := t.record.Beside.addReport(t, there, promised(r.Runner, t), s.at, r.Settings.Audit); doubt != "" {
 			t.ignore(IgnoredProgress, doubt)
 		}
 	}
 }
 
-// hear takes a report up, of a job that is on its GPU with these, itself among them. By its profile it would have such
-// a speed alone; 0: nobody knows. What it had alone in this run counts before that.
-func (b *Beside) hear(t *managedJob, there []*managedJob, claim float64, now time.Time, least time.Duration) string {
-	b.meet(t, there, now)
+// addReport takes a report into account of a job that shares its GPU with the jobs in there, itself included. claim is
+// the profile's speed alone in iterations a second, 0 if unknown; a speed measured alone in this run counts before it.
+// It returns why a report is ignored.
+func (b *Beside) addReport(
+	t *managedJob,
+	there []*managedJob,
+	claim float64,
+	now time.Time,
+	least time.Duration,
+) string {
+	b.setCompany(t, there, now)
 	said := t.said.progress
 	if said.At.Before(b.Since) {
 		return ""
 	}
-	within, doubt := b.holds(said, now)
+	within, doubt := b.accepts(said, now)
 	if !within {
 		return doubt
 	}
 	if len(b.Jobs) == 0 {
-		return b.hearAlone(said, least)
+		return b.addReportAlone(said, least)
 	}
 	alone := cmp.Or(b.Alone, claim)
 	if alone == 0 {
@@ -78,14 +87,14 @@ func (b *Beside) hear(t *managedJob, there []*managedJob, claim float64, now tim
 	if !tells {
 		return doubt
 	}
-	if b.begin(said); ran > 0 { // else it did something else than train
-		b.weigh(ran/alone, there, t)
+	if b.begin(said); ran > 0 { // at 0 the job did not train
+		b.closeWindow(ran/alone, there, t)
 	}
 	return ""
 }
 
-// meet begins anew with each run, and a window with each change of who else is there.
-func (b *Beside) meet(t *managedJob, there []*managedJob, now time.Time) {
+// setCompany starts from nothing with each run, and starts a new window when other jobs come or leave.
+func (b *Beside) setCompany(t *managedJob, there []*managedJob, now time.Time) {
 	var others []int
 	for _, other := range there {
 		if other.ID != t.ID {
@@ -100,9 +109,9 @@ func (b *Beside) meet(t *managedJob, there []*managedJob, now time.Time) {
 	b.Window, b.Jobs, b.Since, b.Last = Window{Run: t.Started}, others, now, 0
 }
 
-// hearAlone says how fast the job is as long as it is alone, in one window that is never ended: validations slow all of
-// it down alike.
-func (b *Beside) hearAlone(said Progress, least time.Duration) (doubt string) {
+// addReportAlone measures the job's speed while it is alone on its GPU. Its window never ends, since validations slow
+// down all of a run equally.
+func (b *Beside) addReportAlone(said Progress, least time.Duration) (doubt string) {
 	ran, tells, doubt := b.speed(said, 0, least)
 	if tells {
 		b.Alone = ran
@@ -110,8 +119,9 @@ func (b *Beside) hearAlone(said Progress, least time.Duration) (doubt string) {
 	return doubt
 }
 
-// weigh ends a window. Two in a row below what the job accepts are no accident, and the better of both is what is said.
-func (b *Beside) weigh(part float64, there []*managedJob, t *managedJob) {
+// closeWindow ends a window. Two windows in a row below share.HighKeeps are no accident; the better of the two is
+// noted.
+func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	before := b.Last
 	if b.Last = part; part >= share.HighKeeps {
 		b.Last = 0
@@ -121,7 +131,7 @@ func (b *Beside) weigh(part float64, there []*managedJob, t *managedJob) {
 	}
 	found := policy.Kept{Part: max(part, before)}
 	for _, other := range there {
-		if other.ID != t.ID && other.ours && other.alone == "" {
+		if other.ID != t.ID && other.ours && other.untouchedBecause == "" {
 			found.Beside = append(found.Beside, other.ID)
 		}
 	}
@@ -138,12 +148,12 @@ func (r seating) kept(t *managedJob) *policy.Kept {
 	return t.record.Beside.Kept
 }
 
-// sharers are the jobs that have a part of each GPU of which anybody has, ascending in ID. Those that are being torn
-// down have theirs still.
+// sharers are, for each GPU of which any job has a part, the jobs that have one, ascending in ID. Completing jobs still
+// count.
 func (r seating) sharers() map[seat][]*managedJob {
 	all := map[seat][]*managedJob{}
 	for _, t := range r.reader.jobs {
-		if t.State != Running && !t.Completing {
+		if t.State != slurm.Running && !t.Completing {
 			continue
 		}
 		for _, name := range t.Runs.Nodes {
@@ -156,7 +166,7 @@ func (r seating) sharers() map[seat][]*managedJob {
 	return all
 }
 
-// partsOn are the GPUs of a node of which a job has a part.
+// partsOn are the GPUs of a node of which a job has a part, by type.
 func (r seating) partsOn(t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}
@@ -166,7 +176,7 @@ func (r seating) partsOn(t *managedJob, name string) (devices []string) {
 		return nil
 	}
 	i, known := slices.BinarySearchFunc(r.reader.nodes, name,
-		func(n Node, name string) int { return strings.Compare(n.Name, name) })
+		func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) })
 	for _, d := range devicesIn(t.Runs) {
 		switch {
 		case d.gpuType != "":

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // besideTest is an important job, number 7, with a seat since noon that has nobody beside it yet. By its profile it has
@@ -30,7 +32,7 @@ func newBesideTest(claims float64) *besideTest {
 func (b *besideTest) beside(ids ...int) {
 	b.there = []*managedJob{b.t}
 	for _, id := range ids {
-		b.there = append(b.there, &managedJob{Job: &Job{ID: id, State: Running}, ours: true})
+		b.there = append(b.there, &managedJob{Job: &slurm.Job{ID: id, State: slurm.Running}, ours: true})
 	}
 }
 
@@ -40,7 +42,7 @@ func (b *besideTest) trains(minutes int, perSecond float64) {
 		b.at += time.Minute
 		b.done += perSecond * 60
 		b.t.said.progress = Progress{int64(math.Round(b.done)), noon.Add(b.at)}
-		b.doubt = b.t.record.Beside.hear(b.t, b.there, b.claims, noon.Add(b.at+time.Second), 2*time.Minute)
+		b.doubt = b.t.record.Beside.addReport(b.t, b.there, b.claims, noon.Add(b.at+time.Second), 2*time.Minute)
 	}
 }
 
@@ -140,7 +142,7 @@ func TestOnlyJobsOfOursAreSaidToBeBesideAJob(t *testing.T) {
 	b := newBesideTest(100)
 	b.beside(8, 9)
 	b.there[1].ours = false
-	b.there[2].alone = "held"
+	b.there[2].untouchedBecause = "held"
 	b.trains(6, 80)
 	b.mustKeep(t, "beside strangers", 0.8)
 }

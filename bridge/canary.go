@@ -3,23 +3,25 @@ package bridge
 import (
 	"slices"
 	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Canary is with whom a daemon is tried before it manages everybody: jobs of these accounts, in these partitions. Who
-// is outside is told so, and is Slurm's: what the gate has leased of it is handed back. The zero value is everybody.
+// Canary restricts a daemon on trial to jobs of these accounts in these partitions. Other jobs with a directive are
+// left to Slurm and told so, and the gate's lease is taken off them. The zero value manages all.
 type Canary struct {
-	Partitions []string `json:"partitions,omitempty"` // empty: all that are managed
+	Partitions []string `json:"partitions,omitempty"` // empty: all managed ones
 	Accounts   []string `json:"accounts,omitempty"`   // empty: all
 }
 
-// IsZero says that everybody is managed.
+// IsZero says that there is no restriction.
 func (c Canary) IsZero() bool { return len(c.Partitions) == 0 && len(c.Accounts) == 0 }
 
-// notInCanary is what a job is told that is not among them.
+// notInCanary is what jobs outside the canary are told.
 const notInCanary = "not in the canary"
 
-// has says whether a job is among them. One that could start in another partition is not.
-func (c Canary) has(j *Job) bool {
+// has says whether the canary includes a job. A job that may also start in another partition is outside.
+func (c Canary) has(j *slurm.Job) bool {
 	if len(c.Accounts) > 0 && !slices.Contains(c.Accounts, j.Account) {
 		return false
 	}
@@ -34,7 +36,7 @@ func (c Canary) has(j *Job) bool {
 	return true
 }
 
-// Equal says that two are the same.
+// Equal says that two canaries are the same.
 func (c Canary) Equal(o Canary) bool {
 	return slices.Equal(c.Partitions, o.Partitions) && slices.Equal(c.Accounts, o.Accounts)
 }

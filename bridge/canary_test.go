@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
 func of(account string) func(*slurmtest.Spec) { return func(s *slurmtest.Spec) { s.Account = account } }
 
 func within(partition string) func(*slurmtest.Spec) {
-	return func(s *slurmtest.Spec) { s.Partition, s.Request.Partition = partition, bridge.Several(partition) }
+	return func(s *slurmtest.Spec) { s.Partition, s.Request.Partition = partition, slurm.Several(partition) }
 }
 
 func TestOnlyTheCanaryIsManagedAndTheOthersAreHandedBackAtOnceAndToldSo(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAJobThatRanWhenTheCanaryWasNarrowedRunsOnAndIsSlurmsAfterwards(t *testi
 	w.runner.Settings.Canary = bridge.Canary{Accounts: []string{"vision"}}
 	before := w.job(id)
 	w.rounds(2)
-	if now := w.job(id); now.State != bridge.Running || !now.Started.Equal(before.Started) {
+	if now := w.job(id); now.State != slurm.Running || !now.Started.Equal(before.Started) {
 		t.Fatalf("it runs no more as it did: %+v", now)
 	}
 	w.slurm.Down(before.Runs.Nodes[0])

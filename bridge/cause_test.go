@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -55,16 +56,16 @@ func TestNoWordOfThePlannersOrSlurmsIsWithoutACause(t *testing.T) {
 }
 
 func TestOfTwoReasonsTheOneThatBindsFirstIsTold(t *testing.T) {
-	job := &managedJob{Job: &Job{ID: 7, State: Pending}, record: &Record{},
+	job := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Pending}, record: &Record{},
 		bar: bar{CauseDependency, "waits for another job"}}
-	known := refusals{likes{job: 7}: {reason: "BadConstraints", again: noon}}
+	known := refusals{refusalGroup{job: 7}: {reason: "BadConstraints", again: noon}}
 	told := func(at policy.Decision) WaitCause {
 		return known.barOf(job, &at, time.Time{}).cause
 	}
 	if got := told(policy.Decision{Reason: policy.Barred}); got != CauseRequest {
 		t.Errorf("a request that can never be served, and a dependency: %s", got)
 	}
-	known[likes{job: 7}].reason = "MpiPortsBusy"
+	known[refusalGroup{job: 7}].reason = "MpiPortsBusy"
 	if got := told(policy.Decision{Reason: policy.Barred}); got != CauseDependency {
 		t.Errorf("a dependency, and ports that are busy: %s", got)
 	}

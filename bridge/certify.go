@@ -2,7 +2,7 @@ package bridge
 
 import "github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 
-// certify says how good the plan is that the round goes by.
+// certify adds a proven bound to the report: how near the plan comes to the best one.
 func (t *turn) certify() {
 	if t.small || !t.Settings.Certify {
 		return

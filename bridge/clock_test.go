@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -30,7 +31,7 @@ func (j *jumpy) Now() time.Time {
 // abroad is a Slurm whose clock is not ours, and may be set. What happened before shows the time that the clock showed
 // then.
 type abroad struct {
-	bridge.Slurm
+	slurm.Manager
 	w   *world
 	set []setting
 }
@@ -54,10 +55,10 @@ func (a *abroad) shown(at time.Time) time.Time {
 
 func (a *abroad) ahead() time.Duration { return a.set[len(a.set)-1].ahead }
 
-func (a *abroad) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := a.Slurm.Observe(ctx)
+func (a *abroad) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := a.Manager.Observe(ctx)
 	seen.At = seen.At.Add(a.ahead())
-	jobs := make([]*bridge.Job, len(seen.Jobs))
+	jobs := make([]*slurm.Job, len(seen.Jobs))
 	for k, j := range seen.Jobs {
 		here := *j
 		here.Submitted = a.shown(j.Submitted)
@@ -73,9 +74,9 @@ func (a *abroad) Observe(ctx context.Context) (bridge.Observed, error) {
 	return seen, err
 }
 
-func (a *abroad) Update(ctx context.Context, u bridge.Update) error {
+func (a *abroad) Update(ctx context.Context, u slurm.Update) error {
 	u.Begin = u.Begin.Add(-a.ahead())
-	return a.Slurm.Update(ctx, u)
+	return a.Manager.Update(ctx, u)
 }
 
 // step sets the clock: leases are moments by it, and so end sooner or later by as much.
@@ -86,8 +87,8 @@ func (a *abroad) step(by time.Duration) {
 		a.w.t.Fatal(err)
 	}
 	for _, j := range seen.Jobs {
-		if j.State == bridge.Pending && !j.Begin.IsZero() {
-			u := bridge.Update{Job: j.ID, Begin: j.Begin.Add(-by), Request: j.Request, Extra: j.Extra}
+		if j.State == slurm.Pending && !j.Begin.IsZero() {
+			u := slurm.Update{Job: j.ID, Begin: j.Begin.Add(-by), Request: j.Request, Extra: j.Extra}
 			if err := a.w.slurm.Update(ctx, u); err != nil {
 				a.w.t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func (a *abroad) step(by time.Duration) {
 
 // travel puts the world's Slurm under another clock.
 func (w *world) travel(ahead time.Duration) *abroad {
-	a := &abroad{Slurm: w.line, w: w, set: []setting{{ahead: ahead}}}
+	a := &abroad{Manager: w.line, w: w, set: []setting{{ahead: ahead}}}
 	w.runner.Slurm = a
 	return a
 }
@@ -187,8 +188,7 @@ func TestSlurmsOwnClockIsSetAndNobodyIsStoppedForIt(t *testing.T) {
 				rt.Fatalf("set by %s before round %d: job %d: %.0f GPU-seconds are remembered, it has had %.0f", by, at,
 					j.ID, j.Attained, had)
 			}
-			if left := w.job(j.ID).Begin.Sub(w.clock.Now()); j.Running == nil &&
-				(left <= 0 || left > 1020*time.Second) {
+			if left := w.lease(j.ID); j.Running == nil && (left <= 0 || left > 1020*time.Second) {
 				rt.Fatalf("job %d has a lease of %s", j.ID, left)
 			}
 		}

@@ -4,17 +4,18 @@ import (
 	"context"
 	"slices"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A place that a victim leaves is empty for some seconds before the next job of the plan can start there, and Slurm
-// gives it to whoever it considers first meanwhile. So nobody is stopped for a place that others would have before the
-// one that it is for: the victim would have been stopped for nothing. Who comes later in Slurm's order is no reason to
-// stop nobody: the beneficiary is in Slurm's queue before its victims are asked.
+// When a job is preempted, its place stays free for some seconds before the planned job can start, and Slurm gives it
+// to the job that it considers first. So no job is preempted for a place that another job would get before the planned
+// one. Jobs later in Slurm's order are no obstacle, since the planned job is in Slurm's queue before any job is asked
+// to leave.
 
-// strangers are the jobs of an observation that are not ours to start and wait for nothing but room, in Slurm's order.
-func strangers(jobs []*managedJob, s *scene) (list []*managedJob) {
+// strangers are the jobs of an observation that are not managed and only wait for room, in Slurm's order.
+func strangers(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
 	for _, t := range jobs {
 		if t.contends(s) {
 			list = append(list, t)
@@ -24,23 +25,23 @@ func strangers(jobs []*managedJob, s *scene) (list []*managedJob) {
 	return list
 }
 
-// contends says that Slurm may start the job as soon as there is room.
-func (t *managedJob) contends(s *scene) bool {
-	if t.State != Pending || t.Held || t.Dependency || t.Completing || t.Begin.After(s.at) ||
+// contends says that the job is not managed and that Slurm may start it as soon as there is room.
+func (t *managedJob) contends(s *sortedObservation) bool {
+	if t.State != slurm.Pending || t.Held || t.Dependency || t.Completing || t.WaitsAt(s.at) ||
 		t.standing(s.at) == managed {
 		return false
 	}
 	return slices.Contains(roomAlone, t.Reason)
 }
 
-// roomAlone are Slurm's words for jobs that wait for nothing but room. It puts them right when it next looks at the
-// job, which is when it may start it: one that is not held any more, depends on nobody and may begin has its last one
-// until then.
+// roomAlone are Slurm's reasons that do not keep a job from starting when there is room. Some are stale: Slurm corrects
+// the reason only when it next considers the job, so a job that was released, lost its dependency or reached its begin
+// time keeps the old reason until then.
 var roomAlone = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
-// cluttered says that what a running job would leave could not be given to anybody for a time that others decide: jobs
-// of theirs are being torn down on a node of its, and Slurm starts nothing there before they are gone.
-func (s *scene) cluttered(t *managedJob) bool {
+// blockedByForeignCleanup says that the place of a running job could not be reused for an unknown time: an unmanaged
+// job is completing on one of its nodes, and Slurm starts nothing there until that is over.
+func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 	return slices.ContainsFunc(t.on, func(place int) bool {
 		if place == elsewhere {
 			return false
@@ -50,14 +51,16 @@ func (s *scene) cluttered(t *managedJob) bool {
 	})
 }
 
-// replans is how often a plan is made anew because others would have what its victims leave. Then nobody is stopped.
+// replans is how often a plan is made again because other jobs would get what the preempted ones leave. After that no
+// job is preempted.
 const replans = 4
 
-// uncontended makes the plan anew as long as others would have what its victims leave: those stay.
-func (t caution) uncontended(ctx context.Context) error {
-	for n := 1; len(t.scene.strangers) > 0 && t.keepContended(); n++ {
+// replanWithoutContended makes the plan again as long as other jobs would get what the preempted ones leave; those
+// stay.
+func (t caution) replanWithoutContended(ctx context.Context) error {
+	for n := 1; len(t.scene.strangers) > 0 && t.fixContended(); n++ {
 		if n > replans {
-			freeze(&t.report.Snapshot)
+			fixRunning(&t.report.Snapshot)
 		}
 		if err := t.planned(ctx); err != nil {
 			return err
@@ -66,13 +69,13 @@ func (t caution) uncontended(ctx context.Context) error {
 	return nil
 }
 
-// keepContended lets the victims stay on whose nodes others would have what is meant for jobs of the plan. It says
-// whether there are any.
-func (t caution) keepContended() (any bool) {
+// fixContended fixes the preempted jobs on nodes where another job would get what is meant for the plan's jobs. It
+// says whether there are any.
+func (t caution) fixContended() (any bool) {
 	handovers := t.handovers()
 	for _, i := range t.victims() {
 		if slices.ContainsFunc(t.scene.managed[i].on, func(place int) bool {
-			return place != elsewhere && t.lostAt(place, handovers[place])
+			return place != elsewhere && t.preemptionIsWasted(place, handovers[place])
 		}) {
 			t.report.Snapshot.Jobs[i].Fixed, any = true, true
 		}
@@ -80,32 +83,32 @@ func (t caution) keepContended() (any bool) {
 	return any
 }
 
-// victims are the numbers of the managed jobs that the plan stops.
+// victims are the indices of the managed jobs that the plan preempts.
 func (t *turn) victims() (list []int) {
 	for i, tn := range t.scene.managed {
-		if tn.State == Running && !unchanged(tn, &t.report.Plan.Decisions[i]) {
+		if tn.State == slurm.Running && !unchanged(tn, &t.report.Plan.Decisions[i]) {
 			list = append(list, i)
 		}
 	}
 	return list
 }
 
-// handover is what becomes of a node that victims leave: who starts there, and how much comes back.
+// handover is what happens to a node that preempted jobs leave: what starts there, and what they take again.
 type handover struct {
-	room   gres.Vector // when all victims have left
-	starts []heir      // in Slurm's order
-	back   gres.Vector // of victims that restart there for their own sake
-	gives  bool        // some give back what they were lent
+	room   gres.Vector    // free after all preempted jobs have left
+	starts []plannedStart // in Slurm's order
+	back   gres.Vector    // taken again by preempted jobs that restart there with another size or place
+	gives  bool           // a preempted job restarts smaller there and gives back a loan
 }
 
-// heir is a job that the plan starts on a node.
-type heir struct {
+// plannedStart is a job that the plan starts on a node.
+type plannedStart struct {
 	rank
-	armed bool // it is in Slurm's queue before the victims are asked
+	armed bool // it is in Slurm's queue before any job is asked to leave
 	size  gres.Vector
 }
 
-// handovers are those of a plan by place, of the nodes that victims leave.
+// handovers are those of all nodes that preempted jobs leave, by place (index among the managed nodes).
 func (t caution) handovers() map[int]*handover {
 	all := map[int]*handover{}
 	for _, i := range t.victims() {
@@ -124,7 +127,7 @@ func (t caution) handovers() map[int]*handover {
 		}
 	}
 	for i, tn := range t.scene.managed {
-		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != Running || !unchanged(tn, d)) {
+		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != slurm.Running || !unchanged(tn, d)) {
 			for _, place := range t.scene.topology.find(d.Grant.Nodes) {
 				if h := all[place]; h != nil {
 					t.inherit(h, i, d)
@@ -133,18 +136,18 @@ func (t caution) handovers() map[int]*handover {
 		}
 	}
 	for _, h := range all {
-		slices.SortFunc(h.starts, func(x, y heir) int { return x.compare(y.rank) })
+		slices.SortFunc(h.starts, func(x, y plannedStart) int { return x.compare(y.rank) })
 	}
 	return all
 }
 
-// inherit adds what job i is granted on a node.
+// inherit adds to h what job i is granted on the node.
 func (t caution) inherit(h *handover, i int, d *policy.Decision) {
 	tn := t.scene.managed[i]
 	switch {
-	case tn.State == Pending:
+	case tn.State == slurm.Pending:
 		armed := t.Settings.Ahead > 0 && d.Grant.Device == "" && !t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i])
-		h.starts = append(h.starts, heir{rankOf(tn.Job), armed, d.Grant.PerNode})
+		h.starts = append(h.starts, plannedStart{rankOf(tn.Job), armed, d.Grant.PerNode})
 	case d.Reason == policy.Shrinks:
 		h.gives = true
 	default:
@@ -152,12 +155,13 @@ func (t caution) inherit(h *handover, i int, d *policy.Decision) {
 	}
 }
 
-// lostAt says that others would have, of what victims leave on a node, what is meant for jobs of the plan, or that
-// nobody has any use of it: Slurm goes through its queue in order, with those jobs of ours in it that can be armed.
-func (t caution) lostAt(place int, h *handover) bool {
+// preemptionIsWasted says that preemption on a node would be for nothing: another job would get what is meant for the
+// plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, with the plan's jobs that
+// can be armed in their places; the plan's other jobs come last.
+func (t caution) preemptionIsWasted(place int, h *handover) bool {
 	n := &t.scene.nodes[t.scene.topology.managed[place]]
 	left, taken, next := h.room, false, 0
-	serve := func(before func(x heir) bool) (all bool) {
+	serve := func(before func(x plannedStart) bool) (all bool) {
 		for ; next < len(h.starts) && before(h.starts[next]); next++ {
 			if !h.starts[next].size.Fits(left) {
 				return false
@@ -170,14 +174,14 @@ func (t caution) lostAt(place int, h *handover) bool {
 		if !isOf(n, r.Partition) || r.Request.GPUType != "" && r.Request.GPUType != n.GPUType {
 			continue
 		}
-		if !serve(func(x heir) bool { return x.armed && x.before(rankOf(r.Job)) }) {
+		if !serve(func(x plannedStart) bool { return x.armed && x.before(rankOf(r.Job)) }) {
 			return true
 		}
 		if need := r.needsOn(n); need.Fits(left) {
 			left, taken = left.Minus(need), true
 		}
 	}
-	if !serve(func(heir) bool { return true }) || !h.back.Fits(left) {
+	if !serve(func(plannedStart) bool { return true }) || !h.back.Fits(left) {
 		return true
 	}
 	return h.gives && !taken && len(h.starts) == 0 && h.back == (gres.Vector{})

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -40,7 +40,7 @@ func TestNobodyIsStoppedForAPlaceThatOthersWouldTakeOnceAllHaveLeft(t *testing.T
 			t.Errorf("%s: %d of ours were stopped, want %d; the other's is %s, ours %s", c.name, n, c.stopped,
 				w.job(stranger).State, w.job(mine).State)
 		}
-		if w.job(stranger).State == bridge.Running {
+		if w.job(stranger).State == slurm.Running {
 			t.Errorf("%s: it took what was freed for another", c.name)
 		}
 	}

@@ -12,24 +12,26 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Word is what a job's comment says to us (docs/job-contract.md). It is untrusted: a profile is a name, never a path.
+// Word is the directives in a job's comment (docs/job-contract.md). They are untrusted: a profile is a name, never a
+// path.
 type Word struct {
 	Profile string        // file name of the sensitivity profile; empty with Auto
-	Auto    bool          // the profile is what jobs of this owner and name have taught
+	Auto    bool          // the profile is learned from the jobs of this owner and name
 	Saves   bool          // the job declared a checkpoint
-	Signal  Signal        // that asks it to save and leave
-	Grace   time.Duration // from the signal until it is stopped by force
-	Length  time.Duration // expected length at the proportional share; 0: not said
-	Cores   Claim         // on the cores that its user asked for
-	Memory  Claim         // on the memory that its user asked for
-	// Share is that it may share a GPU with others, and how; nil: it never does.
+	Signal  slurm.Signal  // asks the job to save and leave
+	Grace   time.Duration // from the signal until the job is stopped by force
+	Length  time.Duration // expected length at the proportional share; 0: not given
+	Cores   Claim         // on the cores that the user asked for
+	Memory  Claim         // on the memory that the user asked for
+	// Share says that the job may share a GPU, and how; nil: it never does.
 	Share *share.Request
 }
 
-// What a comment may hold, and the defaults of the checkpoint word.
+// Bounds of a comment, and the defaults of synergy-checkpoint.
 const (
 	autoProfile  = "auto"
 	maxComment   = 4096 // bytes
@@ -45,7 +47,7 @@ var (
 	signals     = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
 )
 
-// Managed says whether a comment carries our directive at all, well formed or not.
+// Managed says whether a comment carries our directive, well formed or not.
 func Managed(comment string) bool {
 	for word := range words(comment) {
 		if name, _, _ := strings.Cut(word, "="); name == "synergy-profile" {
@@ -55,8 +57,8 @@ func Managed(comment string) bool {
 	return false
 }
 
-// ParseComment reads our directives in a comment; other words belong to the user. On an error the word says what could
-// be understood, and the error what could not and what would be right.
+// ParseComment reads our directives in a comment; other words belong to the user. With an error, the Word holds what
+// could be understood; the error says what could not, and what would be right.
 func ParseComment(comment string) (Word, error) {
 	if len(comment) > maxComment {
 		return Word{}, fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment)
@@ -87,10 +89,11 @@ func ParseComment(comment string) (Word, error) {
 	return w, listed(wrong)
 }
 
-// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the
-// annotation.
+// maxWrong is how many mistakes are listed: a user corrects one at a time, and the text goes into log lines and
+// annotations.
 const maxWrong = 3
 
+// listed joins the first maxWrong errors.
 func listed(wrong []error) error {
 	if more := len(wrong) - maxWrong; more > 0 {
 		wrong = append(wrong[:maxWrong:maxWrong], fmt.Errorf("and %d more", more))
@@ -98,27 +101,27 @@ func listed(wrong []error) error {
 	return errors.Join(wrong...)
 }
 
-// shareWord is the directive whose value has commas: mem= and slo= belong to it where they follow it, and each other,
-// behind one comma and nothing else.
+// shareWord is the directive whose value may contain commas: mem= and slo= are part of it if they follow it, or each
+// other, after one comma and nothing else.
 const shareWord = "synergy-share"
 
-// strayAmount is what is wrong with an amount behind the directive that is no part of it: its job would share with
-// nobody, or with its profile's figure, and its user would think otherwise. The gate's lua has the same sentence.
+// strayAmount is the error for an amount that stands apart from the directive. Without it, the job would share with no
+// other job, or with its profile's figure, against its user's intention. The gate uses the same sentence.
 const strayAmount = "reads like an amount of " + shareWord + "; amounts stand directly behind the class, joined by " +
 	"commas: " + shareWord + "=low,mem=6"
 
-// amountNames are what amounts are called, and what one is called who does not know it by heart, as written with dashes
-// and small letters. No letter of theirs is the small one of a letter beyond ASCII, of which lua knows none.
+// amountNames are the names of amounts and likely misspellings, in lower case and with dashes. None has a letter that
+// is the lower case of a letter beyond ASCII, since Lua cannot convert these.
 var amountNames = []string{"mem", "memory", "gpu-mem", "gpu-memory", "gpumem", "gpumemory", "slo", "level"}
 
-// isAmount says whether a word reads like an amount. All that others may write in a comment besides is their business.
+// isAmount says whether a word looks like an amount. Other words in a comment belong to the user.
 func isAmount(word string) bool {
 	name, _, given := strings.Cut(word, "=")
 	return given && slices.Contains(amountNames, strings.ReplaceAll(strings.ToLower(name), "_", "-"))
 }
 
-// words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one
-// at which only we cut would make a job managed that the gate let pass.
+// words splits a comment at commas and at the white space that the gate's Lua knows. Other space is part of a word: if
+// only the daemon split there, it would manage jobs that the gate has not checked.
 func words(comment string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		next := func(text string) string { return strings.TrimLeft(text, betweenWords) }
@@ -132,9 +135,10 @@ func words(comment string) iter.Seq[string] {
 	}
 }
 
+// betweenWords are the characters that separate words.
 const betweenWords = ", \t\n\v\f\r"
 
-// lengthOfWord is how long the word is with which a text begins, bytes.
+// lengthOfWord is the length in bytes of the word at the beginning of text.
 func lengthOfWord(text string) int {
 	end := wordEnd(text, 0)
 	if !strings.HasPrefix(text, shareWord+"=") {
@@ -146,7 +150,7 @@ func lengthOfWord(text string) int {
 	return end
 }
 
-// wordEnd is where the word ends that stands at from.
+// wordEnd is the index at which the word that begins at from ends.
 func wordEnd(text string, from int) int {
 	if length := strings.IndexAny(text[from:], betweenWords); length >= 0 {
 		return from + length
@@ -154,6 +158,7 @@ func wordEnd(text string, from int) int {
 	return len(text)
 }
 
+// set reads one directive into w. given is false if the word has no "=".
 func (w *Word) set(name, value string, given bool) (err error) {
 	switch name {
 	case "synergy-profile":
@@ -164,7 +169,7 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		w.Length, err = parseLength(value)
 		return err
 	case progressWord, curveWord:
-		return nil // ParseProgress and ParseCurve read them
+		return nil // read by ParseProgress and ParseCurve
 	case "synergy-env":
 		return checkEnv(value)
 	case "synergy-cores":
@@ -181,8 +186,8 @@ func (w *Word) set(name, value string, given bool) (err error) {
 			"or -share", name)
 }
 
-// checkEnv reads the word by which a job has its tasks told what they were given, or keeps its environment to itself.
-// It is for its nodes (docs/node-setup.md); no round goes by it.
+// checkEnv checks synergy-env, which says whether the job's tasks are told their sizes in the environment. Only nodes
+// use it (docs/node-setup.md).
 func checkEnv(value string) error {
 	if value != "on" && value != "off" {
 		return fmt.Errorf("synergy-env=%.40q: want on or off, or no such word", value)
@@ -226,10 +231,10 @@ func (w *Word) setProfile(value string) error {
 	return nil
 }
 
-// setCheckpoint reads SIGNAL, SIGNAL@GRACE, either with /steps behind it, or nothing for USR1@60.
+// setCheckpoint reads SIGNAL or SIGNAL@GRACE, either with /steps appended; without a value it is USR1@60.
 func (w *Word) setCheckpoint(value string, given bool) error {
 	timing, to, aimed := strings.Cut(value, "/")
-	if aimed && Target(to) != Steps {
+	if aimed && slurm.Target(to) != slurm.Steps {
 		return fmt.Errorf(
 			"synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for "+
 				"one to the batch script",
@@ -252,7 +257,7 @@ func (w *Word) setCheckpoint(value string, given bool) error {
 		}
 		grace = time.Duration(n) * time.Second
 	}
-	w.Saves, w.Signal, w.Grace = true, Signal{signal, Target(to)}, grace
+	w.Saves, w.Signal, w.Grace = true, slurm.Signal{Name: signal, To: slurm.Target(to)}, grace
 	return nil
 }
 
@@ -260,6 +265,7 @@ var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": ti
 
 var decimal = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
+// parseLength reads a duration such as 2.5h.
 func parseLength(value string) (time.Duration, error) {
 	number := value[:max(0, len(value)-1)]
 	unit, known := units[value[len(number):]]

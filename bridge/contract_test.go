@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
@@ -17,10 +18,15 @@ import (
 func TestACommentSaysWhatTheContractSays(t *testing.T) {
 	plain := Word{Profile: "res18.json"}
 	asks := func(signal string, grace time.Duration) Word {
-		return Word{Profile: "res18.json", Saves: true, Signal: Signal{Name: signal}, Grace: grace}
+		return Word{Profile: "res18.json", Saves: true, Signal: slurm.Signal{Name: signal}, Grace: grace}
 	}
 	asksSteps := func(signal string, grace time.Duration) Word {
-		return Word{Profile: "res18.json", Saves: true, Signal: Signal{signal, Steps}, Grace: grace}
+		return Word{
+			Profile: "res18.json",
+			Saves:   true,
+			Signal:  slurm.Signal{Name: signal, To: slurm.Steps},
+			Grace:   grace,
+		}
 	}
 	for comment, want := range map[string]Word{
 		"synergy-profile=res18.json":                                  plain,
@@ -283,7 +289,7 @@ func FuzzParseComment(f *testing.F) {
 			len(w.Profile) > maxWord {
 			t.Errorf("%q yields the profile name %q", comment, w.Profile)
 		}
-		if w.Saves && (!signals[w.Signal.Name] || w.Signal.To != Script && w.Signal.To != Steps ||
+		if w.Saves && (!signals[w.Signal.Name] || w.Signal.To != slurm.Script && w.Signal.To != slurm.Steps ||
 			w.Grace < time.Second || w.Grace > time.Hour) {
 			t.Errorf("%q yields the checkpoint %s@%s", comment, w.Signal, w.Grace)
 		}
@@ -306,7 +312,7 @@ func FuzzReadAnnotation(f *testing.F) {
 	f.Add(`{"v":1,"lua":1,"begin":17}`)
 	f.Add(`{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2}}`)
 	f.Fuzz(func(t *testing.T, extra string) {
-		j := Job{ID: 7, Extra: extra, Request: Request{GPUs: 2, Nodes: 1, Tasks: 1}}
+		j := slurm.Job{ID: 7, Extra: extra, Request: slurm.Request{GPUs: 2, Nodes: 1, Tasks: 1}}
 		if s := readAnnotation(&j); s.Own != nil && s.Own.GPUs != 2 {
 			t.Errorf("%q gives the job %d GPUs", extra, s.Own.GPUs)
 		}

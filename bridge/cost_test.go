@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -41,7 +42,7 @@ func TestARestartCostsWhatTheLastOnesOfTheJobDid(t *testing.T) {
 		}
 		w.start(nil)
 		for range 24 {
-			if w.rounds(1); w.job(first).State == bridge.Running {
+			if w.rounds(1); w.job(first).State == slurm.Running {
 				break
 			}
 		}

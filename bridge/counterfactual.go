@@ -8,39 +8,40 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// In the shadow the site is planned for as it would be. A job that Slurm started counts as if it could have been sized
-// at its start, on the nodes on which it runs, with what its neighbours had left it by then, and goes on with that. One
-// that declared a checkpoint, or is taken to have, is sized anew in each round. Where such a size cannot be true any
-// more, since Slurm has started somebody who would have found no room, all on those nodes count with what they hold.
+// Shadow mode plans the site as it would be. A job that Slurm started counts as if we had sized it at its start: on the
+// nodes on which it runs, with what its neighbours left at that time. It keeps that size. A job that declared a
+// checkpoint, or is assumed to have, is sized again in each round. If such sizes become impossible, because Slurm has
+// started a job that would have found no room, all jobs on these nodes count with what they really hold.
 //
-// For the ledger of savings that is done twice more: as if nobody could be sized again after his start, and as if
-// everybody could. Nothing is planned by these.
+// For the ledger of savings the same is computed twice more: as if no job could be sized again after its start, and as
+// if every job could. No plan uses these two.
 //
-// Sizes are forgotten with the process: the first round of the next sizes everybody anew, as if all had started then.
+// Sizes are lost when the process ends. The first round of the next process sizes all jobs as if they had started then.
 
-// sizedRun is what a run would hold.
+// sizedRun is the size that a run would have.
 type sizedRun struct {
 	started time.Time
 	holds   *policy.Placement
 }
 
-// whatIf are the sizes that runs would have, by job, under each assumption about who declared a checkpoint.
+// whatIf are the sizes of runs, by job, under three assumptions about which jobs declared a checkpoint: those that did,
+// none, and all.
 type whatIf struct{ declared, nobody, everybody map[int]sizedRun }
 
-// counterfactual is the part of a turn that says what running jobs would hold.
+// counterfactual sizes running jobs under one assumption.
 type counterfactual struct {
 	*turn
 	c     *policy.Cluster
-	saves func(*managedJob) bool // who is taken to have declared a checkpoint
-	sizes *map[int]sizedRun      // under this assumption; of the last round, and then of this one
-	fresh []int                  // the places, in the scene and the snapshot, of those who are to be sized
-	sized []int                  // of those who were before
+	saves func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
+	sizes *map[int]sizedRun      // sizes of the last round; replaced by those of this one
+	fresh []int                  // indices, in the observation and the snapshot, of the jobs to be sized
+	sized []int                  // indices of the jobs that keep an earlier size
 }
 
-// supposing is the part of a turn that sizes runs under each assumption.
+// supposing is the part of a round that sizes running jobs under all assumptions.
 type supposing struct{ *turn }
 
-// all puts what running jobs would hold into the snapshot.
+// all puts the sizes under the true assumption into the snapshot, and notes those under the other two for the savings.
 func (t supposing) all() {
 	real := t.report.Snapshot.Jobs
 	if t.Settings.Savings {
@@ -59,8 +60,7 @@ func (t supposing) all() {
 	}
 }
 
-// sized puts into the jobs of the snapshot what they would hold under an assumption, and says whose size that is by
-// place.
+// sized puts into jobs the sizes under an assumption, and returns them by index.
 func (t supposing) sized(jobs []policy.Job, saves func(*managedJob) bool,
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
@@ -68,25 +68,25 @@ func (t supposing) sized(jobs []policy.Job, saves func(*managedJob) bool,
 	return (&counterfactual{turn: t.turn, c: &c, saves: saves, sizes: sizes}).size()
 }
 
-// size sizes, and says what everybody who runs would hold, by place.
+// size sizes the running jobs, and returns what each would hold, by index.
 func (s *counterfactual) size() map[int]*policy.Placement {
-	s.recall()
+	s.restoreSizes()
 	s.sizeFresh()
-	for s.undo() {
+	for s.revertOvercommitted() {
 	}
 	return s.remember()
 }
 
-// reallyHolds is what a running job holds.
+// reallyHolds is what a running job holds in Slurm.
 func (t *managedJob) reallyHolds() *policy.Placement {
 	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 }
 
-// recall gives every run the size that it was given before, and finds out who has none.
-func (s *counterfactual) recall() {
+// restoreSizes gives each run the size that it had in the last round, and lists the runs that need a new one.
+func (s *counterfactual) restoreSizes() {
 	for i, tn := range s.scene.managed {
 		j := &s.c.Jobs[i]
-		if j.Running == nil || tn.Completing || !tn.even() || slices.Contains(tn.on, elsewhere) {
+		if j.Running == nil || tn.Completing || !tn.sameGPUsOnEachNode() || slices.Contains(tn.on, elsewhere) {
 			continue
 		}
 		was, known := (*s.sizes)[tn.ID]
@@ -102,17 +102,18 @@ func (s *counterfactual) recall() {
 	}
 }
 
-// first is a priority above any of Slurm's own: who runs is served before those who wait.
+// first is a priority above any of Slurm's, so that running jobs are sized before waiting ones.
 const first = 1 << 62
 
-// sizeFresh sizes those who have no size, each on the nodes on which it runs.
+// sizeFresh sizes the jobs that need a new size, each on the nodes on which it runs. A job that the plan does not place
+// there counts with what it really holds.
 func (s *counterfactual) sizeFresh() {
 	if len(s.fresh) == 0 {
 		return
 	}
 	c := *s.c
 	c.Jobs = slices.Clone(c.Jobs)
-	freeze(&c)
+	fixRunning(&c)
 	for _, i := range s.fresh {
 		j := &c.Jobs[i]
 		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, first
@@ -130,8 +131,8 @@ func (s *counterfactual) sizeFresh() {
 	}
 }
 
-// undo gives those their real size back who are on nodes with more than there is. It says whether there were any.
-func (s *counterfactual) undo() (undone bool) {
+// revertOvercommitted gives jobs on overcommitted nodes their real size. It says whether there were any.
+func (s *counterfactual) revertOvercommitted() (undone bool) {
 	free := map[string]gres.Vector{}
 	for n := range s.c.Nodes {
 		free[s.c.Nodes[n].Name] = s.c.Nodes[n].Total.Minus(s.c.Nodes[n].Foreign)
@@ -153,7 +154,7 @@ func (s *counterfactual) undo() (undone bool) {
 	return undone
 }
 
-// remember keeps the sizes for the rounds to come.
+// remember keeps the sizes for the next rounds.
 func (s *counterfactual) remember() map[int]*policy.Placement {
 	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
 	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))

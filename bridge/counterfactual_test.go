@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -43,7 +44,7 @@ var byName = []bridge.Match{{Name: "img-*", Profile: "image.json"}, {Name: "lm-*
 func (w *world) silent(name string, gpus int) int {
 	w.t.Helper()
 	id, err := w.slurm.Submit(slurmtest.Spec{Name: name, User: "ann", Account: "ml", Partition: "gpu",
-		Request: bridge.Request{GPUs: gpus, CPUsPerTask: 3 * gpus, Memory: gres.Memory(62500 * gpus)}})
+		Request: slurm.Request{GPUs: gpus, CPUsPerTask: 3 * gpus, Memory: gres.Memory(62500 * gpus)}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestIdleGPUsAreBookedByWhatWhoWaitsLacks(t *testing.T) {
 	w := shadowed(t, 1, byName...)
 	for range 2 {
 		if _, err := w.slurm.Submit(slurmtest.Spec{Name: "lm-big", Partition: "gpu",
-			Request: bridge.Request{GPUs: 3, CPUsPerTask: 12, Memory: 1000}}); err != nil {
+			Request: slurm.Request{GPUs: 3, CPUsPerTask: 12, Memory: 1000}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +227,7 @@ func heldAgainst(t *testing.T, memory gres.Memory) {
 		for _, profile := range []string{"image", "language"} {
 			if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=" + profile + ".json",
 				Partition: "gpu", Lease: 900 * time.Second,
-				Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: memory}}); err != nil {
+				Request: slurm.Request{GPUs: 1, CPUsPerTask: 3, Memory: memory}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -238,7 +239,7 @@ func heldAgainst(t *testing.T, memory gres.Memory) {
 }
 
 func TestARuleFitsByItsPatterns(t *testing.T) {
-	job := bridge.Job{User: "ann", Account: "ml", Partition: "a,b", Name: "train/res50-17",
+	job := slurm.Job{User: "ann", Account: "ml", Partition: "a,b", Name: "train/res50-17",
 		Container: "/images/torch-2.6"}
 	for _, c := range []struct {
 		rule bridge.Match
@@ -282,7 +283,7 @@ func TestReportedSpeedsAreHeldAgainstWhatTheProfileSays(t *testing.T) {
 	w := shadowed(t, 1)
 	w.runner.Settings.Audit = 2 * time.Minute
 	id, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=image.json synergy-progress", Partition: "gpu",
-		Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}})
+		Request: slurm.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +343,7 @@ func TestCheckpointsAreBookedBothWaysWhateverIsDeclared(t *testing.T) {
 func TestSwitchedOnNothingIsSupposedOfCheckpoints(t *testing.T) {
 	w := shadowed(t, 1)
 	if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=image.json", Partition: "gpu",
-		Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
+		Request: slurm.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
 		t.Fatal(err)
 	}
 	w.sleep(time.Second)
@@ -361,7 +362,7 @@ func TestARunIsOfTheSameProfileWhetherARuleOrItsUserSaysSo(t *testing.T) {
 	w.silent("img-1", 1)
 	w.silent("lm-1", 1)
 	if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=image.json", Partition: "gpu",
-		Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
+		Request: slurm.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
 		t.Fatal(err)
 	}
 	w.sleep(time.Second)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -108,7 +109,7 @@ func (w *world) mustHaveCompleted(ids []int) {
 
 // TestAnErrorAtAnyCallIsOvercomeByTheNextRounds does the same with a call that fails and a daemon that lives.
 func TestAnErrorAtAnyCallIsOvercomeByTheNextRounds(t *testing.T) {
-	for _, fault := range []error{bridge.ErrUnreachable, bridge.ErrDenied, bridge.ErrRefused, errors.New("garbage")} {
+	for _, fault := range []error{slurm.ErrUnreachable, slurm.ErrDenied, slurm.ErrRefused, errors.New("garbage")} {
 		for n := 1; n < 40; n++ {
 			t.Run(fmt.Sprintf("%v at call %d", fault, n), func(t *testing.T) { failOnce(t, n, fault) })
 		}

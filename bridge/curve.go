@@ -10,10 +10,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// Curve is what a job measured of itself inside of its own grant.
+// Curve is what a job measured of itself inside its own grant.
 type Curve struct {
-	Rates []learned.Rate // ascending in cores of its node, at most maxRates
-	At    time.Time      // when it was through, by the clock of its node; zero: nothing was said
+	Rates []learned.Rate // ascending in cores on its node, at most maxRates
+	At    time.Time      // end of the measurement by the clock of its node; zero: no curve
 }
 
 const (
@@ -21,12 +21,12 @@ const (
 	maxRates  = 16
 )
 
-// curveValue is CORES:ITERATIONS/s, with points between /, and the epoch: 1:0.58/2:1.13/3:1.56@1767268800. Nothing in
-// it parts words.
+// curveValue is CORES:ITERATIONS/s, points separated by /, and the seconds since the epoch:
+// 1:0.58/2:1.13/3:1.56@1767268800. It contains no character that separates words.
 var curveValue = regexp.MustCompile(
 	`^([1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?(?:/[1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?)*)@([1-9][0-9]{0,10})$`)
 
-// Teaches says that a comment has the word by which a job measures itself: it may say a curve at any time.
+// Teaches says that a comment has synergy-profile=auto, so that the job may report a curve at any time.
 func Teaches(comment string) bool {
 	for word := range words(comment) {
 		if word == "synergy-profile="+autoProfile {
@@ -36,11 +36,11 @@ func Teaches(comment string) bool {
 	return false
 }
 
-// ParseCurve reads the curve in a comment, nothing where the word is missing. As a report of progress it is read apart
-// from the other words: a slip in it costs the curve and not the job.
+// ParseCurve reads the curve in a comment; the zero Curve if there is none. Like progress, it is separate from
+// ParseComment, so that a mistake in it costs only the curve.
 func ParseCurve(comment string) (Curve, error) {
 	if len(comment) > maxComment {
-		return Curve{}, nil // refused as a whole
+		return Curve{}, nil // ParseComment refuses the whole comment
 	}
 	for word := range words(comment) {
 		name, value, _ := strings.Cut(word, "=")
@@ -62,6 +62,8 @@ func ParseCurve(comment string) (Curve, error) {
 	return Curve{}, nil
 }
 
+// parseCurve reads the value of synergy-curve. right is false if it is malformed, not ascending in cores or out of
+// range. The pattern has checked that all parts are numbers, so their conversion cannot fail.
 func parseCurve(value string) (c Curve, right bool) {
 	parts := curveValue.FindStringSubmatch(value)
 	if parts == nil {
@@ -69,7 +71,7 @@ func parseCurve(value string) (c Curve, right bool) {
 	}
 	for point := range strings.SplitSeq(parts[1], "/") {
 		cores, rate, _ := strings.Cut(point, ":")
-		n, _ := strconv.Atoi(cores) // as the pattern has it
+		n, _ := strconv.Atoi(cores)
 		x, _ := strconv.ParseFloat(rate, 64)
 		if x <= 0 || x > maxSpeed || len(c.Rates) == maxRates ||
 			len(c.Rates) > 0 && n <= c.Rates[len(c.Rates)-1].Cores {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -85,7 +86,7 @@ var scenarios = []scenario{
 		for _, id := range ids { // as a daemon leaves them that dies while it takes back a start
 			q := w.job(id).Request
 			q.Pin, q.CPUsPerTask, q.CPUs, q.CPUsPerNode = []string{"n1"}, 3, 3, 3
-			if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: w.clock.Now().Add(time.Hour), Request: q,
+			if err := w.slurm.Update(ctx, slurm.Update{Job: id, Begin: w.clock.Now().Add(time.Hour), Request: q,
 				Extra: w.job(id).Extra}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -239,11 +240,11 @@ func (o *outside) Settle(records bridge.Records, report bridge.Report) error {
 	return o.call(func() error { return o.book.Settle(records, report) })
 }
 
-func (o *outside) Before(context.Context, bridge.Job, string, time.Duration) error {
+func (o *outside) Before(context.Context, slurm.Job, string, time.Duration) error {
 	return o.call(func() error { o.sleep(time.Second); return nil })
 }
 
-func (o *outside) After(context.Context, bridge.Job, string, time.Duration) error {
+func (o *outside) After(context.Context, slurm.Job, string, time.Duration) error {
 	return o.call(func() error { o.sleep(time.Second); return nil })
 }
 
@@ -368,7 +369,7 @@ func (w *world) picture(report bridge.Report) string {
 	for id := 1; id <= w.slurm.Submitted(); id++ {
 		j := w.job(id)
 		fmt.Fprintf(&out, "job %d %s: ", id, j.State)
-		if j.State == bridge.Running {
+		if j.State == slurm.Running {
 			fmt.Fprintf(&out, "%s on %s\n", j.Runs.PerNode, strings.Join(j.Runs.Nodes, "+"))
 			continue
 		}

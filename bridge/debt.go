@@ -4,51 +4,55 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// A job that was ever sized, pinned or leased is a debt, until Slurm shows its user's own request again and no lease,
-// or the job is gone. Its record is that debt: it is written down before the first change, and dropped only for what an
-// observation shows, never for what a round has done or meant to do. So whatever fails, dies or is taken back on the
-// way, the next round finds the debt where it was.
-//
-// How a round stands to a job is worked out anew from each observation and the record; there is no other state:
+// standing is how a round treats a job. It is worked out anew from each observation and the record; there is no other
+// state:
 //
 //	           our directive, a managed partition
 //	stranger ────────────────────────────────▶ managed
 //	    ▲                                      │     ▲
 //	    │ own request shown,                   │     │ held, shape ⇄ freed
-//	    │ or gone                  word or     ▼     ▼
+//	    │ or gone               directive or   ▼     ▼
 //	    └──────────── returning ◀─ partition ─ deferred
 //	                      ▲         lost          │
-//	                      └───────────────────────┘ it waits, and nobody holds it
+//	                      └───────────────────────┘ it waits and is not held
 //
-// A job with our directive that no plan can decide on, for its shape say, is handed back as well, with its record made
-// from the gate's annotation: it was accepted, and would wait out a lease for nothing. So is one that has no place
-// (noplace.go).
+// A job that was ever sized, pinned or leased is a debt until Slurm shows its user's own request and no lease again, or
+// the job is gone. Its record is that debt. It is written before the first change, and dropped only for what an
+// observation shows, never for what a round did or meant to do. So after any failure the next round still finds the
+// debt.
+//
+// A job with our directive on which no plan can decide, because of its shape for example, is handed back, too, with a
+// record made from the gate's annotation; otherwise it would wait until its lease ends for nothing. The same holds for
+// a job that has no place (noplace.go).
 type standing int
 
 const (
-	stranger standing = iota // Slurm's alone: nothing of ours is on it
+	stranger standing = iota // it is left to Slurm and carries nothing of ours
 	managed                  // the plan decides on it
-	// with our directive or a debt, and not to be touched now: it is held, or runs without our directive, …
+	// deferred jobs have our directive or a debt, but must not be touched now: held, running without our directive, …
 	deferred
-	// not ours any more, or not ours to plan, and waits with what we or the gate wrote: to be handed back
+	// returning jobs are no longer managed, or cannot be planned, and wait with what we or the gate wrote: they are to
+	// be handed back.
 	returning
 )
 
-// standing is how a round stands to the job at a moment. Its record is nil where there is no debt.
+// standing is how a round treats the job at now. The record is nil if there is no debt.
 func (t *managedJob) standing(now time.Time) standing {
 	switch {
-	case t.ours && t.alone == "":
+	case t.ours && t.untouchedBecause == "":
 		return managed
 	case t.ours && t.parked(now):
 		return returning
 	case t.ours:
 		return deferred
-	case t.record == nil, t.State == Running && sameRequest(&t.Request, &t.record.Own):
+	case t.record == nil, t.State == slurm.Running && t.Request.Equal(&t.record.Own):
 		return stranger
-	case t.State != Pending || t.Held || t.Shape != "":
-		// what runs may come back with the size and the nodes that it has
+	case t.State != slurm.Pending || t.Held || t.Shape != "":
+		// a running job may come back to the queue with its present size and nodes
 		return deferred
 	case t.free(now):
 		return stranger
@@ -56,33 +60,34 @@ func (t *managedJob) standing(now time.Time) standing {
 	return returning
 }
 
-// parked says that a job with our directive, on which no plan decides, waits for a lease or with another size than its
-// user's.
+// parked says that a job with our directive, on which no plan decides, waits under a lease or with a size that is not
+// its user's.
 func (t *managedJob) parked(now time.Time) bool {
-	if t.State != Pending || t.Held {
+	if t.State != slurm.Pending || t.Held {
 		return false
 	}
-	// one that says that it was handed back, with its own request, is Slurm's: a later begin is somebody else's will
+	// A job that says that it was handed back, and has its user's own request, is Slurm's. A later begin time is the
+	// will of its user or an administrator.
 	if t.record != nil {
-		return t.annotated().Why != handedBack || !sameRequest(&t.Request, &t.record.Own)
+		return t.annotated().Why != handedBack || !t.Request.Equal(&t.record.Own)
 	}
-	return t.annotated().V != 0 && t.Begin.After(later(fromUnix(t.annotated().Begin), now))
+	return t.annotated().V != 0 && (t.Lease != 0 || t.Begin.After(later(fromUnix(t.annotated().Begin), now)))
 }
 
-// free says that a job is Slurm's to start as its user asked for it, and that it says so.
+// free says that a job is Slurm's to start as its user asked, and that its annotation says so.
 func (t *managedJob) free(now time.Time) bool {
-	return settled(t.Job, now) && sameRequest(&t.Request, &t.record.Own) &&
-		!t.Begin.After(later(t.record.NotBefore, now)) &&
+	return lastRunIsOverBy(t.Job, now) && t.Request.Equal(&t.record.Own) &&
+		t.Lease == 0 && !t.Begin.After(later(t.record.NotBefore, now)) &&
 		t.annotated().Why == handedBack
 }
 
-// handBack is the step that hands a waiting job back to Slurm, as far as that goes now. Before its last run has been
-// cleaned up Slurm would put its own penalty in place of a begin time that is over, or kill a job that starts this
-// early: until then it has a lease. nil: there is nothing to do.
+// handBack is the step that hands a waiting job back to Slurm as far as possible at now; nil: nothing is to be done.
+// Until the job's last run has been cleaned up it gets a lease instead: without one Slurm would put its own requeue
+// penalty in place of a past begin time, or kill a job that starts that early.
 func (t *managedJob) handBack(now time.Time, why string) *Step {
 	switch {
-	case !settled(t.Job, now):
-		if sameRequest(&t.Request, &t.record.Own) && t.Begin.After(now) {
+	case !lastRunIsOverBy(t.Job, now):
+		if t.Request.Equal(&t.record.Own) && t.WaitsAt(now) {
 			return nil
 		}
 		return &Step{Job: t.ID, Verb: Restore, Why: "its last run is still being cleaned up"}
@@ -92,10 +97,10 @@ func (t *managedJob) handBack(now time.Time, why string) *Step {
 	return &Step{Job: t.ID, Verb: Release, Why: why, Cause: t.handBackCause()}
 }
 
-// cursor walks records beside a list of jobs that ascends as they do.
+// cursor finds records for a list of jobs in ascending order of ID.
 type cursor struct{ rest Records }
 
-// of is the record of a job; nil where there is none. Jobs are asked for in ascending order.
+// of is the record of a job; nil if there is none. Jobs must be asked for in ascending order.
 func (c *cursor) of(job int) *Record {
 	for len(c.rest) > 0 && c.rest[0].Job < job {
 		c.rest = c.rest[1:]
@@ -106,7 +111,7 @@ func (c *cursor) of(job int) *Record {
 	return nil
 }
 
-// With adds the records of jobs that have none among these.
+// With adds those of others whose jobs have no record in rs.
 func (rs Records) With(others Records) Records {
 	all := slices.Clone(rs)
 	for _, r := range others {
@@ -120,8 +125,8 @@ func (rs Records) With(others Records) Records {
 
 func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
-// records are the debts that stand after this round: of the jobs that are managed, deferred or returning. A job that
-// only a rule speaks for, in the shadow, owes nothing.
+// records are the debts that remain after this round: those of managed, deferred and returning jobs. A job that is
+// managed only by a rule in shadow mode has no debt.
 func (t *turn) records() Records {
 	records := make(Records, 0, len(t.scene.managed)+len(t.scene.debtors))
 	for _, list := range [][]*managedJob{t.scene.managed, t.scene.debtors} {
@@ -138,8 +143,8 @@ func (t *turn) records() Records {
 	return records
 }
 
-// incurred are the debts that no settled round has written down: those which this round is about to make, and those of
-// a round that died, which an intent written over the last one would forget.
+// incurred are the debts that no settled round has recorded: those of this round, and those of a round that died, which
+// would be lost when its intent is overwritten.
 func (t *turn) incurred(settled Records) Records {
 	var debts Records
 	on := cursor{settled}
@@ -151,8 +156,8 @@ func (t *turn) incurred(settled Records) Records {
 	return debts
 }
 
-// debts are all that the ledger knows of: those of the last round that settled, and those that one which died had
-// written down before it made its first changes.
+// debts are all debts in the ledger: those of the last settled round, and those that a round recorded in its intent
+// before it died.
 func debts(settled Records, intent *Intent) Records {
 	if intent == nil || len(intent.Debts) == 0 {
 		return settled

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -15,7 +16,7 @@ import (
 func (w *world) mustBeHandedBack(id int) {
 	w.t.Helper()
 	w.mustBeAsSubmitted()
-	if j := w.job(id); j.State == bridge.Pending && j.Begin.After(w.clock.Now()) {
+	if j := w.job(id); j.State == slurm.Pending && j.Begin.After(w.clock.Now()) {
 		w.t.Errorf("job %d is Slurm's again and may not begin before %s, it is %s", id, j.Begin, w.clock.Now())
 	}
 	for _, owing := range w.slurm.Owing() {
@@ -62,7 +63,7 @@ func TestAJobThatLeavesManagementIsHandedBackWhateverIsInTheWay(t *testing.T) {
 		}},
 		{"the update that hands it back fails once", func(w *world, id int) {
 			w.slurm.SetComment(id, "mine")
-			w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return bridge.ErrRefused }))
+			w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return slurm.ErrRefused }))
 		}},
 		{"a daemon dies in the update that hands it back, twice", func(w *world, id int) {
 			w.slurm.SetComment(id, "mine")
@@ -81,13 +82,13 @@ func TestAJobThatLeavesManagementIsHandedBackWhateverIsInTheWay(t *testing.T) {
 			id := sized(w)
 			c.leave(w, id)
 			w.rounds(2)
-			if j := w.job(id); j.State == bridge.Running && len(j.Request.Pin) > 0 {
+			if j := w.job(id); j.State == slurm.Running && len(j.Request.Pin) > 0 {
 				w.slurm.Down(j.Runs.Nodes[0])
 			}
 			w.rounds(2)
 			w.mustBeHandedBack(id)
 			w.sleep(10 * time.Minute)
-			if j := w.job(id); j.State != bridge.Running || j.Runs.PerNode.CPUs != 1 {
+			if j := w.job(id); j.State != slurm.Running || j.Runs.PerNode.CPUs != 1 {
 				t.Errorf("%s on %v with %s, want Slurm to run it with the core that it asked for", j.State,
 					j.Runs.Nodes, j.Runs.PerNode)
 			}
@@ -136,7 +137,7 @@ func TestAJobThatLosesOurWordAfterItsFirstUpdateAndBeforeTheRoundSettlesIsHanded
 func TestAVictimThatWasKeptIsAskedAgainBeforeItIsStoppedByForce(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"), hangs)
-	w.start(upon(slurmtest.Requeue, first, slurmtest.Before, func() error { return bridge.ErrRefused }))
+	w.start(upon(slurmtest.Requeue, first, slurmtest.Before, func() error { return slurm.ErrRefused }))
 	w.rounds(1)
 	if n := w.line.Count(slurmtest.Signal); n != 1 {
 		t.Fatalf("signalled %d times, want once", n)
@@ -187,20 +188,20 @@ func TestAVictimThatSavesIsNoLoss(t *testing.T) {
 // slowly is a Slurm whose nodes take long to clean up: until they have, a job that exited with the requeue code is
 // shown as failed.
 type slowly struct {
-	bridge.Slurm
+	slurm.Manager
 	job   int
 	looks int // in which it is still being torn down
 }
 
-func (s *slowly) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := s.Slurm.Observe(ctx)
+func (s *slowly) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := s.Manager.Observe(ctx)
 	seen.Jobs = slices.Clone(seen.Jobs)
 	for k, j := range seen.Jobs {
-		if j.ID == s.job && j.State == bridge.Pending && s.looks > 0 {
+		if j.ID == s.job && j.State == slurm.Pending && s.looks > 0 {
 			s.looks--
 			torn := *j
-			torn.State, torn.Completing, torn.End = bridge.Finished, true,
-				bridge.End{State: "FAILED", Code: bridge.RequeueExit}
+			torn.State, torn.Completing, torn.End = slurm.Finished, true,
+				slurm.End{State: "FAILED", Code: bridge.RequeueExit}
 			seen.Jobs[k] = &torn
 		}
 	}

@@ -2,41 +2,55 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// pressing says that the lease of the step's job ends before this round does, or that nothing keeps the job from
-// starting as it is.
-func (a *acting) pressing(s *step) bool {
-	return s.job.Begin.Before(a.now().Add(a.left() + a.Settings.StartTimeout))
+// couldStartBeforeNextRound says that the step's job could start before the next round: it does not depend on the lease
+// job, and its begin time comes before this round ends, or less than StartTimeout later.
+func (a *acting) couldStartBeforeNextRound(s *step) bool {
+	return s.job.Lease == 0 && s.job.Begin.Before(a.now().Add(a.left()+a.Settings.StartTimeout))
 }
 
-// deferStarts says to the jobs that wait, and would not do so for long or not as their users asked for it, that they
-// wait.
+// deferStarts writes to waiting jobs that are to be handed back, restored, or renewed at once because they could start
+// too early.
 func (a *acting) deferStarts(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool {
-		return s.stage == begun && (s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s))
-	}), done, func(s *step) error { return a.write(ctx, s, a.letting(s)) })
+		return s.stage == begun &&
+			(s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.couldStartBeforeNextRound(s))
+	}), done, func(s *step) error { return a.writeWaitOrRelease(ctx, s) })
 }
 
-// letting is the update that hands the step's job back to Slurm, or lets it wait.
-func (t *turn) letting(s *step) Update {
-	if s.Verb == Release {
-		return releasing(s.job.record, t.report.Round, s.job.alone, t.now())
+// writeWaitOrRelease hands the step's job back to Slurm, or restores or renews it. If Slurm has started a job that was
+// to be restored, the step is done: the job runs as it was.
+func (a *acting) writeWaitOrRelease(ctx context.Context, s *step) error {
+	err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
+	if s.raced = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.raced {
+		return nil
 	}
-	return t.leased(s)
+	return err
 }
 
-// leased is the update that lets the step's job wait: its user's own request, and a lease.
-func (t *turn) leased(s *step) Update {
-	return t.waiting(s.job.record, t.report.Round, s.Why, s.job.note, t.now())
+// waitOrReleaseUpdate is the update that hands the step's job back to Slurm, or gives it its own request and a lease.
+func (t *turn) waitOrReleaseUpdate(s *step) slurm.Update {
+	if s.Verb == Release {
+		return releasing(s.job.record, t.report.Round, s.job.untouchedBecause, t.now())
+	}
+	return t.leaseUpdate(s)
 }
 
-// renew tells jobs that wait so, with a new lease, for as long as that, a few at a time.
+// leaseUpdate is the update that lets the step's job wait: its user's own request, and a lease.
+func (t *turn) leaseUpdate(s *step) slurm.Update {
+	return t.waiting(s.job, t.report.Round, s.Why, t.now())
+}
+
+// renew gives jobs a new lease and the reason why they wait, a few at a time, until the given moment.
 func (a *acting) renew(ctx context.Context, until time.Duration) error {
-	for len(a.untold) > 0 && a.Clock.Elapsed() < until {
-		few := a.untold[:min(max(1, a.Settings.Parallel), len(a.untold))]
-		a.untold = a.untold[len(few):]
+	for len(a.renewals) > 0 && a.Clock.Elapsed() < until {
+		few := a.renewals[:min(max(1, a.Settings.Parallel), len(a.renewals))]
+		a.renewals = a.renewals[len(few):]
 		if err := a.renewEach(ctx, few); err != nil {
 			return err
 		}
@@ -44,6 +58,22 @@ func (a *acting) renew(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
+// tellRest writes to the waiting jobs that were not written to yet. Where small rounds are held it stops after
+// tellAtMost, since no small round can start a job meanwhile, and small rounds go on with it. Begin times must be
+// renewed, so without a lease job it takes all the time until the next round is due.
+func (a *acting) tellRest(ctx context.Context) error {
+	switch {
+	case a.small:
+		return a.renew(ctx, a.Clock.Elapsed()+tellAtMost/2)
+	case a.Settings.Watched && a.leasing.job != 0:
+		return a.renew(ctx, a.Clock.Elapsed()+tellAtMost)
+	}
+	return a.renewEach(ctx, a.renewals)
+}
+
+// tellAtMost is how long a round writes to waiting jobs after all else is done; a small round takes half of it.
+const tellAtMost = 2 * time.Second
+
 func (a *acting) renewEach(ctx context.Context, steps []*step) error {
-	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leased(s)) })
+	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leaseUpdate(s)) })
 }

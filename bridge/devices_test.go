@@ -3,6 +3,8 @@ package bridge
 import (
 	"slices"
 	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestWhatSlurmPrintsOfGPUsSaysWhichTheyAre(t *testing.T) {
@@ -20,11 +22,11 @@ func TestWhatSlurmPrintsOfGPUsSaysWhichTheyAre(t *testing.T) {
 		"gpu:(":                             nil,
 		"":                                  nil,
 	} {
-		if got := devicesIn(Allocated{Devices: []string{printed}}); !slices.Equal(got, want) {
+		if got := devicesIn(slurm.Allocated{Devices: []string{printed}}); !slices.Equal(got, want) {
 			t.Errorf("%q: %+v, want %+v", printed, got, want)
 		}
 	}
-	if got := devicesIn(Allocated{Shard: "g3"}); !slices.Equal(got, []givenDevice{{gpuType: "g3"}}) {
+	if got := devicesIn(slurm.Allocated{Shard: "g3"}); !slices.Equal(got, []givenDevice{{gpuType: "g3"}}) {
 		t.Errorf("a job in teardown, of which only its shard is known: %+v", got)
 	}
 }
@@ -35,7 +37,7 @@ func FuzzDevicesIn(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, printed string) {
-		given := devicesIn(Allocated{Devices: []string{printed}})
+		given := devicesIn(slurm.Allocated{Devices: []string{printed}})
 		if len(given) > (mostGPUs+1)*(len(printed)+1) {
 			t.Errorf("%d GPUs of %d bytes", len(given), len(printed))
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -15,8 +16,8 @@ import (
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // plainRequest is what sbatch --gres=gpu:2 -c 2 --mem=1000M asks for.
-func plainRequest() Request {
-	return Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 1000, GRES: "gres/gpu:2",
+func plainRequest() slurm.Request {
+	return slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 1000, GRES: "gres/gpu:2",
 		GPUs: 2}
 }
 
@@ -25,24 +26,26 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 	grant := policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}}
 	for _, c := range []struct {
 		name   string
-		change func(*Job)
+		change func(*slurm.Job)
 		want   Verb
 	}{
-		{"nothing", func(*Job) {}, ""},
-		{"half of its lease left", func(j *Job) { j.Begin = noon.Add(450 * time.Second) }, ""},
-		{"less than half of its lease left", func(j *Job) { j.Begin = noon.Add(449 * time.Second) }, Renew},
-		{"nobody told it why it waits", func(j *Job) { j.Extra = `{"v":1,"lua":1}` }, Renew},
-		{"nobody told it anything", func(j *Job) { j.Extra = "" }, Renew},
-		{"it carries the annotation of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
-		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 },
+		{"nothing", func(*slurm.Job) {}, ""},
+		{"half of its lease left", func(j *slurm.Job) { j.Begin = noon.Add(450 * time.Second) }, ""},
+		{"less than half of its lease left", func(j *slurm.Job) { j.Begin = noon.Add(449 * time.Second) }, Renew},
+		{"nobody told it why it waits", func(j *slurm.Job) { j.Extra = `{"v":1,"lua":1}` }, Renew},
+		{"nobody told it anything", func(j *slurm.Job) { j.Extra = "" }, Renew},
+		{"it carries the annotation of another job", func(j *slurm.Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
+		{"a granted size", func(j *slurm.Job) {
+			j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6
+		},
 			Restore},
-		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
-		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, Restore},
-		{"all of a grant, and hardly any lease", func(j *Job) {
+		{"granted memory", func(j *slurm.Job) { j.Request.Memory = 125000 }, Restore},
+		{"a pin", func(j *slurm.Job) { j.Request.Pin = []string{"n1"} }, Restore},
+		{"all of a grant, and hardly any lease", func(j *slurm.Job) {
 			j.Request, j.Begin = sized(&Record{Own: j.Request}, grant), noon
 		}, Restore},
 	} {
-		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
+		j := slurm.Job{ID: 7, State: slurm.Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
 			Request: plainRequest()}
 		c.change(&j)
 		tn := read(j)
@@ -67,24 +70,24 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 	uneven.Nodes, uneven.Tasks = 2, 3
 	for _, c := range []struct {
 		name  string
-		own   Request
+		own   slurm.Request
 		grant policy.Placement
-		want  Request
+		want  slurm.Request
 	}{
-		{"one task gets all cores", plain, on(9, 62500, "n3"), Request{
+		{"one task gets all cores", plain, on(9, 62500, "n3"), slurm.Request{
 			Nodes: 1, Tasks: 1, CPUsPerTask: 9, CPUs: 9, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n3"}}},
-		{"a gang's cores are those of all its nodes", gang, on(9, 62500, "n1", "n2"), Request{
+		{"a gang's cores are those of all its nodes", gang, on(9, 62500, "n1", "n2"), slurm.Request{
 			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4,
 			Pin: []string{"n1", "n2"}}},
-		{"memory by the core stays that", perCPU, on(3, 62499, "n1"), Request{
+		{"memory by the core stays that", perCPU, on(3, 62499, "n1"), slurm.Request{
 			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 20833,
 			GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1"}}},
-		{"tasks get equal parts", tasks, on(12, 62500, "n1"), Request{
+		{"tasks get equal parts", tasks, on(12, 62500, "n1"), slurm.Request{
 			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2",
 			GPUs: 2, Pin: []string{"n1"}}},
-		{"three tasks on two nodes are two on one", uneven, on(12, 62500, "n1", "n2"), Request{
+		{"three tasks on two nodes are two on one", uneven, on(12, 62500, "n1", "n2"), slurm.Request{
 			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1", "n2"}}},
 	} {
@@ -101,14 +104,14 @@ func TestTheAuditNamesEveryFieldInTheUsersWords(t *testing.T) {
 	byDefault.Memory = 0
 	pinned.Nodes, pinned.Pin = 2, []string{"n1", "n2"}
 	for _, c := range []struct {
-		old, to Request
+		old, to slurm.Request
 		want    string
 	}{
 		{own, own, "[]"},
 		{byCore, own, "[{memory_per_node 4000M a core 1000M}]"},
 		{byDefault, own, "[{memory_per_node the partition's default 1000M}]"},
 		{own, pinned, "[{nodes 1 2} {required_nodes  n1,n2}]"},
-		{own, Request{Nodes: 1, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 5, Memory: 1000},
+		{own, slurm.Request{Nodes: 1, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 5, Memory: 1000},
 			"[{cpus_per_task 2 3} {cpus 2 4} {cpus_per_node 2 5}]"},
 	} {
 		if got := fmt.Sprint(requestChanges(nil, &c.old, &c.to)); got != c.want {
@@ -145,7 +148,7 @@ func TestNoUpdateBeginsAJobBeforeItsUserSaid(t *testing.T) {
 		{"said a time after it", late, late, late},
 	} {
 		rec := &Record{Job: 16, NotBefore: c.notBefore, Own: plainRequest()}
-		if got := r.waiting(rec, 1, "", "", noon).Begin; !got.Equal(c.wait) {
+		if got := r.waiting(&managedJob{Job: &slurm.Job{ID: 16}, record: rec}, 1, "", noon).Begin; !got.Equal(c.wait) {
 			t.Errorf("%s: waits until %s, want %s", c.name, got, c.wait)
 		}
 		if got := releasing(rec, 1, "", noon).Begin; !got.Equal(c.let) {
@@ -159,11 +162,11 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
 	running := func(id int) *managedJob {
-		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"},
+		return read(slurm.Job{ID: id, State: slurm.Running, Runs: slurm.Allocated{Nodes: []string{"n1"},
 			PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
-	waiting := func(id int) *managedJob { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, managed: []*managedJob{waiting(1), running(2), running(3), waiting(4), waiting(6)},
+	waiting := func(id int) *managedJob { return read(slurm.Job{ID: id, State: slurm.Pending}) }
+	s := sortedObservation{at: noon, managed: []*managedJob{waiting(1), running(2), running(3), waiting(4), waiting(6)},
 		debtors: []*managedJob{waiting(5), running(7)}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"},
@@ -184,26 +187,26 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 }
 
 func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
-	changes := map[string]func(*Request){
-		"nothing":         func(*Request) {},
-		"cores of a task": func(q *Request) { q.CPUsPerTask++ },
-		"cores":           func(q *Request) { q.CPUs++ },
-		"cores of a node": func(q *Request) { q.CPUsPerNode++ },
-		"memory":          func(q *Request) { q.Memory++ },
-		"memory per core": func(q *Request) { q.MemoryPerCPU = 1 },
-		"nodes":           func(q *Request) { q.Nodes++ },
-		"a pin":           func(q *Request) { q.Pin = []string{"n1"} },
-		"another pin":     func(q *Request) { q.Pin = []string{"n2"} },
-		"partitions":      func(q *Request) { q.Partition = "gpu,big" },
-		"the same ones":   func(q *Request) { q.Partition = "big,gpu" },
-		"one of them":     func(q *Request) { q.Partition = "gpu" },
+	changes := map[string]func(*slurm.Request){
+		"nothing":         func(*slurm.Request) {},
+		"cores of a task": func(q *slurm.Request) { q.CPUsPerTask++ },
+		"cores":           func(q *slurm.Request) { q.CPUs++ },
+		"cores of a node": func(q *slurm.Request) { q.CPUsPerNode++ },
+		"memory":          func(q *slurm.Request) { q.Memory++ },
+		"memory per core": func(q *slurm.Request) { q.MemoryPerCPU = 1 },
+		"nodes":           func(q *slurm.Request) { q.Nodes++ },
+		"a pin":           func(q *slurm.Request) { q.Pin = []string{"n1"} },
+		"another pin":     func(q *slurm.Request) { q.Pin = []string{"n2"} },
+		"partitions":      func(q *slurm.Request) { q.Partition = "gpu,big" },
+		"the same ones":   func(q *slurm.Request) { q.Partition = "big,gpu" },
+		"one of them":     func(q *slurm.Request) { q.Partition = "gpu" },
 	}
 	for name, change := range changes {
 		for other, also := range changes {
 			a, b := plainRequest(), plainRequest()
 			change(&a)
 			also(&b)
-			if same := len(requestChanges(nil, &a, &b)) == 0; sameRequest(&a, &b) != same {
+			if same := len(requestChanges(nil, &a, &b)) == 0; a.Equal(&b) != same {
 				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same,
 					len(requestChanges(nil, &a, &b)))
 			}
@@ -222,7 +225,7 @@ func TestAListOfPartitionsIsTheSameInAnyOrder(t *testing.T) {
 	} {
 		has, wants := plainRequest(), plainRequest()
 		has.Partition, wants.Partition = c.has, c.wants
-		if sameRequest(&has, &wants) != c.same {
+		if has.Equal(&wants) != c.same {
 			t.Errorf("in %q, to be in %q: the same is %t", c.has, c.wants, !c.same)
 		}
 	}
@@ -235,7 +238,7 @@ func TestAJobWithoutACheckpointIsToldWhatThatCostsIt(t *testing.T) {
 		told                 bool
 	}{{profile: true, told: true}, {profile: true, saves: true}, {profile: true, saves: true, lost: true, told: true},
 		{}} {
-		tn := read(Job{ID: 7, State: Pending})
+		tn := read(slurm.Job{ID: 7, State: slurm.Pending})
 		tn.said.word.Saves = c.saves
 		if c.profile {
 			tn.profile = steep(t)

@@ -1,12 +1,15 @@
 package bridge
 
-import "github.com/synergy-slurmd/synergy-slurmd/policy"
+import (
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
 
-// tellEnds tells the planner when jobs that it does not decide on end by their time limits, and what they give back on
-// each node then.
-func (r *Runner) tellEnds(s *scene, nodes []policy.Node) {
+// tellEnds tells the planner when jobs on which it does not decide end by their time limits, and what they free on each
+// node.
+func (r *Runner) tellEnds(s *sortedObservation, nodes []policy.Node) {
 	for _, t := range r.reader.jobs {
-		if t.State != Running || t.Ends.IsZero() || t.standing(s.at) == managed {
+		if t.State != slurm.Running || t.Ends.IsZero() || t.standing(s.at) == managed {
 			continue
 		}
 		for _, place := range s.topology.find(t.Runs.Nodes) {

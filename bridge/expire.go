@@ -4,29 +4,30 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job whose time limit comes would be killed by Slurm with all that it has not saved. One that declared a checkpoint
-// is asked shortly before, as a victim is, comes back with its user's own request, and goes on in a new run when its
-// turn comes, with all of its limit. Users do that for themselves with sbatch --signal and a requeue.
+// At its time limit Slurm kills a job with all that it has not saved. A job that declared a checkpoint is asked to save
+// shortly before, like a preempted job. It returns to the queue with its user's own request, and later goes on in a new
+// run with its full limit. Users can do the same with sbatch --signal and a requeue.
 //
-// A plan knows nothing of it, and nobody waits for the place: no start, and where small rounds look every second no
-// round either.
+// Plans do not take this into account, and nothing waits for the place: no start, and, if small rounds look every
+// second, no round either.
 
 const (
-	// limitMargin is what lies between the end of the grace and the limit at least: some small rounds, of which one may
-	// be busy with a start.
+	// limitMargin is the least time between the end of the grace and the limit: some small rounds, of which one may be
+	// busy with a start.
 	limitMargin = 15 * time.Second
-	// lastMoment is how long before the limit one that was asked and still runs is stopped, whatever is left of its
+	// lastMoment is how long before the limit a job that was asked and still runs is stopped, whatever is left of its
 	// grace.
 	lastMoment = 5 * time.Second
 )
 
-// timeComes is why a job is asked before its time limit.
+// timeComes is the reason given for such a preemption.
 const timeComes = "its time limit comes"
 
-// lead is how long before its time limit a job with that grace is asked.
+// lead is how long before its time limit a job with this grace is asked. Without small rounds it is a round longer.
 func (s *Settings) lead(grace time.Duration) time.Duration {
 	if s.Watched {
 		return grace + limitMargin
@@ -34,32 +35,34 @@ func (s *Settings) lead(grace time.Duration) time.Duration {
 	return grace + limitMargin + s.Round
 }
 
-// outlives says that a job is asked before its time limit. One that cannot be is not, nor one that Slurm would not
-// start again.
-func (r *Runner) outlives(t *managedJob) bool {
-	return r.Settings.SaveAtLimit && t.State == Running && t.TimeLimit > 0 && t.saves() && !r.cramped(t) && !t.lastRun()
+// askedBeforeLimit says that a job is asked to save before its time limit. Excluded are jobs that cannot be asked, and
+// jobs that Slurm would not start again.
+func (r *Runner) askedBeforeLimit(t *managedJob) bool {
+	return r.Settings.SaveAtLimit && t.State == slurm.Running && t.TimeLimit > 0 && t.saves() &&
+		!r.limitTooShortToAsk(t) &&
+		!t.lastRun()
 }
 
-// cramped says that the time limit of a job that saves is too short to be asked before it: it would save for most of
-// its time.
-func (r *Runner) cramped(t *managedJob) bool {
-	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.said.word.Grace)+deaf
+// limitTooShortToAsk says that a job's time limit is too short to ask it before: it would spend most of its time on
+// saving.
+func (r *Runner) limitTooShortToAsk(t *managedJob) bool {
+	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.said.word.Grace)+trapSetupTime
 }
 
-// crampedNote is what its user should know.
+// crampedNote is the note for the user of such a job.
 func (r *Runner) crampedNote(t *managedJob) string {
 	return fmt.Sprintf(
 		"is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
-		t.said.word.Grace, 2*r.Settings.lead(t.said.word.Grace)+deaf)
+		t.said.word.Grace, 2*r.Settings.lead(t.said.word.Grace)+trapSetupTime)
 }
 
-// lastRun says that a run after this one could not end before the deadline: Slurm cancels a waiting job of which that
-// is true.
+// lastRun says that another run after this one could not end before the deadline. Slurm cancels such a job when it
+// waits.
 func (t *managedJob) lastRun() bool {
 	return !t.Deadline.IsZero() && t.limit().Add(t.TimeLimit).After(t.Deadline)
 }
 
-// limit is when Slurm ends the run, by its own clock: when that is set the limit comes sooner or later.
+// limit is when Slurm ends the run, by its own clock. If that clock is set, the limit moves with it.
 func (t *managedJob) limit() time.Time {
 	if !t.Ends.IsZero() {
 		return t.Ends
@@ -67,21 +70,21 @@ func (t *managedJob) limit() time.Time {
 	return t.Started.Add(t.TimeLimit)
 }
 
-// expires is when something has to be done next about a job's time limit: to ask it, or to stop it. Zero: nothing.
+// expires is when the next action about a job's time limit is due: to ask it, or to stop it. Zero: none.
 func (r *Runner) expires(t *managedJob) time.Time {
-	if !r.outlives(t) {
+	if !r.askedBeforeLimit(t) {
 		return time.Time{}
 	}
 	ask, asked := t.limit().Add(-r.Settings.lead(t.said.word.Grace)), t.record.Asked
-	if asked.IsZero() || !r.Settings.Watched { // a round that is not watched over follows it to the end
+	if asked.IsZero() || !r.Settings.Watched { // without small rounds, one round asks the job and follows it to the end
 		return ask
 	}
 	return later(ask, earlier(asked.Add(t.said.word.Grace), t.limit().Add(-lastMoment)))
 }
 
-// expiring are the jobs that a plan lets go on and about whose time limit something has to be done before so long has
-// passed; most rounds have none.
-func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[int]bool {
+// expiring are the jobs that the plan leaves running and whose time limit needs action within the given time; nil in
+// most rounds.
+func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
 	for i, t := range s.managed {
 		at := r.expires(t)
@@ -95,9 +98,9 @@ func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[
 	return list
 }
 
-// nextExpiry is when something has to be done next about the time limit of a job for which it is not time yet; 0:
+// nextExpiry is when the next action about a time limit is due that is not due yet, on the host's monotonic clock; 0:
 // never.
-func (r *Runner) nextExpiry(s *scene) (alarm time.Duration) {
+func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	for _, t := range s.managed {
 		if at := r.expires(t); at.After(s.at) {
 			if in := r.Clock.Elapsed() + at.Sub(s.at); alarm == 0 || in < alarm {
@@ -108,17 +111,17 @@ func (r *Runner) nextExpiry(s *scene) (alarm time.Duration) {
 	return alarm
 }
 
-// isTime says that a victim is to be asked now. What a long round is to do before its end about the limits of jobs
-// waits for its moment, or for a job that was asked before and has left meanwhile.
+// isTime says that a job is to be asked to leave now. A full round also has the steps for time limits that come before
+// its end: these wait for their moment, or, if the job was asked before, until it no longer runs.
 func (a *acting) isTime(s *step) bool {
 	if !s.expires {
 		return true
 	}
 	at := a.expires(s.job)
-	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != Running
+	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
 }
 
-// outOfTime says that a victim's run will not last as long as its grace.
+// outOfTime says that the time limit comes before a job's grace is over.
 func (a preempting) outOfTime(s *step) bool {
-	return a.outlives(s.job) && !a.now().Before(s.job.limit().Add(-lastMoment))
+	return a.askedBeforeLimit(s.job) && !a.now().Before(s.job.limit().Add(-lastMoment))
 }

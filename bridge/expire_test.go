@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -114,7 +115,7 @@ func TestAJobThatWasAskedBeforeItsTimeLimitWaitsAsItsUserSubmittedItUnderALease(
 	w.slurm.Drain("n1") // so that it does not start again at once
 	w.pass(20 * time.Minute)
 	j, r := w.job(id), w.record(id)
-	if j.State != bridge.Pending || j.Restarts != 1 {
+	if j.State != slurm.Pending || j.Restarts != 1 {
 		t.Fatalf("it is %s after %d restarts", j.State, j.Restarts)
 	}
 	w.mustBeAsSubmitted()
@@ -136,7 +137,7 @@ func TestAJobThatDoesNotHeedTheSignalIsRequeuedByForceBeforeItsTimeLimit(t *test
 			id := w.submit(1, model("gnmt"), withLimit(20*time.Minute), forAges, hangs)
 			w.pass(25 * time.Minute)
 			j := w.job(id)
-			if j.State == bridge.Finished || j.Restarts != 1 || w.line.Count(slurmtest.Signal) != 1 ||
+			if j.State == slurm.Finished || j.Restarts != 1 || w.line.Count(slurmtest.Signal) != 1 ||
 				w.line.Count(slurmtest.Requeue) != 1 {
 				t.Errorf("%s after %d restarts, %d signals, %d times by force", j.State, j.Restarts,
 					w.line.Count(slurmtest.Signal),
@@ -255,16 +256,16 @@ func TestALongRoundAsksWhoseTimeLimitComesInTheMiddleOfIt(t *testing.T) {
 
 // stretched is a Slurm that has moved the end of a job's run, as it does for time in which that was suspended.
 type stretched struct {
-	bridge.Slurm
+	slurm.Manager
 	job int
 	by  time.Duration
 }
 
-func (s stretched) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := s.Slurm.Observe(ctx)
+func (s stretched) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := s.Manager.Observe(ctx)
 	seen.Jobs = slices.Clone(seen.Jobs)
 	for k, j := range seen.Jobs {
-		if j.ID == s.job && j.State == bridge.Running {
+		if j.ID == s.job && j.State == slurm.Running {
 			moved := *j
 			moved.Ends = moved.Ends.Add(s.by)
 			seen.Jobs[k] = &moved
@@ -302,7 +303,7 @@ func TestALongRoundSeesOffWhoWasAskedBeforeIt(t *testing.T) {
 	if took := w.clock.Now().Sub(began); took < 280*time.Second {
 		t.Fatalf("the round took %s, want it to wait for the victim", took)
 	}
-	if j := w.job(limit); j.State != bridge.Running || j.Restarts != 1 {
+	if j := w.job(limit); j.State != slurm.Running || j.Restarts != 1 {
 		t.Errorf("%s after %d restarts", j.State, j.Restarts)
 	}
 	if s := step(t, report, limit, bridge.Start); s.Error != "" {
@@ -330,7 +331,7 @@ func TestNoStartWaitsForAJobThatIsAskedBeforeItsTimeLimit(t *testing.T) {
 		other := w.submit(1, model("gnmt"), forAges)
 		began := w.clock.Now()
 		step(t, w.round(), id, bridge.Preempt)
-		if j := w.job(other); j.State != bridge.Running || j.Started.Sub(began) > 3*time.Second {
+		if j := w.job(other); j.State != slurm.Running || j.Started.Sub(began) > 3*time.Second {
 			t.Errorf("watched %t: the other is %s, since %s", watched, j.State, j.Started.Sub(began))
 		}
 	}
@@ -388,7 +389,7 @@ func TestAnAskBeforeATimeLimitThatFailsIsTriedAgain(t *testing.T) {
 			return nil
 		}
 		failed++
-		return bridge.ErrRefused
+		return slurm.ErrRefused
 	})
 	w.pass(10 * time.Minute)
 	if j := w.job(id); failed != 2 || j.Restarts != 1 {
@@ -418,7 +419,7 @@ func TestWhoseTimeLimitIsRaisedAfterItWasAskedIsNotStopped(t *testing.T) {
 	w.untilAsked()
 	w.slurm.Modify(id, func(s *slurmtest.Spec) { s.TimeLimit = time.Hour })
 	w.pass(20 * time.Minute)
-	if j := w.job(id); j.State != bridge.Running || j.Restarts != 0 {
+	if j := w.job(id); j.State != slurm.Running || j.Restarts != 0 {
 		t.Errorf("%s after %d restarts", j.State, j.Restarts)
 	}
 	if !w.record(id).Asked.IsZero() {
@@ -501,7 +502,7 @@ func TestWhoseGraceWouldOutlastItsTimeLimitIsStoppedBeforeThat(t *testing.T) {
 	w.sleep(25 * time.Second)
 	w.start(nil)
 	w.pass(30 * time.Second)
-	if j := w.job(id); j.State == bridge.Finished || j.Restarts != 1 {
+	if j := w.job(id); j.State == slurm.Finished || j.Restarts != 1 {
 		t.Errorf("%s after %d restarts: its limit has ended it", j.State, j.Restarts)
 	}
 	if ran := w.ranBeforeStop(id)[0]; ran < 10*time.Minute-8*time.Second {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -70,9 +71,17 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 			tn.record.Own.Memory, tn.record.Own.MemoryPerCPU, tn.record.Own.CPUsPerTask, tn.record.Own.CPUsPerNode, tn.record.Own.CPUs = 0, 20000, 10, 10, 10
 		}, policy.Job{Floor: memory}},
 	} {
-		tn := read(Job{ID: 7, State: Pending, TimeLimit: time.Hour})
+		tn := read(slurm.Job{ID: 7, State: slurm.Pending, TimeLimit: time.Hour})
 		tn.profile = steep(t)
-		tn.record.Own = Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, Memory: 200000, GPUs: 1}
+		tn.record.Own = slurm.Request{
+			Nodes:       1,
+			Tasks:       1,
+			CPUsPerTask: 12,
+			CPUs:        12,
+			CPUsPerNode: 12,
+			Memory:      200000,
+			GPUs:        1,
+		}
 		tn.record.Explicit = c.explicit
 		if c.change != nil {
 			c.change(tn)
@@ -88,7 +97,7 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 }
 
 func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
-	own := Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3,
+	own := slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3,
 		MemoryPerGPU: 10000}
 	got := sized(
 		&Record{Own: own},
@@ -96,7 +105,7 @@ func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
 	)
 	want := own
 	want.Pin = []string{"n2"}
-	if !sameRequest(&got, &want) {
+	if !got.Equal(&want) {
 		t.Errorf("written %+v, want only the node chosen: %+v", got, want)
 	}
 }
@@ -104,11 +113,11 @@ func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
 func TestALimitThatBarsForGoodGoesBeforeWhatPasses(t *testing.T) {
 	never := limits.Terms{Never: "never"}
 	j := policy.Job{Barred: "did not start 2 times in a row, is tried again later"}
-	if impose(&never, &j); j.Barred != "never" {
+	if applyTerms(&never, &j); j.Barred != "never" {
 		t.Errorf("barred since it %s: who is barred for that alone is armed, and this one may not run", j.Barred)
 	}
 	j = policy.Job{Barred: "waits for another job"}
-	if impose(&limits.Terms{}, &j); j.Barred != "waits for another job" {
+	if applyTerms(&limits.Terms{}, &j); j.Barred != "waits for another job" {
 		t.Errorf("barred since it %q", j.Barred)
 	}
 }

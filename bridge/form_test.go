@@ -5,13 +5,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // requestOf generates what users ask for, as Slurm shows it.
-func requestOf(t *rapid.T) Request {
-	q := Request{Nodes: rapid.IntRange(1, 3).Draw(t, "nodes"), CPUsPerTask: 1}
+func requestOf(t *rapid.T) slurm.Request {
+	q := slurm.Request{Nodes: rapid.IntRange(1, 3).Draw(t, "nodes"), CPUsPerTask: 1}
 	if rapid.Bool().Draw(t, "cores for a task") {
 		q.CPUsPerTask = rapid.IntRange(1, 8).Draw(t, "cpus per task")
 	}
@@ -41,7 +42,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rec := &Record{Own: requestOf(t)}
 		own := &rec.Own
-		tasks, most := tasksPerNode(own), own.CPUsPerTask == 1 && own.CPUsPerNode > tasksPerNode(own)
+		tasks, most := own.TasksPerNode(), own.CPUsPerTask == 1 && own.CPUsPerNode > own.TasksPerNode()
 		g := gres.Vector{GPUs: 1, CPUs: tasks * rapid.IntRange(1, 24).Draw(t, "cores of a task"),
 			Memory: gres.Memory(rapid.IntRange(1000, 500000).Draw(t, "granted memory"))}
 		if rec.byTheCore() {
@@ -59,7 +60,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 		case most && own.CPUsPerGPU == 0 && got.CPUsPerTask != 1:
 			t.Fatalf("a task has %d cores, and its user named the least of a node alone", got.CPUsPerTask)
 		}
-		has := got.perNode()
+		has := got.PerNode()
 		if own.CPUsPerGPU == 0 && has.CPUs != g.CPUs {
 			t.Fatalf("written %+v are %d cores on a node, granted %d", got, has.CPUs, g.CPUs)
 		}
@@ -70,7 +71,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 }
 
 func TestAllTheMemoryOfANodeIsNotTurnedIntoANumber(t *testing.T) {
-	rec := &Record{Own: Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GPUs: 1},
+	rec := &Record{Own: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GPUs: 1},
 		Explicit: Explicit{Told: true, Memory: true}}
 	got := resized(rec, 1, gres.Vector{GPUs: 1, CPUs: 9, Memory: 500000})
 	if got.Memory != 0 || got.MemoryPerCPU != 0 || got.CPUsPerTask != 9 {
@@ -88,7 +89,7 @@ func TestAForeignPlanComesInWholeMiBForEachCore(t *testing.T) {
 		g := running
 		plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Grant: &g})
 	}
-	inForm(&c, plan)
+	roundMemoryPerCore(&c, plan)
 	for i, want := range []gres.Memory{62496, 62500, 62500, 62500, 62500} {
 		if got := plan.Decisions[i].Grant.PerNode.Memory; got != want {
 			t.Errorf("job %d is granted %d MiB, want %d", plan.Decisions[i].Job, got, want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -27,7 +28,7 @@ func (w *world) lies(name string) (*sensitivity.Profile, error) {
 
 // train lets a running job report now that it has done so much a second since the epoch.
 func (w *world) train(id int, perSecond float64) {
-	if j := w.job(id); j.State == bridge.Running {
+	if j := w.job(id); j.State == slurm.Running {
 		words, _, _ := strings.Cut(j.Comment, " synergy-progress")
 		now := w.clock.Now()
 		w.slurm.SetComment(id, fmt.Sprintf("%s synergy-progress=%d@%d", words,
@@ -103,7 +104,7 @@ func TestAJobThatExitsForARequeueByItselfIsStartedLessAndLessOften(t *testing.T)
 		last = w.round()
 		for w.clock.Now().Sub(began) < w.runner.Settings.Round-10*time.Second {
 			w.sleep(10 * time.Second)
-			if w.job(loop).State == bridge.Running { // Slurm may have started it, too
+			if w.job(loop).State == slurm.Running { // Slurm may have started it, too
 				w.slurm.Kill(loop)
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -31,7 +31,7 @@ func TestAnInteractiveJobIsSizedAtItsStartAndThenLeftAlone(t *testing.T) {
 		if report.Snapshot.Jobs[0].Saves {
 			t.Errorf("%q: the planner counts on its giving back", words)
 		}
-		if w.job(second).State != bridge.Pending || len(report.Outside) != 0 {
+		if w.job(second).State != slurm.Pending || len(report.Outside) != 0 {
 			t.Errorf("%q: the other is %s, left alone are %+v", words, w.job(second).State, report.Outside)
 		}
 	}
@@ -60,14 +60,14 @@ func TestAnInteractiveJobThatIsGoneLeavesNothingBehind(t *testing.T) {
 	w.slurm.Resume("n1")
 	runs := w.submit(8, "synergy-profile=res18.json", atTerminal)
 	w.rounds(1)
-	if j := w.job(runs); j.State != bridge.Running {
+	if j := w.job(runs); j.State != slurm.Running {
 		t.Fatalf("%+v", j)
 	}
 	w.slurm.Down("n1")
 	w.rounds(2)
 	w.sleep(time.Hour) // until Slurm tells of them no more
 	w.rounds(1)
-	if records, _, _ := w.book.Load(); len(records) != 0 || w.job(runs).State != bridge.Finished {
+	if records, _, _ := w.book.Load(); len(records) != 0 || w.job(runs).State != slurm.Finished {
 		t.Errorf("it is %s, remembered are %+v", w.job(runs).State, records)
 	}
 }

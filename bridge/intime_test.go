@@ -1,6 +1,8 @@
 package bridge_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -50,7 +53,7 @@ func TestStartsThatWereSentAreGivenTimeToComeAbout(t *testing.T) {
 	}
 	running := 0
 	for _, id := range ids {
-		if w.job(id).State == bridge.Running {
+		if w.job(id).State == slurm.Running {
 			running++
 		}
 	}
@@ -87,18 +90,52 @@ func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
 			return nil
 		})
 		w.runner.Slurm, w.runner.Splitter, w.runner.Clock = w.line, w.line, w.line
+		if onLeaseJob {
+			w.runner.Leases = w.line.Leases()
+		}
 		for range 5 {
 			for _, s := range w.round().Steps {
 				job := w.job(s.Job)
+				if s.PutOff && s.Error != "" {
+					t.Errorf("seed %d: %s of job %d is put off, and told as failed: %s", seed, s.Verb, s.Job, s.Error)
+				}
 				switch {
 				case s.Verb != bridge.Start || s.PutOff:
-				case s.Error == "" && job.State == bridge.Pending:
+				case s.Error == "" && job.State == slurm.Pending:
 					t.Errorf("seed %d: job %d is told to have started, and waits", seed, s.Job)
-				case s.Error != "" && len(s.Changes) > 0 && job.State == bridge.Running:
+				case s.Error != "" && len(s.Changes) > 0 && job.State == slurm.Running:
 					t.Errorf("seed %d: job %d is told not to have started (%s), and runs", seed, s.Job, s.Error)
 				}
 			}
 			w.sleep(time.Duration(chance.IntN(60)) * time.Second)
+		}
+	}
+}
+
+// The time of a round may be over while Slurm has still to look at its starts, or nobody answers any more: they may
+// come about, and the next round says what became of them.
+func TestAStartThatWasSentWhenItsRoundIsCutOffIsPutOffAndNotFailed(t *testing.T) {
+	w := newWorld(t, 2, oneGPU)
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(2, oneGPU, "gpu"),
+		SchedulerDelay: 20 * time.Second})
+	first, second := w.submit(1, model("gnmt"), forAges), w.submit(1, model("gnmt"), forAges)
+	ctx, cancel := context.WithCancel(t.Context())
+	sent := false
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		sent = sent || c.Verb == slurmtest.Update && at == slurmtest.After
+		if sent && c.Verb == slurmtest.Observe {
+			cancel()
+			return ctx.Err()
+		}
+		return nil
+	})
+	report, err := w.runner.Round(ctx)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v: want the round cut off", err)
+	}
+	for _, id := range []int{first, second} {
+		if s := step(t, report, id, bridge.Start); s.Error != "" || !s.PutOff {
+			t.Errorf("the start of job %d is told as failed %q, put off %v", id, s.Error, s.PutOff)
 		}
 	}
 }

@@ -1,25 +1,25 @@
 package bridge
 
-// Keep says what of a user's explicit request is the least that his job runs with, where his own words do not say so.
+// Keep says which explicit requests are lower bounds where the job's own directives do not say so.
 type Keep struct {
-	Cores  bool // cores that were asked for
-	Memory bool // memory that was asked for
-	// cores and memory of a job whose script sizes its steps in numbers: those would fail, or wait for ever, in a
-	// smaller one
+	Cores  bool // requested cores
+	Memory bool // requested memory
+	// Steps: cores and memory of a job whose script gives sizes of its steps in numbers. In a smaller job these steps
+	// would fail or wait for ever.
 	Steps bool
 }
 
-// Claim is what the user's own word says about his request for cores or memory.
+// Claim is what the user's directive says about the request for cores or memory.
 type Claim uint8
 
-// What the words synergy-cores and synergy-memory say.
+// The values of synergy-cores and synergy-memory.
 const (
-	Unsaid Claim = iota // as the administrator's key says
-	Keeps               // what was asked for is the least
+	Unsaid Claim = iota // no directive: the site's setting counts
+	Keeps               // the request is a lower bound
 	Gives               // the profile decides
 )
 
-// Or is whether the request is kept, where without a word it is as the site says.
+// Or says whether the request is kept; without a directive the site's setting decides.
 func (c Claim) Or(site bool) bool {
 	if c == Unsaid {
 		return site

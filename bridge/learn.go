@@ -7,16 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// Learned keeps what jobs have taught, over restarts. An entry that it hands out is not changed by anybody. The
-// packages shelf and, for tests, a map are two of them.
+// Learned stores what was learned from jobs, over restarts. An entry that it returns is never changed. It is
+// implemented by the package shelf and by a map in tests.
 type Learned interface {
-	// Of is the entry of an owner and a job name; nil: there is none. It is cheap: each round asks for each job.
+	// Of is the entry of an owner and a job name; nil: none. It must be cheap, since each round asks for each job.
 	Of(key learned.Key) *learned.Entry
-	// Keep puts an entry in place of the one that its key has. On an error that one stands.
+	// Keep replaces the entry of the same key. On an error the old entry stays.
 	Keep(e *learned.Entry) error
 }
 
@@ -24,22 +25,23 @@ type Learned interface {
 type Lesson struct {
 	User   string `json:"user"`
 	Name   string `json:"job_name"`
-	Job    int    `json:"job"`    // that taught it
+	Job    int    `json:"job"`    // that reported it
 	Points int    `json:"points"` // that are known now
-	Forgot bool   `json:"forgot"` // all that was known, since the job runs otherwise
+	Forgot bool   `json:"forgot"` // all was forgotten, since the job's speed does not fit what was known
 }
 
-// lesson is an entry with the profile that it makes, so that it stays the same pointer as long as the entry does.
+// lesson is an entry and the profile made from it. It is kept so that the profile stays the same pointer as long as the
+// entry does.
 type lesson struct {
 	entry   *learned.Entry
 	profile *sensitivity.Profile
 }
 
-// taught is an entry to be kept in the place of another, and the job that taught it.
+// taught is a new entry to be stored, and the job that reported it.
 type taught struct {
-	entry, before *learned.Entry // before: nil where there was none
+	entry, before *learned.Entry // before is the entry that it replaces; nil: none
 	job           int
-	turn          int // of those of its owner
+	turn          int // index among the entries of the same owner
 }
 
 // Why a job with synergy-profile=auto has no profile.
@@ -49,17 +51,16 @@ var (
 		"nothing is known of your jobs of this name yet: this one measures itself, or teaches by its progress")
 )
 
-// learner is the part of a runner that knows what jobs have taught, and learning the part of a turn in which they
-// teach.
+// learner is the part of a Runner that reads what was learned, and learning the part of a round that learns.
 type (
 	learner  struct{ *Runner }
 	learning struct{ *turn }
 )
 
-// keyOf is under what a job's lessons are kept.
+// keyOf is the key under which the job's entries are stored.
 func (t *managedJob) keyOf() learned.Key { return learned.Key{User: t.User, Job: t.Name} }
 
-// taught is the profile that jobs of the owner and the name have taught.
+// taught is the profile learned from the jobs of the same owner and name.
 func (r learner) taught(t *managedJob) (*sensitivity.Profile, error) {
 	if r.Learned == nil {
 		return nil, errNoLearning
@@ -70,6 +71,7 @@ func (r learner) taught(t *managedJob) (*sensitivity.Profile, error) {
 	return nil, errUnknownYet
 }
 
+// lessonOf is the entry of a key with its profile, from the cache if neither has changed.
 func (r learner) lessonOf(key learned.Key) *lesson {
 	entry := r.Learned.Of(key)
 	if entry == nil {
@@ -83,19 +85,19 @@ func (r learner) lessonOf(key learned.Key) *lesson {
 	}
 	l := &lesson{entry, entry.Profile()}
 	if l.profile != nil {
-		l.profile.StartSeconds = r.Settings.RestartCost.Seconds() // nobody has measured what a restart costs it
+		l.profile.StartSeconds = r.Settings.RestartCost.Seconds() // no one has measured what a restart costs it
 	}
 	r.reader.lessons[key] = l
 	return l
 }
 
-// cost says that the lesson reckons restarts as the settings do now.
+// cost says that the profile has the restart cost of the present settings.
 func (l *lesson) cost(r *Runner) bool {
 	return l.profile == nil || l.profile.StartSeconds == r.Settings.RestartCost.Seconds()
 }
 
-// measures is 1 where a job should measure itself in its next run, on one node: nobody knows how fast it is, or it may
-// get more cores than anybody measured while the curve still climbs.
+// measures is 1 if a job on one node should measure itself in its next run: its speed is unknown, or it may get more
+// cores than were ever measured while the curve still rises.
 func (r learner) measures(t *managedJob) int {
 	if r.Learned == nil || !t.said.word.Auto || t.said.wrong != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
@@ -107,9 +109,9 @@ func (r learner) measures(t *managedJob) int {
 	return 0
 }
 
-// learn takes up what running jobs say of themselves: the curve that one has measured, and how fast one ran between two
-// reports. A job teaches under its owner and name alone, so a lie reaches the liar's own jobs. Nothing is written here.
-func (t learning) learn(s *scene) {
+// learn collects what running jobs report of themselves: measured curves, and speeds between two progress reports. A
+// report counts only for its owner and job name, so a lie affects only the liar's own jobs. Nothing is stored yet.
+func (t learning) learn(s *sortedObservation) {
 	t.lessons = nil
 	if t.Learned == nil {
 		return
@@ -129,13 +131,13 @@ func (t learning) learn(s *scene) {
 			entries[report.key] = taught{entry: next, before: known.before, job: report.Job}
 		}
 	}
-	t.lessons = inTurn(entries)
+	t.lessons = byOwnerRoundRobin(entries)
 }
 
-// inTurn orders what is to be written down, since there may be more than there is time for: each owner in turn, and
-// first who was taught longest ago. Nobody keeps others from learning by having many names, or new things to say at
-// each moment.
-func inTurn(entries map[learned.Key]taught) (all []taught) {
+// byOwnerRoundRobin orders the entries to be stored, since there may be no time for all: the owners take turns, and of
+// each the entry that was stored longest ago comes first. So no user keeps others from learning by many names or
+// constant reports.
+func byOwnerRoundRobin(entries map[learned.Key]taught) (all []taught) {
 	of := map[string][]taught{}
 	for key, e := range entries {
 		of[key.User] = append(of[key.User], e)
@@ -151,12 +153,13 @@ func inTurn(entries map[learned.Key]taught) (all []taught) {
 	return all
 }
 
-// compare is by when they were taught last, then by owner and name.
+// compare orders by the time of the entry that is replaced, then by owner and name.
 func (l taught) compare(other taught) int {
 	return cmp.Or(l.last().Compare(other.last()), cmp.Compare(l.entry.User, other.entry.User),
 		cmp.Compare(l.entry.Job, other.entry.Job))
 }
 
+// last is when the replaced entry was stored; zero: there was none.
 func (l taught) last() time.Time {
 	if l.before == nil {
 		return time.Time{}
@@ -164,17 +167,17 @@ func (l taught) last() time.Time {
 	return l.before.Updated
 }
 
-// heard is a report with whom it is of.
+// heard is a report with the key to which it belongs.
 type heard struct {
 	learned.Report
 	key     learned.Key
 	drifted bool
 }
 
-// reports are what the jobs of the scene say, in the order of time.
-func (t learning) reports(s *scene) (all []heard) {
+// reports are the reports of the observed jobs, in the order of their times.
+func (t learning) reports(s *sortedObservation) (all []heard) {
 	for _, tn := range s.managed {
-		if !tn.said.word.Auto || tn.said.wrong != nil || tn.State != Running || len(tn.on) == 0 ||
+		if !tn.said.word.Auto || tn.said.wrong != nil || tn.State != slurm.Running || len(tn.on) == 0 ||
 			tn.on[0] == elsewhere {
 			continue
 		}
@@ -188,10 +191,10 @@ func (t learning) reports(s *scene) (all []heard) {
 			all = append(all, heard{r, tn.keyOf(), true})
 		}
 		if tn.drifted || tn.record.Audit.Found != nil {
-			continue // who was found to run otherwise than he said is not believed again
+			continue // a job that contradicted its profile is not believed again
 		}
 		if tn.seated() {
-			continue // how fast it is beside others says nothing of cores
+			continue // its speed on a shared GPU says nothing about cores
 		}
 		if rates := tn.curve(s); rates != nil {
 			all = append(all, heard{tn.teaches(s, learned.Curve, tn.said.curve.At, rates), tn.keyOf(), false})
@@ -205,7 +208,8 @@ func (t learning) reports(s *scene) (all []heard) {
 	return all
 }
 
-// stillKnown says that what a job was found to contradict is not forgotten yet: that could not be written down.
+// stillKnown says that the entry which the job contradicted has not been forgotten yet, because that could not be
+// stored.
 func (r learner) stillKnown(t *managedJob) bool {
 	if t.record.Audit.Found == nil {
 		return false
@@ -214,28 +218,29 @@ func (r learner) stillKnown(t *managedJob) bool {
 	return e != nil && e.GPUType == t.topology.gpuType(t.on[0]) && e.KnowsFromBefore(t.record.Audit.At)
 }
 
-// learnsFrom says that a job teaches what it does.
+// learnsFrom says that what a job reports is learned.
 func (r learner) learnsFrom(t *managedJob) bool {
 	return r.Learned != nil && t.said.word.Auto && t.said.wrong == nil && t.record.Audit.Found == nil
 }
 
-func (t *managedJob) teaches(s *scene, way learned.Way, at time.Time, rates []learned.Rate) learned.Report {
+// teaches is a report about the run of a job.
+func (t *managedJob) teaches(s *sortedObservation, way learned.Way, at time.Time, rates []learned.Rate) learned.Report {
 	return learned.Report{
 		Job: t.ID, At: at, GPUType: t.topology.gpuType(t.on[0]), GPUs: t.Runs.PerNode.GPUs,
 		Memory: t.Runs.PerNode.Memory, Way: way, Rates: rates, Latest: s.at.Add(aheadOfUs),
 	}
 }
 
-// ignore keeps what is ignored of a job's words, and why.
+// ignore notes which of a job's reports is ignored, and why.
 func (t *managedJob) ignore(what Ignored, why string) { t.ignored, t.doubt = what, why }
 
-// curve is the curve that a job reports of this run, nil where there is none or it cannot be.
-func (t *managedJob) curve(s *scene) []learned.Rate {
+// curve is the curve that a job reports of this run; nil if there is none or it cannot be true.
+func (t *managedJob) curve(s *sortedObservation) []learned.Rate {
 	said := &t.said.curve
 	switch most := len(said.Rates); {
 	case t.said.unclean != nil:
 		t.ignore(IgnoredCurve, t.said.unclean.Error())
-	case most == 0 || said.At.Before(t.Started): // of an earlier run: it was learned then
+	case most == 0 || said.At.Before(t.Started): // of an earlier run, and learned then
 	case said.At.After(s.at.Add(aheadOfUs)):
 		t.ignore(IgnoredCurve, "a curve that comes from the future is ignored")
 	case len(t.Runs.Nodes) != 1:
@@ -250,12 +255,11 @@ func (t *managedJob) curve(s *scene) []learned.Rate {
 	return nil
 }
 
-// teachTime is how long a round may take to write down what was learned: who waits for his start does not wait for a
-// disk.
+// teachTime is how long a round may take to store what was learned, so that starts do not wait for a disk.
 const teachTime = 2 * time.Second
 
-// teach writes down what was learned, after the intent and before anything is done. No round fails for it. What cannot
-// be kept now, or not in time, is not lost: a curve stands in its job's comment, progress is told again, and a drift is
+// teach stores what was learned, after the intent and before any change. It never makes a round fail. What is not
+// stored now is not lost: a curve stays in its job's comment, progress is reported again, and a contradicted entry is
 // forgotten by the next round.
 func (t learning) teach() {
 	until := t.Clock.Elapsed() + teachTime
@@ -265,7 +269,7 @@ func (t learning) teach() {
 		}
 		if err := t.Learned.Keep(l.entry); err != nil {
 			t.report.LearnFault = cmp.Or(t.report.LearnFault, err.Error())
-			continue // it may be this entry alone
+			continue // perhaps only this entry cannot be stored
 		}
 		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.job, len(l.entry.Points),
 			len(l.entry.Points) == 0})
@@ -275,8 +279,8 @@ func (t learning) teach() {
 	})
 }
 
-// measuredShare is what a job holds, as far as anybody measured: what a learned profile says of more was never seen,
-// and is no claim that a job could contradict.
+// measuredShare is what a job holds, with at most the cores that were ever measured. What a learned profile says beyond
+// them is extrapolated and no claim that a job could contradict.
 func (r learner) measuredShare(t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
 	if t.said.word.Auto && r.Learned != nil {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
@@ -38,7 +39,7 @@ func named(name string) func(*slurmtest.Spec) {
 func (w *world) measure(id int, truth string) {
 	w.t.Helper()
 	j := w.job(id)
-	if j.State != bridge.Running || !strings.Contains(j.Extra, `"measure":1`) {
+	if j.State != slurm.Running || !strings.Contains(j.Extra, `"measure":1`) {
 		return
 	}
 	p, err := w.profile(truth + ".json")
@@ -215,7 +216,7 @@ func TestProgressAloneTeachesAPointForEachSize(t *testing.T) {
 	for range 14 {
 		w.rounds(1)
 		done += 300 * 5 // five iterations a second, whatever it has
-		if w.job(id).State == bridge.Running {
+		if w.job(id).State == slurm.Running {
 			w.say(id, fmt.Sprintf("synergy-progress=%.0f@%d", done, w.clock.Now().Unix()))
 		}
 	}
@@ -252,7 +253,7 @@ func TestADriftForgetsWhatWasLearned(t *testing.T) {
 			for range 6 {
 				report := w.rounds(1)
 				done += rate * factor * 300
-				if w.job(second).State == bridge.Running {
+				if w.job(second).State == slurm.Running {
 					w.say(second, fmt.Sprintf("synergy-progress=%.0f@%d", done, w.clock.Now().Unix()))
 				}
 				for _, l := range report.Lessons {
@@ -305,7 +306,7 @@ func TestALiarsCurveHurtsNobodyElse(t *testing.T) {
 					w.clock.Now().Unix()))
 			}
 			for _, id := range honest {
-				if j := w.job(id); j.State == bridge.Running && j.Runs.PerNode.CPUs < 3*j.Runs.PerNode.GPUs {
+				if j := w.job(id); j.State == slurm.Running && j.Runs.PerNode.CPUs < 3*j.Runs.PerNode.GPUs {
 					rt.Fatalf("job %d has %s beside liars", id, j.Runs.PerNode)
 				}
 			}

@@ -7,19 +7,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// What a user asks for in so many words may be more than the share of his GPUs, and then the GPUs beside them have no
-// share left, for as long as that job runs. Slurm alone would start others there with what they asked for. So does a
-// round: where no node could give a job its share, and one has idle GPUs beside such a job, it is owed what is left
-// there, as under a ceiling, if that is at least what it asked for.
+// A user may explicitly ask for more than the share of the job's GPUs. The other GPUs of that node then lack their
+// share as long as the job runs. Slurm alone would start jobs there that ask for no more than what is left, and so does
+// a round: if no node could give a job its share, and one has idle GPUs beside such a job, the job is owed what is left
+// there, as if that were its ceiling, provided it is at least what it asked for.
 
-// shareLeft is what the jobs that run leave of a node when each has what it must have and no more.
+// shareLeft is what running jobs leave of a node if each has only what it must have.
 type shareLeft struct {
 	gpus int // idle
 	left gres.Vector
-	over bool // somebody must have more than the share
+	over bool // some job must have more than its share
 }
 
-// sharesLeft is that of each node; nil: nobody must have more than the share.
+// sharesLeft is the shareLeft of each node, by name; nil if no job must have more than its share.
 func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
 	nodes, any := map[string]*shareLeft{}, false
 	for i := range c.Nodes {
@@ -58,12 +58,13 @@ func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
 	return nodes
 }
 
+// atMost is the smaller amount of each resource.
 func atMost(v, w gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
 }
 
-// oweWhatIsLeft lowers what waiting jobs are owed that no node could give their share beside what others must have.
-func (s *scene) oweWhatIsLeft(c *policy.Cluster) {
+// oweWhatIsLeft lowers the ceilings of waiting jobs to which no node could give their share beside such jobs.
+func (s *sortedObservation) oweWhatIsLeft(c *policy.Cluster) {
 	nodes := sharesLeft(c)
 	if nodes == nil {
 		return
@@ -73,14 +74,14 @@ func (s *scene) oweWhatIsLeft(c *policy.Cluster) {
 		if j.Running != nil || j.Barred != "" || j.Nodes > 1 {
 			continue
 		}
-		if ceiling, found := leftFor(c, nodes, j, t.record.Own.perNode()); found {
+		if ceiling, found := leftFor(c, nodes, j, t.record.Own.PerNode()); found {
 			j.Ceiling = ceiling
 		}
 	}
 }
 
-// leftFor is the ceiling of a job of one node on the node that leaves it most; false: there is none, or one that has
-// its share.
+// leftFor is the ceiling of a one-node job on the node that leaves it most. It is false if there is no such node, or if
+// a node can give it its share.
 func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, asked gres.Vector) (best gres.Vector,
 	found bool) {
 	for i := range c.Nodes {
@@ -111,7 +112,7 @@ func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, aske
 	return best, found
 }
 
-// mayUse says that a job asks for such a node.
+// mayUse says that a node meets the job's request for GPU type, features and node names.
 func mayUse(j *policy.Job, n *policy.Node) bool {
 	lacks := func(f string) bool { return !slices.Contains(n.Features, f) }
 	return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.ContainsFunc(j.Features, lacks) &&

@@ -9,42 +9,44 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Limits tells what the site has set. slurmrest does; a workload manager that does not is one without limits.
+// Limits reads the limits that the site has set. Slurmrest does; a workload manager that does not has none.
 type Limits interface {
 	Limits(ctx context.Context) (limits.Site, error)
 }
 
-// How long what was read of limits is good for.
+// How long an answer about limits is used.
 const (
-	// it is not read again before; nor before a hundred times as long has passed as reading took
+	// limitsFresh is the least time between two readings. After a slow reading the pause is a hundred times its
+	// duration.
 	limitsFresh = time.Minute
-	limitsStale = 6 * time.Hour    // after which nothing is believed to be known
-	limitsAgain = 10 * time.Minute // the longest pause after failures, which doubles from limitsFresh
+	limitsStale = 6 * time.Hour    // after which the last answer is dropped
+	limitsAgain = 10 * time.Minute // the longest pause after failures; it starts at limitsFresh and doubles
 )
 
-// Almanac keeps what was last read of the site's limits. They change when somebody runs sacctmgr, so an old answer is
-// far better than none: while they cannot be read the last answer holds for six hours. Without one no job is given more
-// than its user asked for, which is what Slurm has checked; to take no limits for granted would break them, and to
-// start nothing would make slurmdbd's absence everybody's.
+// LimitsCache is a cache of the site's limits. They change when an administrator runs sacctmgr, so an old answer is far
+// better than none: if they cannot be read, the last answer is used for six hours. Without an answer no job is given
+// more than its user asked for, which Slurm has checked. To assume that there are no limits could violate them; to
+// start nothing would stop the site whenever slurmdbd is away.
 //
-// It may outlive the Runner whose rounds use it, and is used by one round at a time.
-type Almanac struct {
+// It may outlive the Runner that uses it, and is used by one round at a time.
+type LimitsCache struct {
 	Source Limits
 
 	book     *limits.Book  // nil: nothing is known
-	read     time.Duration // when, on our own watch
-	next     time.Duration // not to be asked before
+	read     time.Duration // when it was read, on the host's monotonic clock
+	next     time.Duration // not to be read before
 	failures int           // in a row
-	failed   error         // the last time; nil: it went well
+	failed   error         // error of the last reading; nil: it succeeded
 }
 
-// look brings the almanac up to date, within a time that leaves the round its own.
-func (a *Almanac) look(ctx context.Context, clock Clock, within time.Duration) {
+// refresh refreshes the cache if that is due, within the given time.
+func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Duration) {
 	began := clock.Elapsed()
 	if began < a.next {
 		return
@@ -65,16 +67,16 @@ func (a *Almanac) look(ctx context.Context, clock Clock, within time.Duration) {
 	a.next = now + max(limitsFresh, 100*(now-began))
 }
 
-// known is the book, as long as it is good.
-func (a *Almanac) known(now time.Duration) *limits.Book {
+// known is the cached answer; nil if there is none or it is too old.
+func (a *LimitsCache) known(now time.Duration) *limits.Book {
 	if a.book != nil && now-a.read > limitsStale {
 		a.book = nil
 	}
 	return a.book
 }
 
-// gap says what of the limits is not known, and what is done meanwhile; empty when all is.
-func (a *Almanac) gap() string {
+// gap says which limits are unknown and what is done meanwhile; empty: none.
+func (a *LimitsCache) gap() string {
 	switch {
 	case a.failed == nil:
 		return ""
@@ -84,48 +86,49 @@ func (a *Almanac) gap() string {
 	return fmt.Sprintf("%v: what was read before holds for %v", a.failed, limitsStale)
 }
 
-// consultAlmanac reads the site's limits when that is due.
-func (t *turn) consultAlmanac(ctx context.Context) {
-	if t.Almanac == nil {
+// refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
+// tenth of the round between 2 and 30 s.
+func (t *turn) refreshLimits(ctx context.Context) {
+	if t.Limits == nil {
 		return
 	}
 	within := 2 * time.Second
 	if !t.small {
 		within = min(max(t.Settings.Round/10, within), 30*time.Second)
 	}
-	t.Almanac.look(ctx, t.Clock, within)
-	t.report.LimitsGap = t.Almanac.gap()
+	t.Limits.refresh(ctx, t.Clock, within)
+	t.report.LimitsGap = t.Limits.gap()
 }
 
 // limit puts the site's limits into the snapshot.
 func (t *turn) limit(c *policy.Cluster) {
-	if t.Almanac == nil {
+	if t.Limits == nil {
 		return
 	}
 	jobs := t.limited()
 	var v limits.Verdict
-	if book := t.Almanac.known(t.Clock.Elapsed()); book != nil {
+	if book := t.Limits.known(t.Clock.Elapsed()); book != nil {
 		v = book.Judge(jobs)
 	} else {
-		v = t.modest(jobs)
+		v = t.verdictWithoutLimits(jobs)
 	}
 	c.Quotas = v.Quotas
 	for i := range v.Terms {
-		impose(&v.Terms[i], &c.Jobs[i])
+		applyTerms(&v.Terms[i], &c.Jobs[i])
 		tn := t.scene.managed[i]
 		if never := v.Terms[i].Never; never != "" {
 			tn.bar = bar{CauseAboveLimits, never}
 		}
 		if len(v.Terms[i].Shut) > 0 {
 			tn.shut = append(tn.shut, v.Terms[i].Shut...)
-			c.Jobs[i].Only = t.scene.only(tn)
+			c.Jobs[i].Only = t.scene.allowedNodes(tn)
 		}
 	}
 }
 
-// impose puts what the site allows a job into what the planner knows of it. Managed jobs are in the same order in both.
-// One that runs although it could not start again as it is goes on: once stopped it would wait for ever.
-func impose(terms *limits.Terms, j *policy.Job) {
+// applyTerms applies what the site allows a job to the planner's view of it. Both lists of managed jobs have the same
+// order. A running job that could not start again stays, since once stopped it would wait for ever.
+func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
 	j.Ceiling.CPUs = tighter(j.Ceiling.CPUs, terms.Ceiling.CPUs)
@@ -135,11 +138,11 @@ func impose(terms *limits.Terms, j *policy.Job) {
 		j.Fixed = j.Fixed || terms.Never != ""
 		return
 	}
-	// what does not pass by itself first: a start that failed is no reason to be armed
+	// A lasting reason comes first: a job whose starts failed may be armed, one above its limits may not.
 	j.Barred = cmp.Or(terms.Never, j.Barred)
 }
 
-// tighter is the smaller of two bounds of which 0 is none.
+// tighter is the smaller of two bounds; 0 means no bound.
 func tighter[N int | gres.Memory](a, b N) N {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -147,12 +150,12 @@ func tighter[N int | gres.Memory](a, b N) N {
 	return a
 }
 
-// modest is the verdict where no limit is known. What runs with more than was asked for goes on: nothing says that it
-// may not.
-func (t *turn) modest(jobs []limits.Job) limits.Verdict {
+// verdictWithoutLimits is the verdict without known limits: no job gets more than it asked for. A running job keeps
+// what it holds beyond that, since nothing forbids it.
+func (t *turn) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
 	v := limits.Modest(jobs)
 	for i, tn := range t.scene.managed {
-		if most := &v.Terms[i].Ceiling; tn.State == Running {
+		if most := &v.Terms[i].Ceiling; tn.State == slurm.Running {
 			held := tn.Runs.PerNode
 			most.CPUs = raised(most.CPUs, held.CPUs)
 			most.Memory = raised(most.Memory, held.Memory)
@@ -161,7 +164,7 @@ func (t *turn) modest(jobs []limits.Job) limits.Verdict {
 	return v
 }
 
-// raised is a bound, of which 0 is none, that does not forbid what is held.
+// raised is a bound that allows at least what is held; 0 means no bound.
 func raised[N int | gres.Memory](bound, held N) N {
 	if bound == 0 {
 		return 0
@@ -169,16 +172,16 @@ func raised[N int | gres.Memory](bound, held N) N {
 	return max(bound, held)
 }
 
-// limited are all jobs of the cluster as limits see them, ascending in ID.
+// limited are all jobs of the cluster as the limits package sees them, ascending in ID.
 func (t *turn) limited() []limits.Job {
 	jobs, ours := make([]limits.Job, len(t.seen)), t.scene.managed
 	for i, j := range t.seen {
 		jobs[i] = t.scene.limited(j)
 		if len(ours) > 0 && ours[0].ID == j.ID {
-			jobs[i].Managed, jobs[i].Asks = true, ours[0].record.Own.perNode()
-			jobs[i].Asks.GPUs = 0 // its GPUs no round changes
+			jobs[i].Managed, jobs[i].Asks = true, ours[0].record.Own.PerNode()
+			jobs[i].Asks.GPUs = 0 // no round changes the number of GPUs
 			if ours[0].chooses() {
-				jobs[i].Choice = ours[0].open()
+				jobs[i].Choice = ours[0].openPartitions()
 				jobs[i].Partition = jobs[i].Choice[0]
 			}
 			ours = ours[1:]
@@ -187,13 +190,13 @@ func (t *turn) limited() []limits.Job {
 	return jobs
 }
 
-// limited is one job. Slurm counts it from its start until its teardown begins.
-func (s *scene) limited(j *Job) limits.Job {
+// limited is one job. Slurm counts it from its start until its cleanup begins.
+func (s *sortedObservation) limited(j *slurm.Job) limits.Job {
 	l := limits.Job{
 		ID: j.ID, User: j.User, Account: j.Account, QOS: j.QOS, Partition: j.Partition, TimeLimit: j.TimeLimit,
 		Nodes: max(1, j.Request.Nodes), GPUs: j.Request.GPUs, GPUType: j.Request.GPUType,
 	}
-	if l.Running = j.State == Running; l.Running {
+	if l.Running = j.State == slurm.Running; l.Running {
 		l.Holds, l.On, l.Type = j.Runs.PerNode.Times(len(j.Runs.Nodes)), j.Runs.Nodes, j.Request.GPUType
 		if l.Type == "" && len(l.On) > 0 {
 			l.Type = s.typeOn(l.On[0])
@@ -202,8 +205,8 @@ func (s *scene) limited(j *Job) limits.Job {
 	return l
 }
 
-// typeOn is the type of a node's GPUs.
-func (s *scene) typeOn(name string) string {
+// typeOn is the type of a node's GPUs; empty if the node is unknown.
+func (s *sortedObservation) typeOn(name string) string {
 	k, found := sort.Find(len(s.nodes), func(k int) int { return strings.Compare(name, s.nodes[k].Name) })
 	if !found {
 		return ""

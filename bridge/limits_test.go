@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
@@ -33,10 +34,10 @@ func (a *accounting) Limits(ctx context.Context) (limits.Site, error) {
 }
 
 // ml is a Slurm whose jobs are all alice's in the account ml.
-type ml struct{ bridge.Slurm }
+type ml struct{ slurm.Manager }
 
-func (m ml) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := m.Slurm.Observe(ctx)
+func (m ml) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := m.Manager.Observe(ctx)
 	seen.Jobs = slices.Clone(seen.Jobs)
 	for i, j := range seen.Jobs {
 		own := *j
@@ -51,7 +52,7 @@ func limited(t *testing.T, set ...limits.Limit) (*world, *accounting) {
 	w := newWorld(t, 2, server)
 	a := &accounting{site: limits.Site{Enforced: true,
 		Associations: []limits.Association{{Account: "ml", Limits: set}}}}
-	w.runner.Slurm, w.runner.Almanac = ml{w.runner.Slurm}, &bridge.Almanac{Source: a}
+	w.runner.Slurm, w.runner.Limits = ml{w.runner.Slurm}, &bridge.LimitsCache{Source: a}
 	return w, a
 }
 
@@ -76,7 +77,7 @@ func TestWhatAJobMayNeverHaveBarsItInWords(t *testing.T) {
 	w, _ := limited(t, limits.Limit{Kind: limits.MaxTRESPerJob, TRES: "gres/gpu", Most: 1})
 	job := w.submit(2, model("res18"))
 	w.rounds(1)
-	if j := w.job(job); j.State == bridge.Running || !strings.Contains(j.Extra,
+	if j := w.job(job); j.State == slurm.Running || !strings.Contains(j.Extra,
 		"MaxTRESPerJob of account ml allows 1 GPUs, it needs 2 GPUs") {
 		t.Errorf("%s, told %s", j.State, j.Extra)
 	}
@@ -131,7 +132,7 @@ func TestWhereLimitsWereNeverReadARunningJobMayKeepWhatItHolds(t *testing.T) {
 	job := w.submit(1, model("res18"))
 	w.rounds(1)
 	w.mustRun(job, "n1", 9)
-	a.err, w.runner.Almanac = errors.New("away"), &bridge.Almanac{Source: a}
+	a.err, w.runner.Limits = errors.New("away"), &bridge.LimitsCache{Source: a}
 	report := w.rounds(1)
 	if c := report.Snapshot.Jobs[0].Ceiling; c.CPUs != 9 || c.Memory < report.Snapshot.Jobs[0].Running.PerNode.Memory {
 		t.Errorf("the ceiling %v forbids what it holds", c)
@@ -153,7 +154,7 @@ func TestASlurmdbdThatHangsCostsARoundATenthOfItsTime(t *testing.T) {
 	}
 }
 
-func TestWithoutAnAlmanacNothingBinds(t *testing.T) {
+func TestWithoutALimitsCacheNothingBinds(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(1, model("res18"))
 	report := w.rounds(1)
@@ -194,7 +195,7 @@ func TestWhoRunsAndCouldNotStartAgainIsNotStopped(t *testing.T) {
 	}
 	a.site.Associations[0].Limits = nil
 	w.rounds(1)
-	if s := w.job(young).State; s != bridge.Running {
+	if s := w.job(young).State; s != slurm.Running {
 		t.Errorf("without that limit they give way, and job %d is %s", young, s)
 	}
 }
@@ -205,7 +206,7 @@ func TestAJobOfAHigherTierGoesFirstWhateverThePriorities(t *testing.T) {
 	w.runner.Settings.Policy, w.runner.Settings.Partitions = policy.Slurm(), []string{"gpu", "other"}
 	a := &accounting{site: limits.Site{Partitions: []limits.Partition{{Name: "gpu", Tier: 1},
 		{Name: "other", Tier: 2}}}}
-	w.runner.Almanac = &bridge.Almanac{Source: a}
+	w.runner.Limits = &bridge.LimitsCache{Source: a}
 	w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Priority = 4_000_000_000 })
 	first := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Partition, s.Priority = "other", 1 })
 	w.rounds(1)

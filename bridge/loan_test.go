@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -38,7 +38,7 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		for _, id := range []int{first, second} {
-			if w.job(id).State != bridge.Running {
+			if w.job(id).State != slurm.Running {
 				t.Errorf("partition %s: job %d still waits for what was lent", partition, id)
 			}
 		}
@@ -66,7 +66,7 @@ func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
 					func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Work.Length = 3, length },
 				)
 				w.sleep(2 * time.Second)
-				if second/40 < 4 && w.job(id).State != bridge.Running {
+				if second/40 < 4 && w.job(id).State != slurm.Running {
 					late++
 				}
 			}
@@ -155,7 +155,7 @@ func TestANewcomerDoesNotWaitForTheRunOfALenderToBeOldEnough(t *testing.T) {
 		w.small()
 		w.sleep(time.Second)
 	}
-	if n := running(w, mine); n != 2 || w.job(lender).State != bridge.Running {
+	if n := running(w, mine); n != 2 || w.job(lender).State != slurm.Running {
 		t.Errorf("%d of 2 newcomers run, the lender is %s", n, w.job(lender).State)
 	}
 }
@@ -231,7 +231,7 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 		vacated[n.Name] = room[n.Name]
 	}
 	for _, j := range seen.Jobs {
-		if j.State != bridge.Running || j.Comment == "" {
+		if j.State != slurm.Running || j.Comment == "" {
 			continue
 		}
 		for _, n := range j.Runs.Nodes {
@@ -240,17 +240,17 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 			vacated[n] = vacated[n].Plus(j.Runs.PerNode)
 		}
 	}
-	var first []*bridge.Job
+	var first []*slurm.Job
 	waiting := slices.DeleteFunc(slices.Clone(seen.Jobs),
-		func(j *bridge.Job) bool { return !slices.Contains(without, j.ID) || j.State != bridge.Pending })
-	slices.SortFunc(waiting, func(x, y *bridge.Job) int {
+		func(j *slurm.Job) bool { return !slices.Contains(without, j.ID) || j.State != slurm.Pending })
+	slices.SortFunc(waiting, func(x, y *slurm.Job) int {
 		return cmp.Or(cmp.Compare(y.Priority, x.Priority), cmp.Compare(x.ID, y.ID))
 	})
 	late := map[int]time.Time{}
 	for _, j := range waiting {
-		if slices.ContainsFunc(seen.Nodes, func(n bridge.Node) bool {
+		if slices.ContainsFunc(seen.Nodes, func(n slurm.Node) bool {
 			return needOf(j).Fits(room[n.Name]) && !slices.ContainsFunc(first,
-				func(other *bridge.Job) bool { return needOf(other).Fits(vacated[n.Name]) })
+				func(other *slurm.Job) bool { return needOf(other).Fits(vacated[n.Name]) })
 		}) {
 			late[j.ID] = since[j.ID]
 			if late[j.ID].IsZero() {
@@ -274,7 +274,7 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 }
 
 // needOf is what a job on one node asks for.
-func needOf(j *bridge.Job) gres.Vector {
+func needOf(j *slurm.Job) gres.Vector {
 	cores := j.Request.CPUsPerTask
 	return gres.Vector{GPUs: j.Request.GPUs, CPUs: cores,
 		Memory: j.Request.Memory + j.Request.MemoryPerCPU*gres.Memory(cores)}
@@ -303,7 +303,7 @@ func TestWhoeverAskedForNoMoreThanIsLeftBesideAFloorRunsWithThat(t *testing.T) {
 			func(s *slurmtest.Spec) { s.Request.Memory = c.memory })
 		w.slurm.SetExtra(other, extra)
 		w.rounds(2)
-		if got := w.job(other).State == bridge.Running; got != c.runs || !strings.Contains(w.job(other).Extra, c.says) {
+		if got := w.job(other).State == slurm.Running; got != c.runs || !strings.Contains(w.job(other).Extra, c.says) {
 			t.Errorf(
 				"asked for %s: it runs: %v, with %s, told %s",
 				c.memory,
@@ -349,7 +349,7 @@ func TestALoanIsCalledBackWhereMemoryIsGivenByTheCore(t *testing.T) {
 			}
 			w.pass(40 * time.Second)
 			for k, id := range all {
-				if j := w.job(id); j.State != bridge.Running {
+				if j := w.job(id); j.State != slurm.Running {
 					t.Errorf(
 						"%d GPUs, and then %d at a time: job %d of %d is %s: %s",
 						first,

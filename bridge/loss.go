@@ -3,19 +3,22 @@ package bridge
 import (
 	"fmt"
 	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// RequeueExit is the exit code with which a job says that it has saved and gives way: RequeueExit in slurm.conf.
+// RequeueExit is the exit code by which a job says that it has saved and gives way. It must be in RequeueExit of
+// slurm.conf.
 const RequeueExit = 98
 
-// Loss is a job that did not come back after it was asked to save and leave, although it had declared that it would.
+// Loss is a job that declared a checkpoint and did not come back after it was asked to save and leave.
 type Loss struct {
-	Job     int    `json:"job"`
-	User    string `json:"user"`
-	Profile string `json:"profile"`
-	End     End    `json:"end"`
-	Cause   Cause  `json:"cause"`
-	Why     string `json:"why"` // what it did, and the likely cause
+	Job     int       `json:"job"`
+	User    string    `json:"user"`
+	Profile string    `json:"profile"`
+	End     slurm.End `json:"end"`
+	Cause   Cause     `json:"cause"`
+	Why     string    `json:"why"` // what the job did, and the likely cause
 }
 
 // Cause is the likely cause of a loss, in one word for counting.
@@ -24,23 +27,23 @@ type Cause string
 // The causes of losses.
 const (
 	NoTrap        Cause = "no-trap"         // the signal killed it
-	ExitZero      Cause = "exit-zero"       // it saved, perhaps, and ended well: for Slurm it is done
-	NoRequeueExit Cause = "no-requeue-exit" // it did as it should, and Slurm was not told what that code means
-	SaveFailed    Cause = "save-failed"     // it ended with another code
+	ExitZero      Cause = "exit-zero"       // it may have saved, and exited with 0, so Slurm regards it as complete
+	NoRequeueExit Cause = "no-requeue-exit" // it exited with the requeue code, which Slurm does not know as one
+	SaveFailed    Cause = "save-failed"     // it exited with another code
 )
 
-// Causes are all of them.
+// Causes are all causes of losses.
 func Causes() []Cause { return []Cause{NoTrap, ExitZero, NoRequeueExit, SaveFailed} }
 
-// numbers are the signals that a job may be asked with, as Linux counts them on the machines that Slurm runs on.
+// numbers are the Linux numbers of the signals by which a job may be asked to save.
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// others are the states of a job that its user, an administrator, Slurm or the time limit ended.
+// others are the end states that a user, an administrator, Slurm or a time limit causes.
 var others = []string{"", "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"}
 
-// judge says what became of a job that was asked with a signal and is over. Where others ended it nothing of that is
-// held against the signal: it is not lost.
-func judge(signal Signal, end End) (cause Cause, why string, lost bool) {
+// classifyEnd says whether a job that was asked by a signal and has ended is lost, and why. It is not lost if something
+// else ended it.
+func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, lost bool) {
 	switch {
 	case slices.Contains(others, end.State):
 		return "", "", false
@@ -62,35 +65,34 @@ func judge(signal Signal, end End) (cause Cause, why string, lost bool) {
 			end.Code, end.Signal, wayBack(signal.To)), true
 }
 
-// uncaught is where a signal that killed a job should have been caught.
-func uncaught(to Target) string {
-	if to == Steps {
+// uncaught says which processes should have caught the signal that killed the job.
+func uncaught(to slurm.Target) string {
+	if to == slurm.Steps {
 		return "the tasks of its steps catches it"
 	}
 	return "its batch script catches it (no trap, or one that waits behind a command in the foreground)"
 }
 
-// wayBack is how a job comes back into the queue. A requeue by the job itself is as good as the exit code, whomever the
-// signal was for.
-func wayBack(to Target) string {
-	if to == Steps {
+// wayBack says how the job gets back into the queue. The job may also requeue itself, whichever processes get the
+// signal.
+func wayBack(to slurm.Target) string {
+	if to == slurm.Steps {
 		return fmt.Sprintf("requeue itself (scontrol requeue $SLURM_JOB_ID), or to exit with %d,", RequeueExit)
 	}
 	return fmt.Sprintf("exit with %d", RequeueExit)
 }
 
-// mourn reports the jobs that were asked to leave and are over, each once. Its record keeps the cause for as long as
-// Slurm tells of the job: when its user requeues it, it is not asked again.
-func (t *turn) mourn(jobs []*managedJob) {
+// reportLostJobs reports, once each, the jobs that ended for good after they were asked to save and leave. The record
+// keeps the cause as long as Slurm lists the job: if its user requeues it, it is not asked again.
+func (t *turn) reportLostJobs(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record
-		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != Finished || tn.Completing {
-			// Slurm requeues one that exits with the requeue code when its last run is torn down, and shows it as
-			// failed until then
+		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != slurm.Finished || tn.Completing {
+			// A job that exits with the requeue code is shown as failed until its cleanup is over, and then requeued.
 			continue
 		}
 		word := &tn.said.word
-		cause, why, lost := judge(word.Signal, tn.End)
+		cause, why, lost := classifyEnd(word.Signal, tn.End)
 		if !word.Saves || !lost {
 			continue
 		}
@@ -99,11 +101,11 @@ func (t *turn) mourn(jobs []*managedJob) {
 	}
 }
 
-// mournVictims does the same for the victims of this round, as they were last seen.
-func (a *acting) mournVictims() {
+// reportLostVictims does the same for the jobs that this round preempted, as they were last observed.
+func (a *acting) reportLostVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
 		left := *s.job
 		left.Job = a.seenNow(s.Job)
-		a.mourn([]*managedJob{&left})
+		a.reportLostJobs([]*managedJob{&left})
 	}
 }

@@ -3,30 +3,31 @@ package bridge
 import (
 	"slices"
 	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Match is a rule of the administrator's that says, in the shadow, what a job is taken for whose user has said nothing:
-// the first rule that fits counts. Switched on, nobody is matched: nothing is managed that did not opt in.
+// Match is an administrator's rule for shadow mode. It says how to treat a job without a directive; the first rule that
+// fits counts. Outside shadow mode no rule applies: only jobs whose users opted in are managed.
 //
-// User, Account, Partition, Name and Container are patterns in which * stands for any text; an empty one fits all. Of a
-// job in several partitions one must fit. Container is what Slurm itself was told of it (--container): images of
-// plugins as pyxis are known to these alone.
+// User, Account, Partition, Name and Container are patterns in which * stands for any text; an empty one fits all. For
+// a job in several partitions it is enough that one fits. Container is compared with Slurm's own --container; images of
+// plugins such as pyxis are unknown to Slurm.
 type Match struct {
 	User, Account, Partition, Name, Container string
-	// Profile is the file name of the profile that it is taken to have; empty: what its owner's jobs of its name have
-	// taught.
+	// Profile is the file name of the assumed profile; empty: what was learned from its owner's jobs of the same name.
 	Profile string
-	Saves   bool // it is taken to have declared a checkpoint, so that it could be sized anew in each round
+	Saves   bool // it is assumed to have declared a checkpoint, so that each round could resize it
 }
 
 // Fits says whether the rule is for a job.
-func (m *Match) Fits(j *Job) bool {
+func (m *Match) Fits(j *slurm.Job) bool {
 	return fits(m.User, j.User) && fits(m.Account, j.Account) && fits(m.Name, j.Name) &&
 		fits(m.Container, j.Container) &&
 		slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return fits(m.Partition, p) })
 }
 
-// fits says whether text is as the pattern, in which * stands for any text. An empty pattern fits all.
+// fits says whether text matches the pattern, in which * stands for any text. An empty pattern fits all.
 func fits(pattern, text string) bool {
 	if pattern == "" {
 		return true
@@ -50,12 +51,12 @@ func fits(pattern, text string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// matching is the part of a runner that takes jobs for what rules say.
+// matching is the part of a Runner that applies the rules.
 type matching struct{ *Runner }
 
-// said is what a job is taken to have said, by the first rule that fits; nil: by none, or it needs no rule.
+// said is the comment that the first fitting rule assumes for a job; nil: no rule fits, or the job needs none.
 func (r matching) said(t *managedJob) *comment {
-	if !r.Settings.Shadow || t.said.managed || t.State == Finished || t.Request.GPUs < 1 {
+	if !r.Settings.Shadow || t.said.managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
 		return nil
 	}
 	k := slices.IndexFunc(r.Settings.Match, func(m Match) bool { return m.Fits(t.Job) })
@@ -64,7 +65,7 @@ func (r matching) said(t *managedJob) *comment {
 	}
 	m, said := &r.Settings.Match[k], *t.said
 	said.managed, said.wrong = true, nil
-	said.word = Word{Profile: m.Profile, Auto: m.Profile == "", Saves: m.Saves, Signal: Signal{Name: "USR1"},
+	said.word = Word{Profile: m.Profile, Auto: m.Profile == "", Saves: m.Saves, Signal: slurm.Signal{Name: "USR1"},
 		Grace: defaultGrace}
 	if m.Profile != "" {
 		said.asks = r.reader.lookup(m.Profile)

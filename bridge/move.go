@@ -6,23 +6,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // A running job that is to move cannot reserve its new nodes, so Slurm may start another job there first. The job must
-// not lose its present nodes by that. The new nodes are looked at again right before the job is asked to save; if there
-// is no room any more, the move is called off. If the room goes while the job saves, the job restarts where it ran
+// not lose its present nodes by that. The new nodes are observed again right before the job is asked to save; if there
+// is no room any more, the move is called off. If the room is taken while the job saves, the job restarts where it ran
 // before. If that room is gone as well, the job comes first in the order until it runs again.
 
-// movers are the starts that were not begun, of jobs that ran when the round began: they have another place or size.
+// movers are the starts, not yet begun, of jobs that ran when the round began and get another place or size.
 func (a *acting) movers() []*step {
 	return a.steps.filter(func(s *step) bool {
-		return s.Verb == Start && s.stage == begun && s.job.State == Running && s.Grant.Device == ""
+		return s.Verb == Start && s.stage == begun && s.job.State == slurm.Running && s.Grant.Device == ""
 	})
 }
 
-// callOffMoves puts off the moves to places that others have taken since the round has observed the nodes, with all
-// that was to have the places of those that now stay.
+// callOffMoves puts off moves to places that other jobs have taken since the round's observation, and all steps that
+// were to use the places of the jobs that now stay.
 func (a *acting) callOffMoves(ctx context.Context) error {
 	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
 	if len(movers) == 0 {
@@ -39,7 +40,7 @@ func (a *acting) callOffMoves(ctx context.Context) error {
 	return nil
 }
 
-// isTaken says that a mover's new place is taken by who does not leave in this round.
+// isTaken says that other jobs, which do not leave in this round, hold part of a mover's new place.
 func (a *acting) isTaken(s *step) bool {
 	leaving := a.steps.blocked()
 	return slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
@@ -48,16 +49,16 @@ func (a *acting) isTaken(s *step) bool {
 	})
 }
 
-// fits says that a node has room for what a grant gives it.
+// fits says that a node has room for what a grant needs of it.
 func (a *acting) fits(name string, g *policy.Placement) bool {
-	byName := func(n Node, name string) int { return strings.Compare(n.Name, name) }
+	byName := func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }
 	k, found := slices.BinarySearchFunc(a.nodes, name, byName)
 	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 }
 
-// turnBack gives movers that have left, and whose new place is taken, the place that they have left. Who was to have
-// more by that has what it had, too. A place that a job is to have which waits is not given back.
-func (a *acting) turnBack() {
+// sendMoversBack sends movers that have left, and whose new place is taken, back to their old place. Jobs that were to
+// get more room by the move keep what they had, too. A place that is meant for a waiting job is not given back.
+func (a *acting) sendMoversBack() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.holds || !a.isTaken(s) {
 			continue
@@ -82,7 +83,8 @@ func (a *acting) backTogether(s *step) []*step {
 	for k := 0; k < len(group); k++ {
 		o := group[k]
 		j, there := a.find(o.Job)
-		if !there || j.State != Pending || o.secured || a.eligible(o) || !a.through(o, j) || o.job.holds == nil ||
+		if !there || j.State != slurm.Pending || o.secured || a.eligible(o) || !a.lastRunIsOver(o, j) ||
+			o.job.holds == nil ||
 			o.job.holds.Device != "" {
 			return nil
 		}
@@ -101,7 +103,7 @@ func (a *acting) backTogether(s *step) []*step {
 	return group
 }
 
-// fitTogether says that there is room for what these have held.
+// fitTogether says that the old places of these jobs are free.
 func (a *acting) fitTogether(group []*step) bool {
 	for k := range a.nodes {
 		n := &a.nodes[k]
@@ -129,12 +131,12 @@ func (a *acting) noteDisplaced() {
 	}
 }
 
-// order is the site's policy, with the job before all others that lost its place to others while it moved and may
-// start; of several the one that came first.
+// order is the site's policy, preceded by the job that lost its place while it moved, if it may start; of several the
+// one that was first submitted.
 func (t *turn) order() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.scene.managed {
-		if tn.record.Displaced && tn.State == Pending && tn.bar.why == "" &&
+		if tn.record.Displaced && tn.State == slurm.Pending && tn.bar.why == "" &&
 			(first == nil || tn.record.First.Before(first.record.First)) {
 			first = tn
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -23,7 +24,7 @@ func asksToMove(t *testing.T) (w *world, mover int) {
 	w.submit(4, model("res18"), saves(20*time.Second))
 	w.rounds(2)
 	w.mustRun(mover, "n1", 12)
-	for w.job(leaves).State == bridge.Running {
+	for w.job(leaves).State == slurm.Running {
 		w.sleep(time.Minute)
 	}
 	w.sleep(2 * time.Minute) // until it is cleaned up
@@ -89,7 +90,7 @@ func TestAJobThatLostItsPlaceWhileItMovedGoesBeforeAllOthers(t *testing.T) {
 		return nil
 	}))
 	w.round()
-	if w.job(mover).State != bridge.Pending || w.job(other).State != bridge.Running || !w.record(mover).Displaced {
+	if w.job(mover).State != slurm.Pending || w.job(other).State != slurm.Running || !w.record(mover).Displaced {
 		t.Fatalf(
 			"the mover is %s, the other one %s, displaced: %t",
 			w.job(mover).State,
@@ -100,7 +101,7 @@ func TestAJobThatLostItsPlaceWhileItMovedGoesBeforeAllOthers(t *testing.T) {
 	before := w.submit(4, model("gnmt")) // comes later, and would go first by a policy that asks for the youngest
 	w.rounds(3)
 	w.mustRun(mover, "n1", 12)
-	if w.job(before).State == bridge.Running || w.record(mover).Displaced {
+	if w.job(before).State == slurm.Running || w.record(mover).Displaced {
 		t.Errorf("job %d is %s; displaced: %t", before, w.job(before).State, w.record(mover).Displaced)
 	}
 }

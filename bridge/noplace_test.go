@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
@@ -16,11 +17,11 @@ import (
 // lens is a Slurm of which the adapter misreads something.
 type lens struct {
 	*slurmtest.Line
-	node func(*bridge.Node)
-	job  func(*bridge.Job)
+	node func(*slurm.Node)
+	job  func(*slurm.Job)
 }
 
-func (l lens) Observe(ctx context.Context) (bridge.Observed, error) {
+func (l lens) Observe(ctx context.Context) (slurm.Observed, error) {
 	seen, err := l.Line.Observe(ctx)
 	seen.Nodes, seen.Jobs = slices.Clone(seen.Nodes), slices.Clone(seen.Jobs)
 	for i := range seen.Nodes {
@@ -39,7 +40,7 @@ func (l lens) Observe(ctx context.Context) (bridge.Observed, error) {
 }
 
 // Update leaves what the adapter has misread of a request as Slurm has it.
-func (l lens) Update(ctx context.Context, u bridge.Update) error {
+func (l lens) Update(ctx context.Context, u slurm.Update) error {
 	if l.job != nil {
 		u.Request.GPUType = ""
 	}
@@ -47,14 +48,14 @@ func (l lens) Update(ctx context.Context, u bridge.Update) error {
 }
 
 // closedBy is a word that no adapter knows.
-func closedBy(n *bridge.Node) { n.Closed = "SOMETHING_NEW" }
+func closedBy(n *slurm.Node) { n.Closed = "SOMETHING_NEW" }
 
 // mustSayWhyItIsSlurms holds a waiting job to be eligible with its user's own request, and to say why it was handed
 // back.
-func (w *world) mustSayWhyItIsSlurms(id int, own bridge.Request, why string) {
+func (w *world) mustSayWhyItIsSlurms(id int, own slurm.Request, why string) {
 	w.t.Helper()
 	j := w.job(id)
-	if j.State == bridge.Pending && (j.Begin.After(w.clock.Now()) || fmt.Sprint(j.Request) != fmt.Sprint(own)) {
+	if j.State == slurm.Pending && (j.Begin.After(w.clock.Now()) || fmt.Sprint(j.Request) != fmt.Sprint(own)) {
 		w.t.Errorf("job %d waits until %s with %+v, its user asked for %+v", id, j.Begin, j.Request, own)
 	}
 	if !strings.Contains(j.Extra, `"why":"handed back to Slurm"`) || !strings.Contains(j.Extra, why) {
@@ -70,18 +71,18 @@ func TestAJobThatNoNodeIsKnownToHoldIsSlurmsWithinTwoRounds(t *testing.T) {
 		cause bridge.WaitCause
 	}{
 		{"an unknown word closes the node", lens{node: closedBy}, "closed (n1: SOMETHING_NEW)", bridge.CauseClosed},
-		{"its GPUs are not counted", lens{node: func(n *bridge.Node) { n.Total.GPUs = 0 }}, "there is no such node",
+		{"its GPUs are not counted", lens{node: func(n *slurm.Node) { n.Total.GPUs = 0 }}, "there is no such node",
 			bridge.CauseShape},
-		{"half of its GPUs are not counted", lens{node: func(n *bridge.Node) { n.Total.GPUs = 1 }},
+		{"half of its GPUs are not counted", lens{node: func(n *slurm.Node) { n.Total.GPUs = 1 }},
 			"there is no such node",
 			bridge.CauseShape},
-		{"its cores are not counted", lens{node: func(n *bridge.Node) { n.Total.CPUs = 1 }}, "more than there is",
+		{"its cores are not counted", lens{node: func(n *slurm.Node) { n.Total.CPUs = 1 }}, "more than there is",
 			bridge.CauseShape},
-		{"it has a type in the job alone", lens{job: func(j *bridge.Job) { j.Request.GPUType = "a100" }},
+		{"it has a type in the job alone", lens{job: func(j *slurm.Job) { j.Request.GPUType = "a100" }},
 			"there is no such node", bridge.CauseShape},
-		{"it lacks a feature", lens{job: func(j *bridge.Job) { j.Features = []string{"big|small"} }},
+		{"it lacks a feature", lens{job: func(j *slurm.Job) { j.Features = []string{"big|small"} }},
 			"(big|small)", bridge.CauseShape},
-		{"it is in no partition that is managed", lens{node: func(n *bridge.Node) { n.Partitions = []string{"other"} }},
+		{"it is in no partition that is managed", lens{node: func(n *slurm.Node) { n.Partitions = []string{"other"} }},
 			"there is no such node", bridge.CauseShape},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestAJobThatNoNodeIsKnownToHoldIsSlurmsWithinTwoRounds(t *testing.T) {
 			id := w.submit(2, "synergy-profile=unknown.json", func(s *slurmtest.Spec) { s.Request.CPUsPerTask = 4 })
 			own := w.job(id).Request
 			w.rounds(1)
-			if j := w.job(id); j.State != bridge.Pending || !j.Begin.After(w.clock.Now()) {
+			if j := w.job(id); j.State != slurm.Pending || !j.Begin.After(w.clock.Now()) {
 				t.Errorf("one look made it Slurm's: %+v", j)
 			}
 			report := w.rounds(1)
@@ -242,11 +243,11 @@ func TestAnArrayOfWhichATaskHasNoPlaceIsSlurmsAsAWhole(t *testing.T) {
 func TestWhatSlurmRefusesInOurSizeIsSlurmsInItsOwn(t *testing.T) {
 	for _, c := range []struct {
 		why  string
-		read func(*bridge.Node)
+		read func(*slurm.Node)
 	}{
 		// at the update, and by the scheduler
-		{"requested node configuration is not available", func(n *bridge.Node) { n.Total.CPUs = 48 }},
-		{"BadConstraints", func(n *bridge.Node) { n.Total.Memory = 900000 }},
+		{"requested node configuration is not available", func(n *slurm.Node) { n.Total.CPUs = 48 }},
+		{"BadConstraints", func(n *slurm.Node) { n.Total.Memory = 900000 }},
 	} {
 		w := newWorld(t, 1, server)
 		w.runner.Slurm = lens{Line: w.line, node: c.read}

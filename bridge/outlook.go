@@ -2,17 +2,16 @@ package bridge
 
 import "github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 
-// Outlook is what is known of the time to come: an estimate that somebody makes between rounds. Squeue has none: a job
-// that waits under a lease shows the end of that as its start, and Slurm's field for its own estimate is that of the
-// begin time.
+// Outlook is an estimate of the future, made between rounds. Squeue has none: for a job under a lease it shows the end
+// of the lease as the start, and the field for Slurm's own estimate is the one of the begin time.
 type Outlook interface {
-	// Start says when a job is expected to start, in words, too; false: nothing is known of it.
+	// Start says when a job is expected to start, also in words; known is false if there is no estimate.
 	Start(job int) (start forecast.Spread, words string, known bool)
-	// Habits are how much of their time limits jobs use; nil: not learned.
+	// Habits say how much of their time limits jobs use; nil: not learned.
 	Habits() forecast.Habits
 }
 
-// expected is when a job is expected to start; nil: nobody knows.
+// expected is the expected start of a job; nil: unknown.
 func expected(o Outlook, job int) *forecast.Spread {
 	if o == nil {
 		return nil
@@ -24,8 +23,8 @@ func expected(o Outlook, job int) *forecast.Spread {
 	return &start
 }
 
-// foretold is why a job waits, and when it is expected to start. It is written when the lease is renewed anyway: no
-// estimate is worth an update of its own.
+// foretold is why a job waits, followed by its expected start. It is written when a lease is renewed anyway, or to a
+// bounded number of jobs in each round.
 func foretold(o Outlook, job int, why string) string {
 	if o == nil {
 		return why
@@ -36,6 +35,7 @@ func foretold(o Outlook, job int, why string) string {
 	return why
 }
 
+// habits are those of o; nil if o is nil.
 func habits(o Outlook) forecast.Habits {
 	if o == nil {
 		return nil

@@ -5,40 +5,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // A job of several partitions (-p a,b) may use the nodes of all of them, and starts in one: the update that starts it
-// names that one beside the nodes. Slurm would try one after the other, and what a job that names its nodes does not
-// get in the first it keeps from the second until backfill looks (tried on 24.11): seconds become half a minute. Its
-// user's own list is restored as any part of the request is.
+// names this one along with the nodes. Otherwise Slurm would try the partitions in turn, and a job with required nodes
+// that fails in the first is tried in the second only by backfill (seen on 24.11), half a minute later instead of
+// seconds. The user's own list is restored like any other part of the request.
 
-// partitions are the names in a list as Slurm writes one.
-func partitions(list string) []string {
-	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
-}
-
-// Several is the list when it names more than one partition; otherwise empty. It is what Request.Partition says of a
-// job that is in these.
-func Several(list string) string {
-	if strings.Contains(list, ",") {
-		return list
-	}
-	return ""
-}
-
-// SamePartitions says that two lists have the same names: Slurm puts them into an order of its own.
-func SamePartitions(a, b string) bool {
-	return a == b || slices.Equal(sortedPartitions(a), sortedPartitions(b))
-}
-
-func sortedPartitions(list string) []string {
-	names := partitions(list)
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// manages says that all of a list of partitions are managed. A job that could start in another one is Slurm's.
+// manages says that all partitions of a list are managed. A job that could start in another one is Slurm's.
 func (r *Runner) manages(list string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(r.Settings.Partitions, part) {
@@ -48,33 +24,38 @@ func (r *Runner) manages(list string) bool {
 	return true
 }
 
-// follow takes over what the last look shows: that the job gets whole nodes, and that an administrator moved it, where
-// it is in a partition that its user did not name.
-func (r *Record) follow(j *Job) {
+// follow brings the record in line with the last observation: whether the job gets whole nodes, and whether an
+// administrator moved it to a partition that its user did not name.
+func (r *Record) follow(j *slurm.Job) {
 	if r == nil {
 		return
 	}
 	if r.Whole = j.Whole; j.Partition == r.Own.Partition {
 		return
 	}
-	own := partitions(r.Own.Partition)
-	if slices.ContainsFunc(partitions(j.Partition), func(part string) bool { return !slices.Contains(own, part) }) {
+	own := slurm.Partitions(r.Own.Partition)
+	if slices.ContainsFunc(
+		slurm.Partitions(j.Partition),
+		func(part string) bool { return !slices.Contains(own, part) },
+	) {
 		r.Own.Partition = j.Request.Partition
 	}
 }
 
-// Avoided is a partition of several in which Slurm did not start the job although it could have.
+// Avoided is one of a job's partitions in which Slurm did not start the job although there was room.
 type Avoided struct {
 	Partition string    `json:"partition"`
 	Until     time.Time `json:"until"`
 }
 
-// avoid notes that one refused the job, and says whether another is left to it: then the refusal is not the job's.
+// avoid notes that a partition refused the job for now. It reports whether the job may start in another partition; then
+// the refusal does not count against the job. The partition is avoided for lastProbe if a limit was the reason, and
+// otherwise for refusalLifetime.
 func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	if !slices.Contains(t.choice(), partition) || len(t.choice()) < 2 {
 		return false
 	}
-	until := now.Add(forgotten)
+	until := now.Add(refusalLifetime)
 	if isLimit(reason) {
 		until = now.Add(lastProbe)
 	}
@@ -87,7 +68,7 @@ func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	return len(t.record.avoided(now)) < len(t.choice())
 }
 
-// avoided lists the partitions that are not tried at a moment.
+// avoided lists the partitions that are not tried at now.
 func (r *Record) avoided(now time.Time) []string {
 	var list []string
 	for _, a := range r.Avoids {
@@ -98,19 +79,20 @@ func (r *Record) avoided(now time.Time) []string {
 	return list
 }
 
-// chooses says that a job may start in several partitions. One that runs stays in its own.
-func (t *managedJob) chooses() bool { return t.State != Running && t.record.Own.Partition != "" }
+// chooses says that a job may start in several partitions. A running job stays in its own.
+func (t *managedJob) chooses() bool { return t.State != slurm.Running && t.record.Own.Partition != "" }
 
-// choice lists the partitions that a job may start in, in the order in which Slurm tries them.
+// choice lists the partitions in which a job may start, in the order in which Slurm tries them.
 func (t *managedJob) choice() []string {
 	if t.chooses() {
-		return partitions(t.record.Own.Partition)
+		return slurm.Partitions(t.record.Own.Partition)
 	}
 	return []string{t.Partition}
 }
 
-// open are those of them in which it may start now: where none is, all are.
-func (t *managedJob) open() []string {
+// openPartitions are those of the job's partitions in which it may start in this round. If it may start in none, they
+// are all.
+func (t *managedJob) openPartitions() []string {
 	all := t.choice()
 	if open := slices.DeleteFunc(slices.Clone(all),
 		func(part string) bool { return slices.Contains(t.shut, part) }); len(open) > 0 {
@@ -119,22 +101,22 @@ func (t *managedJob) open() []string {
 	return all
 }
 
-// listed is what an update says of the partitions of a job that Slurm may start in any of these; empty: nothing, it has
-// just the one.
-func (t *managedJob) listed() string {
+// partitionList is the list of partitions that an update names if Slurm may choose among them; empty: the job has only
+// one.
+func (t *managedJob) partitionList() string {
 	if !t.chooses() {
 		return ""
 	}
-	return strings.Join(t.open(), ",")
+	return strings.Join(t.openPartitions(), ",")
 }
 
-// startsIn is the partition in which a job starts on these nodes; empty where it has no choice, or where none has them
-// all, as when its user named nodes of several.
-func (s *scene) startsIn(t *managedJob, nodes []string) string {
+// startsIn is the partition in which a job starts on these nodes. It is empty if the job has one partition only, or if
+// none of its partitions has all of these nodes.
+func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""
 	}
-	for _, part := range t.open() {
+	for _, part := range t.openPartitions() {
 		in := s.topology.parts[part]
 		if in == nil || !slices.ContainsFunc(nodes, func(n string) bool { return !slices.Contains(in, n) }) {
 			return part
@@ -143,13 +125,13 @@ func (s *scene) startsIn(t *managedJob, nodes []string) string {
 	return ""
 }
 
-// within lists the nodes of the partitions that a job may start in; nil: any managed one. The nodes of a gang are of
-// one partition: the first that has enough of them free, or else the one that has the most.
-func (s *scene) within(t *managedJob) []string {
+// partitionNodes lists the nodes of the partitions in which a job may start; nil: all managed nodes. The nodes of a
+// gang must be in one partition: the first with enough free nodes, or else the one with most nodes.
+func (s *sortedObservation) partitionNodes(t *managedJob) []string {
 	if !t.chooses() {
 		return s.topology.parts[t.Partition]
 	}
-	open := t.open()
+	open := t.openPartitions()
 	if len(open) > 1 && t.record.Own.Nodes > 1 {
 		open = []string{s.roomiest(t, open)}
 	}
@@ -166,8 +148,8 @@ func (s *scene) within(t *managedJob) []string {
 	return s.unions[list]
 }
 
-// union lists the nodes of these partitions; nil: any managed one.
-func (s *scene) union(partitions []string) []string {
+// union lists the nodes of these partitions; nil: all managed nodes.
+func (s *sortedObservation) union(partitions []string) []string {
 	var union []string
 	for _, part := range partitions {
 		in := s.topology.parts[part]
@@ -180,7 +162,8 @@ func (s *scene) union(partitions []string) []string {
 	return slices.Compact(union)
 }
 
-func (s *scene) roomiest(t *managedJob, open []string) string {
+// roomiest is the first partition that has enough free nodes for a gang, or else the one with most nodes for it.
+func (s *sortedObservation) roomiest(t *managedJob, open []string) string {
 	best, most := open[0], -1
 	for _, part := range open {
 		able, free := s.roomIn(t, part)
@@ -194,8 +177,8 @@ func (s *scene) roomiest(t *managedJob, open []string) string {
 	return best
 }
 
-// roomIn counts the nodes of a partition that have GPUs enough for one of a gang's, and those that have them free.
-func (s *scene) roomIn(t *managedJob, part string) (able, free int) {
+// roomIn counts the nodes of a partition with enough GPUs for one part of a gang, and those on which they are free.
+func (s *sortedObservation) roomIn(t *managedJob, part string) (able, free int) {
 	own := &t.record.Own
 	need := gres.Vector{GPUs: own.GPUs / max(1, own.Nodes)}
 	for _, i := range s.topology.managed {

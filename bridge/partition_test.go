@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
@@ -28,7 +29,7 @@ func inBoth(s *slurmtest.Spec) { s.Partition = "gpu,big" }
 
 func (w *world) mustRunIn(id int, partition, nodes string) {
 	w.t.Helper()
-	if j := w.job(id); j.State != bridge.Running || j.Partition != partition ||
+	if j := w.job(id); j.State != slurm.Running || j.Partition != partition ||
 		strings.Join(j.Runs.Nodes, "+") != nodes {
 		w.t.Errorf("job %d: %s in %s on %v, told %s; want running in %s on %s", id, j.State, j.Partition, j.Runs.Nodes,
 			j.Extra, partition, nodes)
@@ -43,7 +44,7 @@ func TestAJobOfSeveralPartitionsStartsInTheOneThatHasItsNodes(t *testing.T) {
 	w.round()
 	w.mustRunIn(first, "gpu", "n1")
 	w.mustRunIn(second, "big", "n2")
-	if j := w.job(third); j.Partition != "gpu,big" || j.State != bridge.Pending {
+	if j := w.job(third); j.Partition != "gpu,big" || j.State != slurm.Pending {
 		t.Errorf("the third is %s in %s", j.State, j.Partition)
 	}
 }
@@ -56,7 +57,7 @@ func TestAJobThatComesBackHasAllOfItsPartitionsAgain(t *testing.T) {
 	w.mustRunIn(id, "big", "n2")
 	w.slurm.Down("n2")
 	w.rounds(2)
-	if j := w.job(id); !bridge.SamePartitions(j.Partition, "gpu,big") || len(j.Request.Pin) != 0 {
+	if j := w.job(id); !slurm.SamePartitions(j.Partition, "gpu,big") || len(j.Request.Pin) != 0 {
 		t.Errorf("after its node is lost it waits in %s for %v", j.Partition, j.Request.Pin)
 	}
 	w.slurm.Cancel(filler)
@@ -70,7 +71,7 @@ func TestAJobThatCouldStartInAPartitionThatIsNotOursIsLeftToSlurm(t *testing.T) 
 	id := w.submit(8, model("res18"), func(s *slurmtest.Spec) { s.Partition = "gpu,other" })
 	own := w.job(id)
 	w.rounds(2)
-	if j := w.job(id); j.State != bridge.Pending || j.Extra != own.Extra || w.line.Count(slurmtest.Update) > 0 {
+	if j := w.job(id); j.State != slurm.Pending || j.Extra != own.Extra || w.line.Count(slurmtest.Update) > 0 {
 		t.Errorf("it was touched: %+v", j)
 	}
 }
@@ -122,13 +123,13 @@ func TestAJobThatAllOfItsPartitionsRefuseIsTriedAgainLater(t *testing.T) {
 	s := refusing(w, "AccountNotAllowed", 0, id)
 	w.round()
 	w.round()
-	if j := w.job(id); !bridge.SamePartitions(j.Partition, "gpu,big") ||
+	if j := w.job(id); !slurm.SamePartitions(j.Partition, "gpu,big") ||
 		!strings.Contains(j.Extra, "Slurm does not start it (AccountNotAllowed)") {
 		t.Errorf("%s, told %s", j.Partition, j.Extra)
 	}
 	s.most = 1
 	w.rounds(2)
-	if j := w.job(id); j.State != bridge.Running {
+	if j := w.job(id); j.State != slurm.Running {
 		t.Errorf("%+v", j)
 	}
 }
@@ -142,7 +143,7 @@ func TestNoLimitOfThePartitionThatItStartsInIsExceeded(t *testing.T) {
 			Limits: []limits.Limit{{Kind: limits.MaxTRESPerUser, TRES: "gres/gpu", Most: 2}}}},
 		Partitions: []limits.Partition{{Name: "gpu", QOS: "small"}, {Name: "big", MaxCPUs: 5}},
 	}}
-	w.runner.Slurm, w.runner.Almanac = ml{w.runner.Slurm}, &bridge.Almanac{Source: a}
+	w.runner.Slurm, w.runner.Limits = ml{w.runner.Slurm}, &bridge.LimitsCache{Source: a}
 	first, second := w.submit(4, model("res18"), inBoth), w.submit(4, model("res18"), inBoth)
 	w.rounds(1)
 	w.mustRunIn(first, "big", "n2")
@@ -152,7 +153,7 @@ func TestNoLimitOfThePartitionThatItStartsInIsExceeded(t *testing.T) {
 	w.mustRun(two, "n1", 5)
 	one := w.submit(1, model("res18"), inBoth)
 	w.rounds(2)
-	if j := w.job(one); j.State != bridge.Pending {
+	if j := w.job(one); j.State != slurm.Pending {
 		t.Errorf("its user has all that gpu leaves him, and big is full: %s in %s, told %s", j.State, j.Partition,
 			j.Extra)
 	}
@@ -184,12 +185,12 @@ func TestAnArmedJobMayStartInEachOfItsPartitions(t *testing.T) {
 		}
 		w.rounds(2)
 		j := w.job(id)
-		if !bridge.SamePartitions(j.Partition, want) || j.Begin.After(w.clock.Now()) || len(j.Request.Pin) != 0 {
+		if !slurm.SamePartitions(j.Partition, want) || j.Begin.After(w.clock.Now()) || len(j.Request.Pin) != 0 {
 			t.Errorf("%q refuses: it waits in %s until %s", refuses, j.Partition, j.Begin)
 		}
 		w.slurm.Cancel(ends)
 		w.sleep(time.Minute)
-		if j := w.job(id); j.State != bridge.Running || j.Partition+" "+strings.Join(j.Runs.Nodes, "+") != runsOn {
+		if j := w.job(id); j.State != slurm.Running || j.Partition+" "+strings.Join(j.Runs.Nodes, "+") != runsOn {
 			t.Errorf("%q refuses: it is %s in %s on %v, want %s", refuses, j.State, j.Partition, j.Runs.Nodes, runsOn)
 		}
 	}
@@ -199,7 +200,7 @@ func TestAPartitionThatTakesNoJobsIsLeftForTheOther(t *testing.T) {
 	w := halves(t, 1)
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Update && at == slurmtest.Before && c.Update.Request.Partition == "gpu" {
-			return fmt.Errorf("slurmrestd: 500 error 2015 partition not available: %w", bridge.ErrRefused)
+			return fmt.Errorf("slurmrestd: 500 error 2015 partition not available: %w", slurm.ErrRefused)
 		}
 		return nil
 	})

@@ -6,19 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// A node with GPUs of several types is to a round as many nodes as types: a pool of the GPUs of each, with as much of
-// the node's cores and memory as its part of the GPUs comes to. So GPUs are counted by type: a job that names one is
-// put where those are, and the check of a plan sees to each pool as to a node. Slurm counts a slice of a GPU (MIG) as a
-// GPU of a type of its own, and so does the share. On the way to Slurm a pool is the node again, and a job that named
-// no type asks for the type of the pool that it was given: Slurm would else choose, and perhaps another.
+// For a round, a node with GPUs of several types is several nodes, one for each type: a pool of the GPUs of that type,
+// with the part of the node's cores and memory that equals its part of the GPUs. So GPUs are counted by type: a job
+// that names one is placed where these are, and Check treats each pool like a node. Slurm counts a slice of a GPU (MIG)
+// as a GPU of its own type, and so does the share. In updates a pool is replaced by its node, and a job that named no
+// type asks for the type of its pool, since otherwise Slurm might choose another.
 
-// poolMark stands between a node and the type in the name of a pool. No node has it in its name: it could not stand in
-// Slurm's lists of nodes.
+// poolMark separates node and type in the name of a pool. No node name contains it, since Slurm's lists of nodes could
+// not.
 const poolMark = ":"
 
+// poolName is the name of a pool; GPUs without a type are named "gpu".
 func poolName(node, gpuType string) string { return node + poolMark + cmp.Or(gpuType, "gpu") }
 
 // hostOf is the node of a pool, or the node itself.
@@ -27,7 +29,7 @@ func hostOf(name string) string {
 	return host
 }
 
-// hostsOf are the nodes of these pools and nodes.
+// hostsOf are the nodes of these pools and nodes, ascending.
 func hostsOf(names []string) []string {
 	if !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, poolMark) }) {
 		return names
@@ -40,8 +42,8 @@ func hostsOf(names []string) []string {
 	return slices.Compact(hosts)
 }
 
-// narrow has a request that names no type ask for that of the pools on which it is to start.
-func (q *Request) narrow(nodes []string) {
+// narrow makes a request without a GPU type ask for the type of the pools on which the job starts.
+func narrow(q *slurm.Request, nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
@@ -55,22 +57,22 @@ func (q *Request) narrow(nodes []string) {
 	}
 }
 
-// narrowed says that a request is another that was narrowed to a type.
-func (q *Request) narrowed(own *Request) bool {
+// narrowed says that q is the request own narrowed to a type.
+func narrowed(q, own *slurm.Request) bool {
 	text, err := gres.Retyped(own.GRES, q.GPUType)
 	return err == nil && own.GPUType == "" && q.GPUType != "" && text == q.GRES
 }
 
-// division is an observation by pools.
-type division struct {
+// pooledView is an observation in which nodes with several GPU types are replaced by pools.
+type pooledView struct {
 	layout string // which nodes have which pools
-	pools  map[string][]Node
-	jobs   map[*Job]*Job // those on such nodes, as observed and by pools
+	pools  map[string][]slurm.Node
+	jobs   map[*slurm.Job]*slurm.Job // jobs on such nodes: as observed, and on pools
 }
 
-// divide tells an observation by pools. What stays the same in it stays the same.
-func (r *reader) divide(seen Observed) Observed {
-	now := division{pools: map[string][]Node{}, jobs: map[*Job]*Job{}}
+// divide replaces nodes with several GPU types by pools. Jobs that have not changed keep their pointers.
+func (r *reader) divide(seen slurm.Observed) slurm.Observed {
+	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
 	for i := range seen.Nodes {
 		if n := &seen.Nodes[i]; len(n.Types) > 1 {
@@ -81,11 +83,11 @@ func (r *reader) divide(seen Observed) Observed {
 		}
 	}
 	if len(now.pools) == 0 {
-		r.divided = division{}
+		r.divided = pooledView{}
 		return seen
 	}
 	if now.layout = layout.String(); now.layout != r.divided.layout {
-		r.divided = division{}
+		r.divided = pooledView{}
 	}
 	seen.Jobs = now.share(seen.Jobs, r.divided.jobs)
 	seen.Nodes = now.nodes(seen.Nodes)
@@ -94,9 +96,9 @@ func (r *reader) divide(seen Observed) Observed {
 	return seen
 }
 
-// poolsOf are the pools of a node, ascending in name. Of what is allocated they have the GPUs.
-func poolsOf(n *Node) []Node {
-	pools, before := make([]Node, 0, len(n.Types)), gres.Vector{}
+// poolsOf are the pools of a node, ascending in name. Of the allocated amounts they have only the GPUs.
+func poolsOf(n *slurm.Node) []slurm.Node {
+	pools, before := make([]slurm.Node, 0, len(n.Types)), gres.Vector{}
 	gpus := 0
 	for _, t := range n.Types {
 		gpus += t.Total
@@ -111,13 +113,13 @@ func poolsOf(n *Node) []Node {
 		pool.Allocated = gres.Vector{GPUs: min(t.Total, t.Allocated)}
 		pools = append(pools, pool)
 	}
-	slices.SortFunc(pools, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(pools, func(a, b slurm.Node) int { return strings.Compare(a.Name, b.Name) })
 	return pools
 }
 
-// share tells jobs by pools, and charges what those hold of which the pool is known.
-func (d *division) share(jobs []*Job, known map[*Job]*Job) []*Job {
-	all := make([]*Job, len(jobs))
+// share replaces the jobs on such nodes by copies that run on pools, and charges the pools with what these hold.
+func (d *pooledView) share(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) []*slurm.Job {
+	all := make([]*slurm.Job, len(jobs))
 	for i, j := range jobs {
 		all[i] = j
 		if !slices.ContainsFunc(j.Runs.Nodes, func(name string) bool { return d.pools[name] != nil }) {
@@ -132,9 +134,9 @@ func (d *division) share(jobs []*Job, known map[*Job]*Job) []*Job {
 	return all
 }
 
-// onPools tells where a job runs by pools. One that holds GPUs of several types of a node, or of which nobody says what
-// it holds, is on all of them, and no round's to plan.
-func (d *division) onPools(j *Job) *Job {
+// onPools is a copy of a job that runs on pools. A job that holds GPUs of several types of a node, or of an unknown
+// type, is placed on all of the node's pools and left alone by rounds.
+func (d *pooledView) onPools(j *slurm.Job) *slurm.Job {
 	told := *j
 	told.Runs.Nodes = nil
 	for i, name := range j.Runs.Nodes {
@@ -143,9 +145,9 @@ func (d *division) onPools(j *Job) *Job {
 			told.Runs.Nodes = append(told.Runs.Nodes, name)
 			continue
 		}
-		held := j.Runs.types(i, j.Request.GPUType)
+		held := typesHeld(&j.Runs, i, j.Request.GPUType)
 		if len(held) != 1 {
-			if j.State == Running && j.Request.GPUs > 0 {
+			if j.State == slurm.Running && j.Request.GPUs > 0 {
 				told.Shape = cmp.Or(j.Shape, "holds GPUs of several types of a node: it ends as it began")
 			}
 			held = nil
@@ -160,9 +162,9 @@ func (d *division) onPools(j *Job) *Job {
 	return &told
 }
 
-// types are those of the GPUs that a job holds on its node with that number, as far as Slurm says it, or else the type
-// that it asks for.
-func (a *Allocated) types(node int, asked string) (list []string) {
+// typesHeld are the types of the GPUs that a job holds on the node with that index in a.Nodes, by Slurm's list of
+// devices. Where Slurm lists no devices it is the type that the job asked for, if it named one.
+func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	if len(a.Devices) != len(a.Nodes) {
 		if asked != "" {
 			list = []string{asked}
@@ -181,13 +183,14 @@ func (a *Allocated) types(node int, asked string) (list []string) {
 	return list
 }
 
-// charge adds what a job holds to its pools. Of one that is on several pools of a node nobody knows how much is whose.
-func (d *division) charge(j *Job) {
+// charge adds a job's cores and memory to its pool. For a job on several pools of a node it is unknown which pool has
+// how much.
+func (d *pooledView) charge(j *slurm.Job) {
 	for _, name := range j.Runs.Nodes {
 		host := hostOf(name)
 		others := func(other string) bool { return other != name && hostOf(other) == host }
 		pools := d.pools[host]
-		at := slices.IndexFunc(pools, func(pool Node) bool { return pool.Name == name })
+		at := slices.IndexFunc(pools, func(pool slurm.Node) bool { return pool.Name == name })
 		if at < 0 || slices.ContainsFunc(j.Runs.Nodes, others) {
 			continue
 		}
@@ -196,11 +199,11 @@ func (d *division) charge(j *Job) {
 	}
 }
 
-// nodes puts the pools in place of their nodes. What is allocated of a node beyond what its pools are charged with, as
-// much as they cannot have themselves included, is spread over the room that they have left: all together they never
-// have more to give than the node.
-func (d *division) nodes(nodes []Node) []Node {
-	all := make([]Node, 0, len(nodes)+len(d.pools))
+// nodes replaces nodes by their pools. What is allocated on a node and not charged to a pool, or does not fit into the
+// pool that is charged, is spread over the room that the pools have left. So the pools together never have more free
+// than the node.
+func (d *pooledView) nodes(nodes []slurm.Node) []slurm.Node {
+	all := make([]slurm.Node, 0, len(nodes)+len(d.pools))
 	for i := range nodes {
 		pools := d.pools[nodes[i].Name]
 		if pools == nil {
@@ -218,11 +221,11 @@ func (d *division) nodes(nodes []Node) []Node {
 		}
 		all = append(all, pools...)
 	}
-	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b slurm.Node) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
-// spread divides cores and memory in the proportion of the rooms for them, and none of them gets more than its room.
+// spread divides cores and memory in proportion to the rooms; no part exceeds its room.
 func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	total, before, given := gres.Vector{}, gres.Vector{}, gres.Vector{}
 	for _, room := range rooms {
@@ -239,14 +242,14 @@ func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	return parts
 }
 
-// within is as much of an amount as there is room for.
+// within is the part of an amount for which there is room.
 func within(amount, room gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(amount.GPUs, room.GPUs), CPUs: min(amount.CPUs, room.CPUs),
 		Memory: min(amount.Memory, room.Memory)}
 }
 
-// reservations tells which pools are reserved: those of a node that is.
-func (d *division) reservations(list []Reservation) []Reservation {
+// reservations replaces reserved nodes by their pools.
+func (d *pooledView) reservations(list []slurm.Reservation) []slurm.Reservation {
 	all := slices.Clone(list)
 	for i := range all {
 		var nodes []string
@@ -259,8 +262,8 @@ func (d *division) reservations(list []Reservation) []Reservation {
 	return all
 }
 
-// names are those of the pools of a node, or its own where it has none.
-func names(pools []Node, node string) []string {
+// names are the names of a node's pools, or its own if it has none.
+func names(pools []slurm.Node, node string) []string {
 	if pools == nil {
 		return []string{node}
 	}
@@ -271,7 +274,7 @@ func names(pools []Node, node string) []string {
 	return list
 }
 
-// byPool are the managed pools of each node that has some.
+// byPool maps each node that has managed pools to their names.
 func byPool(managed []string) (of map[string][]string) {
 	for _, name := range managed {
 		if host := hostOf(name); host != name {
@@ -284,7 +287,7 @@ func byPool(managed []string) (of map[string][]string) {
 	return of
 }
 
-// expand puts the pools of nodes in their place.
+// expand replaces nodes in a list by their pools.
 func (h *topology) expand(nodes []string) []string {
 	if !slices.ContainsFunc(nodes, func(name string) bool { return h.pools[name] != nil }) {
 		return nodes

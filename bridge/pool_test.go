@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -21,9 +21,9 @@ const (
 )
 
 // mixed is a node with four GPUs of one type and four of another.
-func mixed(name, first, second string) bridge.Node {
-	return bridge.Node{Name: name, Total: server, Partitions: []string{"gpu"},
-		Types: []bridge.TypedGPUs{{Type: first, Total: 4}, {Type: second, Total: 4}}}
+func mixed(name, first, second string) slurm.Node {
+	return slurm.Node{Name: name, Total: server, Partitions: []string{"gpu"},
+		Types: []slurm.TypedGPUs{{Type: first, Total: 4}, {Type: second, Total: 4}}}
 }
 
 func ofType(gpuType string) func(*slurmtest.Spec) {
@@ -48,7 +48,7 @@ func (w *world) typesHeld(id int) map[string]int {
 }
 
 func TestGPUsOfANodeAreCountedByType(t *testing.T) {
-	w := newSite(t, []bridge.Node{mixed("n1", whole, slice)})
+	w := newSite(t, []slurm.Node{mixed("n1", whole, slice)})
 	var jobs []int
 	for range 5 {
 		jobs = append(jobs, w.submit(1, model("gnmt"), ofType(whole)))
@@ -63,9 +63,9 @@ func TestGPUsOfANodeAreCountedByType(t *testing.T) {
 			want = slice
 		}
 		switch {
-		case i == 4 && (j.State != bridge.Pending || !strings.Contains(why(report, id), "GPU")):
+		case i == 4 && (j.State != slurm.Pending || !strings.Contains(why(report, id), "GPU")):
 			t.Errorf("the fifth job for four GPUs of type %s is %s: %s", whole, j.State, why(report, id))
-		case i != 4 && (j.State != bridge.Running || w.typesHeld(id)[want] != 1):
+		case i != 4 && (j.State != slurm.Running || w.typesHeld(id)[want] != 1):
 			t.Errorf(
 				"job %d is %s with %v, want one of type %s: %s",
 				id,
@@ -80,7 +80,7 @@ func TestGPUsOfANodeAreCountedByType(t *testing.T) {
 
 func TestAJobOfNoTypeIsGivenTheTypeOfItsPlaceAndItsOwnRequestBack(t *testing.T) {
 	for _, forgets := range []bool{false, true} {
-		w := newSite(t, []bridge.Node{mixed("n1", whole, slice)})
+		w := newSite(t, []slurm.Node{mixed("n1", whole, slice)})
 		for range 4 {
 			w.submit(1, model("gnmt"), ofType(whole))
 		}
@@ -99,36 +99,36 @@ func TestAJobOfNoTypeIsGivenTheTypeOfItsPlaceAndItsOwnRequestBack(t *testing.T) 
 			t.Fatal(err)
 		}
 		w.rounds(2)
-		if j := w.job(id); j.State != bridge.Pending || j.Request.GRES != "gres/gpu:1" || j.Request.GPUType != "" {
+		if j := w.job(id); j.State != slurm.Pending || j.Request.GRES != "gres/gpu:1" || j.Request.GPUType != "" {
 			t.Errorf("daemon forgets: %v: it waits with %+v, its user said gres/gpu:1", forgets, j.Request)
 		}
 	}
 }
 
 func TestAGangOfNoTypeIsOnDifferentNodes(t *testing.T) {
-	w := newSite(t, []bridge.Node{mixed("n1", whole, slice), mixed("n2", whole, slice)})
+	w := newSite(t, []slurm.Node{mixed("n1", whole, slice), mixed("n2", whole, slice)})
 	over2 := func(s *slurmtest.Spec) { s.Request.Nodes, s.Request.Tasks = 2, 2 }
 	id := w.submit(4, model("gnmt"), over2)
 	w.slurm.Drain("n2")
 	w.round()
-	if j := w.job(id); j.State != bridge.Pending {
+	if j := w.job(id); j.State != slurm.Pending {
 		t.Errorf("%s on %v", j.State, j.Runs.Nodes)
 	}
 	w.slurm.Resume("n2")
 	w.round()
-	if j := w.job(id); j.State != bridge.Running || !slices.Equal(j.Runs.Nodes, []string{"n1", "n2"}) {
+	if j := w.job(id); j.State != slurm.Running || !slices.Equal(j.Runs.Nodes, []string{"n1", "n2"}) {
 		t.Errorf("%s on %v", j.State, j.Runs.Nodes)
 	}
 }
 
 func TestAJobThatHoldsGPUsOfSeveralTypesIsLeftAsItIs(t *testing.T) {
-	w := newSite(t, []bridge.Node{mixed("n1", whole, slice)})
+	w := newSite(t, []slurm.Node{mixed("n1", whole, slice)})
 	w.runner.Settings.PreemptWithoutCheckpoint = true
 	both := w.submit(6, model("gnmt"), func(s *slurmtest.Spec) { s.Lease = 0 }) // starts before the first round
 	w.sleep(time.Second)
 	ours := w.submit(2, model("gnmt"), ofType(slice))
 	w.rounds(3)
-	if j := w.job(both); j.State != bridge.Running || j.Restarts != 0 {
+	if j := w.job(both); j.State != slurm.Running || j.Restarts != 0 {
 		t.Errorf("it is %s after %d restarts", j.State, j.Restarts)
 	}
 	if w.typesHeld(ours)[slice] != 2 {
@@ -141,12 +141,12 @@ func TestAJobThatHoldsGPUsOfSeveralTypesIsLeftAsItIs(t *testing.T) {
 // asked for, and none with the word waits when there is nobody else.
 func TestJobsOnNodesOfSeveralTypesRunAsTheyAsked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		nodes := []bridge.Node{mixed("n1", whole, slice)}
+		nodes := []slurm.Node{mixed("n1", whole, slice)}
 		if rapid.Bool().Draw(rt, "second mixed node") {
 			nodes = append(nodes, mixed("n10", "tesla", whole))
 		}
 		if rapid.Bool().Draw(rt, "plain node") {
-			nodes = append(nodes, bridge.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}, GPUType: whole})
+			nodes = append(nodes, slurm.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}, GPUType: whole})
 		}
 		w := newSite(t, nodes)
 		var managed []int
@@ -169,7 +169,7 @@ func TestJobsOnNodesOfSeveralTypesRunAsTheyAsked(t *testing.T) {
 		for range 30 {
 			w.rounds(1)
 			for _, id := range managed {
-				if j := w.job(id); j.State == bridge.Running && j.Request.GPUType != "" &&
+				if j := w.job(id); j.State == slurm.Running && j.Request.GPUType != "" &&
 					w.typesHeld(id)[j.Request.GPUType] != j.Request.GPUs {
 					rt.Fatalf("job %d asks for %d of %s and has %v", id, j.Request.GPUs, j.Request.GPUType,
 						w.typesHeld(id))

@@ -4,9 +4,9 @@ import (
 	"math"
 )
 
-// mostPreemptions is how many running jobs a round may stop: the site's number, or its part of the cluster's GPUs if
-// that is more; 0 is no bound.
-func (s Settings) mostPreemptions(on *scene) int {
+// mostPreemptions is how many running jobs a round may stop: Rules.MaxPreemptions, or as many as PreemptionShare of the
+// managed nodes' GPUs, rounded up, if that is more; 0 is no bound.
+func (s Settings) mostPreemptions(on *sortedObservation) int {
 	if s.PreemptionShare <= 0 {
 		return s.Rules.MaxPreemptions
 	}

@@ -4,86 +4,88 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// managedJob is a job as a round takes it up: with what its comment says, what is remembered of it, and how it runs.
+// managedJob is a job as a round sees it: with its comment, its record, and how it runs.
 type managedJob struct {
-	*Job
-	said  *comment
-	ours  bool   // it carries our directive and is in a managed partition
-	alone string // why a round does not touch it all the same
+	*slurm.Job
+	said             *comment
+	ours             bool   // it has our directive and is in a managed partition
+	untouchedBecause string // why a round does not touch it all the same; empty: it does
 
-	annotation *annotation          // what its extra field says; nil: not read yet
-	written    string               // what we wrote there last, as far as the runner knows
-	since      time.Time            // when its run began, by Slurm's clock as it goes now
-	holds      *policy.Placement    // while it runs
-	wouldHold  *policy.Placement    // what it would hold, in the shadow
-	unsaved    *policy.Placement    // likewise, if nobody had declared a checkpoint
-	saved      *policy.Placement    // likewise, if everybody had
-	matched    bool                 // it says nothing, and is taken to by a rule, in the shadow
-	topology   *topology            // in which the rest was worked out
-	on         []int                // the nodes that it holds, as the topology counts them
+	annotation *annotation          // of its extra field; nil: not read yet
+	written    string               // extra field that we wrote last, as far as the runner knows
+	since      time.Time            // start of its run, by Slurm's clock as it is set now
+	holds      *policy.Placement    // placement while it runs
+	wouldHold  *policy.Placement    // placement that it would have, in shadow mode
+	unsaved    *policy.Placement    // the same if no job had declared a checkpoint
+	saved      *policy.Placement    // the same if all jobs had
+	matched    bool                 // it has no directive, and is managed by a rule in shadow mode
+	topology   *topology            // the one for which profile, on and gain were worked out
+	on         []int                // indices of its nodes in the topology
 	profile    *sensitivity.Profile // nil: none that can be used
 	gain       float64              // at which it runs; 0 while it waits
-	note       string               // what its user should mend
-	doubt      string               // why its report is ignored
-	ignored    Ignored              // what of it, where there is a doubt
-	// iterations/s in the window of reports that ended with this observation; 0: none did
+	note       string               // what its user should correct
+	doubt      string               // why its report is ignored; empty: it is not
+	ignored    Ignored              // which report, if there is a doubt
+	// ran is iterations a second in the window of reports that ended with this observation; 0: none did.
 	ran     float64
-	claimed float64 // what its profile said of that window; 0: nothing
+	claimed float64 // by its profile, for that window; 0: nothing
 	drifted bool    // what was learned does not fit this job
 
-	bar  bar      // why it may not start in the round under way, whatever is free
-	shut []string // of the partitions that it may start in those which it must not, in the round under way
+	bar  bar      // why it may not start in this round, even if there is room
+	shut []string // those of its partitions in which it must not start in this round
 
-	// record is what is remembered of it up to the observation, and while the round acts up to what was seen since.
+	// record is what is remembered of it: up to the observation, and while the round acts up to what was seen since.
 	record *Record
 }
 
-// comment is what the comment of a job says.
+// comment is the parsed comment of a job.
 type comment struct {
 	text    string
 	managed bool
 	word    Word
-	wrong   error   // with the word
-	asks    *lookup // for its profile; nil: for none that could be had
+	wrong   error   // with the directives
+	asks    *lookup // for its profile; nil: none can be looked up
 
-	reports  bool // how far the job has come
+	reports  bool // it has the directive for progress
 	progress Progress
-	unclear  error // the report
+	unclear  error // with the progress report
 
 	curve   Curve // that the job measured of itself
-	unclean error // the curve
+	unclean error // with the curve
 }
 
-// lookup is what was found under the name of a profile.
+// lookup is the result of looking up the name of a profile.
 type lookup struct {
 	name    string
-	sight   int // when that was
+	sight   int // number of the observation for which it was looked up
 	profile *sensitivity.Profile
 	err     error
 }
 
-// reader knows the jobs of the last observation, so that a round reads only what has changed. It believes nothing
-// before it has compared what that rests on; to lose it costs time and nothing else.
+// reader caches what was read of the jobs of the last observation, so that a round reads only what has changed. Each
+// entry is compared with what it depends on before it is used; losing the cache costs only time.
 type reader struct {
-	sight    int // counts observations
+	sight    int // number of observations
 	topology *topology
-	nodes    []Node        // ascending in name
-	divided  division      // the last observation
+	nodes    []slurm.Node  // ascending in name
+	divided  pooledView    // of the last observation
 	jobs     []*managedJob // ascending in ID
 	lookups  map[string]*lookup
 	lessons  map[learned.Key]*lesson
 }
 
-// spare is how many lookups of names that are gone may be kept, beyond as many as there are jobs.
+// spare is how many lookups are kept beyond twice the number of jobs; then all are dropped. The same bound holds for
+// lessons.
 const spare = 64
 
-// read reads the jobs of an observation.
-func (r *Runner) read(jobs []*Job) []*managedJob {
+// read reads the jobs of an observation. Unchanged jobs are taken from the cache.
+func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 	last, now := r.reader.jobs, make([]*managedJob, 0, len(jobs))
 	for _, j := range jobs {
 		for len(last) > 0 && last[0].ID < j.ID {
@@ -102,8 +104,8 @@ func (r *Runner) read(jobs []*Job) []*managedJob {
 	return now
 }
 
-// readJob reads a job that has changed. What was read of it before stands where the text is the same.
-func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
+// readJob reads a job that has changed. What depends on unchanged text is taken over from before.
+func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	t := &managedJob{Job: j, said: before.said, written: before.written}
 	if t.said == nil || t.said.text != j.Comment || before.matched {
 		t.said = r.readComment(j.Comment)
@@ -116,10 +118,10 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 		before.Request.GPUType == j.Request.GPUType {
 		t.annotation = before.annotation
 	}
-	t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition)
-	if j.State == Running {
+	t.ours = j.State != slurm.Finished && t.said.managed && r.manages(j.Partition)
+	if j.State == slurm.Running {
 		t.since = j.Started
-		if before.Job != nil && before.State == Running && before.Started.Equal(j.Started) {
+		if before.Job != nil && before.State == slurm.Running && before.Started.Equal(j.Started) {
 			t.since = before.since
 		}
 		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode, Device: j.Runs.Shard}
@@ -127,6 +129,7 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 	return t
 }
 
+// readComment parses a comment and, if it names a profile, finds the lookup of that.
 func (r *Runner) readComment(text string) *comment {
 	c := &comment{text: text, managed: Managed(text)}
 	c.word, c.wrong = ParseComment(text)
@@ -140,7 +143,7 @@ func (r *Runner) readComment(text string) *comment {
 	return c
 }
 
-// lookup is the one for that name. When there are many of names that nobody asks for any more, all are forgotten.
+// lookup is the lookup for a name. If there are many more lookups than jobs, all are dropped first.
 func (r *reader) lookup(name string) *lookup {
 	if r.lookups == nil || len(r.lookups) > 2*len(r.jobs)+spare {
 		r.lookups = map[string]*lookup{}
@@ -151,7 +154,7 @@ func (r *reader) lookup(name string) *lookup {
 	return r.lookups[name]
 }
 
-// annotated is what the job's extra field says.
+// annotated is the job's annotation, which is read when it is first needed.
 func (t *managedJob) annotated() *annotation {
 	if t.annotation == nil {
 		s := readAnnotation(t.Job)
@@ -160,14 +163,14 @@ func (t *managedJob) annotated() *annotation {
 	return t.annotation
 }
 
-// told says that the job carries an annotation of ours: it has been told why it waits.
+// told says that the job carries our annotation, and so has been told why it waits.
 func (t *managedJob) told() bool {
 	return t.written != "" && t.Extra == t.written || t.annotated().Job == t.ID
 }
 
-// equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or
-// the profile costs it no more than that: it then gets the proportional share, and its user is told why. So does one
-// whose profile its own speed contradicts.
+// equip looks up the profile of a managed job, and with it the job's speed. A mistake in the directive or the profile
+// costs no more than the profile: the job gets the proportional share, and its user is told why. So does a job whose
+// own speed contradicts its profile.
 func (r *Runner) equip(t *managedJob) {
 	profile, err := r.profile(t)
 	t.note = ""
@@ -184,13 +187,13 @@ func (r *Runner) equip(t *managedJob) {
 		return
 	}
 	t.topology, t.profile = r.reader.topology, profile
-	if t.State == Running {
+	if t.State == slurm.Running {
 		t.on = t.topology.find(t.Runs.Nodes)
 		t.gain = t.gainNow()
 	}
 }
 
-// profile is the one that a job's comment asks for. Each is looked up once in a round, whoever asks.
+// profile is the one for which the job's comment asks. Each name is looked up once in a round.
 func (r *Runner) profile(t *managedJob) (*sensitivity.Profile, error) {
 	if t.said.wrong == nil && t.said.word.Auto {
 		return learner{r}.taught(t)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -18,37 +19,45 @@ import (
 func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Job)
+		change func(*slurm.Job)
 		seen   func(*managedJob) bool
 	}{
-		{"its comment", func(j *Job) { j.Comment = "synergy-profile=b.json" },
+		{"its comment", func(j *slurm.Job) { j.Comment = "synergy-profile=b.json" },
 			func(t *managedJob) bool { return t.said.word.Profile == "b.json" }},
-		{"its comment, which lost our directive", func(j *Job) { j.Comment = "mine" },
+		{"its comment, which lost our directive", func(j *slurm.Job) { j.Comment = "mine" },
 			func(t *managedJob) bool { return !t.said.managed && t.said.word == Word{} }},
-		{"its comment, which became wrong", func(j *Job) { j.Comment = "synergy-profile=../b.json" },
+		{"its comment, which became wrong", func(j *slurm.Job) { j.Comment = "synergy-profile=../b.json" },
 			func(t *managedJob) bool { return t.said.wrong != nil }},
-		{"its annotation", func(j *Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` },
+		{"its annotation", func(j *slurm.Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` },
 			func(t *managedJob) bool { return t.annotated().Attained == 9 }},
-		{"its GPUs", func(j *Job) { j.Request.GPUs++ }, func(t *managedJob) bool { return t.annotated().Own == nil }},
+		{"its GPUs", func(j *slurm.Job) { j.Request.GPUs++ }, func(t *managedJob) bool {
+			return t.annotated().Own == nil
+		}},
 	} {
-		r, before := viewer(), Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
+		r, before := viewer(), slurm.Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
 		before.Extra = annotationOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
-		first := r.read([]*Job{&before})[0]
+		first := r.read([]*slurm.Job{&before})[0]
 		if first.said.word.Profile != "a.json" || first.annotated().Own == nil {
 			t.Fatalf("read %+v", first)
 		}
 		after := before
 		c.change(&after)
-		if got := r.read([]*Job{&after})[0]; !c.seen(got) {
+		if got := r.read([]*slurm.Job{&after})[0]; !c.seen(got) {
 			t.Errorf("%s changed, and still it reads %+v", c.name, got)
 		}
 	}
 }
 
 func TestAJobThatHasNotChangedIsNotReadAgain(t *testing.T) {
-	r, a, b := viewer(), Job{ID: 7, Comment: "synergy-profile=a.json"}, Job{ID: 9, Comment: "synergy-profile=a.json"}
-	first := r.read([]*Job{&a, &b})
-	if again := r.read([]*Job{{ID: 6}, &a, {ID: 8}, &b}); again[1] != first[0] || again[3] != first[1] {
+	r, a, b := viewer(), slurm.Job{
+		ID:      7,
+		Comment: "synergy-profile=a.json",
+	}, slurm.Job{
+		ID:      9,
+		Comment: "synergy-profile=a.json",
+	}
+	first := r.read([]*slurm.Job{&a, &b})
+	if again := r.read([]*slurm.Job{{ID: 6}, &a, {ID: 8}, &b}); again[1] != first[0] || again[3] != first[1] {
 		t.Errorf("read %v, want the jobs 7 and 9 as they were in %v", again, first)
 	}
 }
@@ -56,7 +65,7 @@ func TestAJobThatHasNotChangedIsNotReadAgain(t *testing.T) {
 func TestNamesOfProfilesThatAreGoneDoNotPileUp(t *testing.T) {
 	r := viewer()
 	for id := range 10 * spare {
-		r.read([]*Job{{ID: id + 1, Comment: fmt.Sprintf("synergy-profile=%d.json", id)}})
+		r.read([]*slurm.Job{{ID: id + 1, Comment: fmt.Sprintf("synergy-profile=%d.json", id)}})
 	}
 	if n := len(r.reader.lookups); n > spare+4 {
 		t.Errorf("%d names are kept for one job", n)
@@ -66,13 +75,13 @@ func TestNamesOfProfilesThatAreGoneDoNotPileUp(t *testing.T) {
 func TestAProfileIsLookedUpOnceInARoundWhoeverAsks(t *testing.T) {
 	r, asked := viewer(), 0
 	r.Profiles = func(string) (*sensitivity.Profile, error) { asked++; return nil, nil }
-	var jobs []*Job
+	var jobs []*slurm.Job
 	for id := range 5 {
-		jobs = append(jobs, &Job{ID: id + 1, Partition: "gpu", Comment: "synergy-profile=a.json",
+		jobs = append(jobs, &slurm.Job{ID: id + 1, Partition: "gpu", Comment: "synergy-profile=a.json",
 			Request: plainRequest()})
 	}
 	for round := 1; round <= 3; round++ {
-		r.sort(Observed{At: noon, Jobs: jobs}, nil)
+		r.sort(slurm.Observed{At: noon, Jobs: jobs}, nil)
 		if asked != round {
 			t.Errorf("after round %d it was asked for %d times", round, asked)
 		}
@@ -82,8 +91,8 @@ func TestAProfileIsLookedUpOnceInARoundWhoeverAsks(t *testing.T) {
 // site changes from round to round as sites do: jobs come, change and go, nodes and settings and profiles change.
 type site struct {
 	*rapid.T
-	nodes    []Node
-	jobs     []*Job
+	nodes    []slurm.Node
+	jobs     []*slurm.Job
 	profiles []*sensitivity.Profile
 	known    string // name of the profile that is there
 	profile  *sensitivity.Profile
@@ -108,9 +117,9 @@ func (s *site) change() {
 
 // comeAndGo changes the jobs.
 func (s *site) comeAndGo() {
-	var jobs []*Job
+	var jobs []*slurm.Job
 	for id := 1; id <= 6; id++ {
-		var was *Job
+		var was *slurm.Job
 		for _, j := range s.jobs {
 			if j.ID == id {
 				was = j
@@ -133,7 +142,7 @@ func (s *site) rebuild() {
 		s.nodes = nil
 		for n := range rapid.IntRange(0, 3).Draw(s.T, "nodes") {
 			total := fourGPUs.Times(rapid.IntRange(0, 2).Draw(s.T, "size"))
-			s.nodes = append(s.nodes, Node{Name: fmt.Sprint("n", n+1), Total: total,
+			s.nodes = append(s.nodes, slurm.Node{Name: fmt.Sprint("n", n+1), Total: total,
 				Partitions: []string{s.one("gpu", "big", "other")}})
 		}
 	}
@@ -145,18 +154,18 @@ func (s *site) rebuild() {
 	}
 }
 
-func (s *site) job(id int) *Job {
-	j := &Job{
+func (s *site) job(id int) *slurm.Job {
+	j := &slurm.Job{
 		ID: id, Partition: s.one("gpu", "gpu", "big", "other"), Held: s.flip("held"),
-		State: State(s.one(string(Pending), string(Running))),
+		State: slurm.State(s.one(string(slurm.Pending), string(slurm.Running))),
 		Comment: s.one("mine", "synergy-profile=a.json", "synergy-profile=b.json synergy-checkpoint",
 			"synergy-profile=../c.json"),
 		Extra: s.one("", fmt.Sprintf(`{"v":1,"job":%d,"gpu_s":5}`, id)), Submitted: noon.Add(-time.Hour),
 		Request: plainRequest(),
 	}
-	if j.State == Running {
+	if j.State == slurm.Running {
 		j.Started = noon.Add(-time.Minute)
-		j.Runs = Allocated{Nodes: []string{s.one("n1", "n2", "n9")},
+		j.Runs = slurm.Allocated{Nodes: []string{s.one("n1", "n2", "n9")},
 			PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}}
 	}
 	return j
@@ -183,7 +192,7 @@ type told struct {
 func (s *site) look(r *Runner) (t told) {
 	r.Settings = s.settings
 	records := Records{{Job: 2}, {Job: 3, Gain: 1}}
-	sc := r.sort(Observed{At: noon, Nodes: s.nodes, Jobs: s.jobs}, records)
+	sc := r.sort(slurm.Observed{At: noon, Nodes: s.nodes, Jobs: s.jobs}, records)
 	account(sc.managed, sc.at)
 	t.snapshot, t.outside = r.snapshot(&sc), sc.outside
 	for _, tn := range sc.debtors {

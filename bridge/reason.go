@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// reasons are Slurm's words for why it does not start a job that has all it asks for, beside its limits. What is not
-// here passes by itself, is known to a round already (Dependency, JobHeld…), or is ours (BeginTime).
+// reasons are Slurm's reasons, besides limits, for which it does not start a job even if there is room. Reasons that
+// are missing here pass by themselves, are known to rounds anyway (Dependency, JobHeld…), or are caused by us
+// (BeginTime).
 var reasons = map[string]bar{
 	"PartitionTimeLimit":    {CausePartitionRules, "its time limit is longer than its partition allows"},
 	"PartitionNodeLimit":    {CausePartitionRules, "it asks for more or fewer nodes than its partition allows"},
@@ -39,7 +40,7 @@ var reasons = map[string]bar{
 	"QOSMinCpuNotSatisfied": {CauseRequest, "it asks for fewer cores than its QOS demands"},
 }
 
-// passing are Slurm's words for what passes by itself, or is a matter of the place that was chosen and not of the job.
+// passing are Slurm's reasons that pass by themselves, or depend on the chosen place and not on the job.
 var passing = map[string]string{
 	"Resources":       "what it needs is not free",
 	"Priority":        "others go first",
@@ -47,32 +48,32 @@ var passing = map[string]string{
 	"ReqNodeNotAvail": "the node is down, drained or reserved for others",
 }
 
-// limitReason takes apart how Slurm writes a limit: AssocGrpGRES, QOSMaxCpuPerUserLimit, MaxNodePerAccount,
+// limitReason parses Slurm's names of limits: AssocGrpGRES, QOSMaxCpuPerUserLimit, MaxNodePerAccount,
 // AssocGrpCPURunMinutesLimit.
 var limitReason = regexp.MustCompile(
 	`^(Assoc|QOS|)(Grp|Max|Min)(BB|Billing|C(?:PU|pu)|Energy|GRES|Jobs?|License|Mem(?:ory)?|Node|Unknown|Wall(?:Duration)?|Submit(?:Jobs?)?)(Run)?(Min(?:ute)?s)?` +
 		`(PerJob|PerNode|PerUser|PerA(?:ccount|cct))?(?:Limit)?$`)
 
-// counted are what limits count.
+// counted is what limits count, in words.
 var counted = map[string]string{
 	"bb": "burst buffers", "billing": "billing", "cpu": "cores", "energy": "energy", "gres": "GPUs",
 	"job": "running jobs", "license": "licenses",
 	"mem": "memory", "node": "nodes", "unknown": "a resource", "wall": "time", "submit": "submitted jobs",
 }
 
-// each says whom a limit holds.
+// each is to what a limit applies, in words.
 var each = map[string]string{
 	"PerJob": " for each job", "PerNode": " for each node", "PerUser": " for each user",
 	"PerAccount": " for each account", "PerAcct": " for each account",
 }
 
-// word is a reason without what Slurm adds to some: ReqNodeNotAvail, UnavailableNodes:n1.
+// word is a reason without what Slurm appends to some: ReqNodeNotAvail, UnavailableNodes:n1.
 func word(reason string) string {
 	first, _, _ := strings.Cut(reason, ",")
 	return first
 }
 
-// meaning is what a reason of Slurm's says in words, where it says that a job is refused; empty where it does not.
+// meaning explains a reason of Slurm by which a job is refused; empty for other reasons.
 func meaning(reason string) string {
 	if words := reasons[reason].why; words != "" {
 		return words
@@ -95,7 +96,7 @@ func meaning(reason string) string {
 	return whose + " limit on " + what + each[part[6]] + " is reached"
 }
 
-// causeOfReason is of which cause a reason of Slurm's is, where it says that a job is refused.
+// causeOfReason is the cause of a reason by which a job is refused; CauseOther for other reasons.
 func causeOfReason(reason string) WaitCause {
 	part := limitReason.FindStringSubmatch(reason)
 	switch {
@@ -111,7 +112,7 @@ func causeOfReason(reason string) WaitCause {
 	return CauseOther
 }
 
-// kindCounted is the word under which counted has what a reason names.
+// kindCounted is the key of counted for the resource in a reason.
 func kindCounted(word string) string {
 	word = strings.ToLower(word)
 	for _, kind := range []string{"job", "mem", "wall", "submit"} {
@@ -122,7 +123,7 @@ func kindCounted(word string) string {
 	return word
 }
 
-// isLimit says that a reason is one of a user, an account or a QOS, and so holds for others like the job.
+// isLimit says that a reason is a limit of a user, an account or a QOS, so that it applies to similar jobs, too.
 func isLimit(reason string) bool {
 	switch reason {
 	case "AccountingPolicy", "AssociationJobLimit", "QOSJobLimit", "QOSResourceLimit", "QOSUsageThreshold":
@@ -131,7 +132,7 @@ func isLimit(reason string) bool {
 	return limitReason.MatchString(reason)
 }
 
-// isUsedUp says that a reason is a limit on what has been used over time, which is no less used up when a job stops.
+// isUsedUp says that a reason is a limit on usage over time. Stopping a job does not give such usage back.
 func isUsedUp(reason string) bool {
 	if reason == "QOSUsageThreshold" {
 		return true

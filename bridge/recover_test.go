@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
@@ -32,7 +33,7 @@ func TestAJobOfALostNodeIsFreeToStartAnywhereAfterOneRound(t *testing.T) {
 			}
 			w.rounds(1)
 			w.mustBeAsSubmitted()
-			if j := w.job(id); j.State != bridge.Pending || fmt.Sprint(j.Request) != fmt.Sprint(own) {
+			if j := w.job(id); j.State != slurm.Pending || fmt.Sprint(j.Request) != fmt.Sprint(own) {
 				t.Errorf("%s with %+v, want it waiting with %+v", j.State, j.Request, own)
 			}
 			w.slurm.Resume("n1")
@@ -153,10 +154,10 @@ func TestNothingIsWrittenToSlurmThatTheLedgerDoesNotKnow(t *testing.T) {
 func TestARoundTellsBothWhatStoppedItAndThatItCouldNotBeSettled(t *testing.T) {
 	w := newWorld(t, 1, server)
 	id := w.submit(1, model("res18"))
-	w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return bridge.ErrDenied }))
+	w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return slurm.ErrDenied }))
 	full := errors.New("no space left on device")
 	w.runner.Ledger = broken{Ledger: w.book, settle: full}
-	if _, err := w.runner.Round(ctx); !errors.Is(err, full) || !errors.Is(err, bridge.ErrDenied) ||
+	if _, err := w.runner.Round(ctx); !errors.Is(err, full) || !errors.Is(err, slurm.ErrDenied) ||
 		!strings.Contains(err.Error(), "start job 1") {
 		t.Errorf("round: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestARoundThatCannotSeeSlurmDoesNothingMore(t *testing.T) {
 	w := newWorld(t, 1, server)
 	id := w.submit(1, model("res18"))
 	for _, n := range []int{1, 3} { // before it acts, and while it follows
-		w.start(slurmtest.FailAt(n, slurmtest.Before, bridge.ErrUnreachable))
+		w.start(slurmtest.FailAt(n, slurmtest.Before, slurm.ErrUnreachable))
 		if _, err := w.runner.Round(ctx); err == nil || err.Error() != "observe: slurm controller unreachable" {
 			t.Errorf("call %d: %v", n, err)
 		}

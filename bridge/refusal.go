@@ -4,25 +4,28 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Refusal is that Slurm did not start a job which it could have started, and why: a limit, a reservation, licenses.
-// What Slurm refuses to one it refuses to others like it, so these are tried one at a time, and less and less often;
-// and nobody is stopped for a job that may not start.
+// Refusal is Slurm's reason for not starting a job for which there was room: a limit, a reservation, licenses. What
+// Slurm refuses to one job it refuses to similar ones, so these are tried one at a time, less and less often, and no
+// job is preempted for a job that may not start.
 type Refusal struct {
-	Reason string    `json:"reason"` // Slurm's own word; empty: none
-	At     time.Time `json:"at"`     // when it was given last
-	Times  int       `json:"times"`  // in a row, since one like it was accepted
+	Reason string    `json:"reason"` // Slurm's reason; empty: none
+	At     time.Time `json:"at"`     // when it was last given
+	Times  int       `json:"times"`  // refusals in a row, since a similar job was last accepted
 }
 
-// How long a refusal counts.
+// How long a refusal counts. A similar job is tried again firstProbe after the first refusal, and after twice as long
+// for each further one, at most lastProbe. After refusalLifetime a refusal does not count at all.
 const (
-	firstProbe = 10 * time.Second // after a first refusal; doubles with each
-	lastProbe  = 2 * time.Minute
-	forgotten  = time.Hour
+	firstProbe      = 10 * time.Second
+	lastProbe       = 2 * time.Minute
+	refusalLifetime = time.Hour
 )
 
-// again is when a job like it may be tried again.
+// again is when a similar job may be tried again.
 func (f *Refusal) again() time.Time {
 	if f.Times == 0 {
 		return f.At
@@ -30,43 +33,44 @@ func (f *Refusal) again() time.Time {
 	return f.At.Add(min(lastProbe, firstProbe<<min(f.Times-1, 8)))
 }
 
-// counts says that there was one, not too long ago to mean anything.
+// counts says that there was a refusal, and that it is not too old.
 func (f *Refusal) counts(now time.Time) bool {
-	return f.Reason != "" && now.Before(f.At.Add(forgotten))
+	return f.Reason != "" && now.Before(f.At.Add(refusalLifetime))
 }
 
-// likes are the jobs that Slurm refuses for the same reason: for a limit those of a user in an account, a QOS and a
-// partition. Any other reason is a job's own.
-type likes struct {
+// refusalGroup identifies the jobs that Slurm refuses for the same reason: for a limit, those of the same user,
+// account, QOS and partition; for any other reason, the job alone.
+type refusalGroup struct {
 	user, account, qos, partition string
 	job                           int
 }
 
-func (t *managedJob) likes(reason string) likes {
+// refusalGroup is the group of jobs that are refused for this reason together with t.
+func (t *managedJob) likes(reason string) refusalGroup {
 	if !isLimit(reason) {
-		return likes{job: t.ID}
+		return refusalGroup{job: t.ID}
 	}
-	return likes{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}
+	return refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}
 }
 
-// refusals is what a round knows of those that were refused.
-type refusals map[likes]*probing
+// refusals is what a round knows of refused jobs, by group of similar jobs.
+type refusals map[refusalGroup]*retryState
 
-// probing is how jobs that are alike are tried again: one at a time.
-type probing struct {
+// retryState is the state of trying a group of similar jobs again, one at a time.
+type retryState struct {
 	reason string
 	times  int
 	again  time.Time
-	probe  *managedJob // the waiting one that was refused least often; nil: none waits that may start
+	probe  *managedJob // the waiting job that was refused least often; nil: none may start
 	others bool        // there is more than one
 }
 
-// refusalsOf gathers the refusals of a scene. The job that was refused least often is tried first: it may be one that
-// is not concerned.
-func (r *Runner) refusalsOf(s *scene) refusals {
+// refusalsOf collects the refusals of the observed jobs. The job that was refused least often is tried first: it may
+// not be affected.
+func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 	var known refusals // most scenes have none
 	for _, t := range s.managed {
-		if f := &t.record.Refused; t.State == Pending && f.counts(s.at) {
+		if f := &t.record.Refused; t.State == slurm.Pending && f.counts(s.at) {
 			if known == nil {
 				known = refusals{}
 			}
@@ -77,17 +81,18 @@ func (r *Runner) refusalsOf(s *scene) refusals {
 		return nil
 	}
 	for _, t := range s.managed {
-		if t.State == Pending && r.barred(t, s) == (bar{}) {
+		if t.State == slurm.Pending && r.barred(t, s) == (bar{}) {
 			known.offer(t)
 		}
 	}
 	return known
 }
 
-func (known refusals) add(of likes, f *Refusal) {
+// add counts a refusal for a group. The group's next try is the latest of its jobs'.
+func (known refusals) add(of refusalGroup, f *Refusal) {
 	p := known[of]
 	if p == nil {
-		p = &probing{}
+		p = &retryState{}
 		known[of] = p
 	}
 	p.times = max(p.times, f.Times)
@@ -96,18 +101,18 @@ func (known refusals) add(of likes, f *Refusal) {
 	}
 }
 
-// of is how jobs like this one are tried; nil: they are not refused.
-func (known refusals) of(t *managedJob) *probing {
+// of is the state of trying jobs like this one; nil: none is refused.
+func (known refusals) of(t *managedJob) *retryState {
 	if known == nil {
 		return nil
 	}
-	if p := known[likes{job: t.ID}]; p != nil {
+	if p := known[refusalGroup{job: t.ID}]; p != nil {
 		return p
 	}
-	return known[likes{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}]
+	return known[refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}]
 }
 
-// offer makes a job the one that is tried, if it was refused least often.
+// offer makes a job the one to be tried if it was refused least often.
 func (known refusals) offer(t *managedJob) {
 	p := known.of(t)
 	if p == nil {
@@ -119,7 +124,7 @@ func (known refusals) offer(t *managedJob) {
 	}
 }
 
-// bars says why a job that is like refused ones may not start now; the zero value when it may.
+// bars says why a job of a refused group may not start now; zero: it may.
 func (known refusals) bars(t *managedJob, now time.Time) bar {
 	p := known.of(t)
 	if p == nil || p.probe == t && !now.Before(p.again) {
@@ -128,8 +133,8 @@ func (known refusals) bars(t *managedJob, now time.Time) bar {
 	return p.bar("such jobs are tried again one at a time")
 }
 
-// bar is why a job like refused ones may not start, and when it will be tried again.
-func (p *probing) bar(again string) bar {
+// bar is the reason of a refused group, followed by when the job is tried again.
+func (p *retryState) bar(again string) bar {
 	return bar{causeOfReason(p.reason), refused(p.reason) + "; " + again}
 }
 
@@ -138,19 +143,19 @@ func refused(reason string) string {
 	return fmt.Sprintf("Slurm does not start it (%s): %s", reason, meaning(reason))
 }
 
-// mayStart says that nothing that a round knows keeps a waiting job from starting.
+// mayStart says that, as far as a round knows, a waiting job may start.
 func (t *turn) mayStart(tn *managedJob) bool {
 	return t.barred(tn, &t.scene) == (bar{}) && t.refusals.bars(tn, t.scene.at) == (bar{})
 }
 
-// keepUsedUp lets those go on that would be refused if they had to start again: what is used up over time does not come
-// back when they stop.
+// keepUsedUp fixes running jobs that would be refused when they start again: usage over time does not come back when
+// they stop.
 func (t caution) keepUsedUp() {
 	if t.refusals == nil {
 		return
 	}
 	for i, tn := range t.scene.managed {
-		if tn.State != Running {
+		if tn.State != slurm.Running {
 			continue
 		}
 		if p := t.refusals.of(tn); p != nil && isUsedUp(p.reason) {
@@ -159,10 +164,10 @@ func (t caution) keepUsedUp() {
 	}
 }
 
-// passOn makes the plan anew where one is to be tried that the plan has no place for: of those like it one is tried
-// that has a place. Otherwise a job that finds no room would keep all of them waiting.
+// passOn plans again if the plan has no place for a job that is to be tried: another one of its group that has a place
+// is tried instead. Otherwise one job without room would keep all of its group waiting.
 func (t caution) passOn(ctx context.Context) error {
-	stuck := map[*probing]*managedJob{} // and who is tried instead
+	stuck := map[*retryState]*managedJob{} // and which job is tried instead
 	for i, tn := range t.scene.managed {
 		p := t.refusals.of(tn)
 		if p != nil && p.probe == tn && p.others && !t.scene.at.Before(p.again) &&
@@ -180,7 +185,7 @@ func (t caution) passOn(ctx context.Context) error {
 	for i, tn := range t.scene.managed {
 		p := t.refusals.of(tn)
 		instead, is := stuck[p]
-		if !is || tn.State != Pending || t.report.Plan.Decisions[i].Grant == nil {
+		if !is || tn.State != slurm.Pending || t.report.Plan.Decisions[i].Grant == nil {
 			continue
 		}
 		if instead == nil || tn.record.Refused.Times < instead.record.Refused.Times {
@@ -191,10 +196,10 @@ func (t caution) passOn(ctx context.Context) error {
 	return t.planned(ctx)
 }
 
-// unbar lets a plan start all those that are barred as like refused ones.
-func (t caution) unbar(kinds map[*probing]*managedJob) {
+// unbar lets a plan start all jobs of these groups that are barred as refused.
+func (t caution) unbar(kinds map[*retryState]*managedJob) {
 	for i, tn := range t.scene.managed {
-		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == Pending {
+		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == slurm.Pending {
 			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at).why {
 				j.Barred = ""
 			}
@@ -202,7 +207,7 @@ func (t caution) unbar(kinds map[*probing]*managedJob) {
 	}
 }
 
-// holdBack bars the jobs that are like refused ones, but for those whose turn it is to be tried.
+// holdBack bars the jobs of refused groups, except those that are to be tried.
 func (t caution) holdBack() {
 	if t.refusals == nil {
 		return
@@ -210,7 +215,7 @@ func (t caution) holdBack() {
 	t.barEach(func(tn *managedJob) bar { return t.refusals.bars(tn, t.scene.at) })
 }
 
-// holdProbes bars those, too.
+// holdProbes bars the jobs to be tried, too, and jobs behind others in Slurm's order.
 func (t caution) holdProbes() {
 	behind := queue(t).behind(t.report.Plan)
 	t.barEach(func(tn *managedJob) bar {
@@ -224,41 +229,43 @@ func (t caution) holdProbes() {
 	})
 }
 
+// barEach bars the waiting jobs that are not barred yet for the reason that why returns, if any.
 func (t caution) barEach(why func(*managedJob) bar) {
 	for i, tn := range t.scene.managed {
-		if j := &t.report.Snapshot.Jobs[i]; tn.State == Pending && j.Barred == "" {
+		if j := &t.report.Snapshot.Jobs[i]; tn.State == slurm.Pending && j.Barred == "" {
 			tn.bar = why(tn)
 			j.Barred = tn.bar.why
 		}
 	}
 }
 
-// daring says that a plan tries a job that was refused, or that Slurm has others before, and stops another: perhaps for
-// that one, and then for nothing.
-func (t caution) daring() bool {
+// preemptsForUnsureStart says that the plan preempts a job while it also tries a refused job, or starts one that is
+// behind others in Slurm's order: the preemption might be for such a job, and for nothing.
+func (t caution) preemptsForUnsureStart() bool {
 	if len(t.victims()) == 0 {
 		return false
 	}
 	for i, tn := range t.scene.managed {
-		if tn.State == Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
+		if tn.State == slurm.Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
 			return true
 		}
 	}
 	return len(queue(t).behind(t.report.Plan)) > 0
 }
 
-// refusal is Slurm's word for why it does not start a job whose start was written; empty where it may still do so, or
-// was not seen since.
+// refusal is Slurm's reason for not starting a job whose start was sent. It is empty if Slurm may still start the job,
+// or if it was not observed since.
 func (a *acting) refusal(s *step) string {
 	j := a.seenNow(s.Job)
 	reason := word(j.Reason)
-	if s.stage != sent || s.since >= a.looked || j.State != Pending || meaning(reason) == "" {
+	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending || meaning(reason) == "" {
 		return ""
 	}
 	return reason
 }
 
-// refuse notes that Slurm refused a start, and puts off those like it that have not been begun.
+// refuse notes that Slurm refused a start, and puts off starts of similar jobs that were not begun. A refusal in one of
+// several partitions counts against that partition only.
 func (a *acting) refuse(s *step, reason string) {
 	if part := a.scene.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.now()) {
 		s.Error = refused(reason) + ", in partition " + part
@@ -277,7 +284,7 @@ func (a *acting) refuse(s *step, reason string) {
 	}
 }
 
-// accept notes that a job like refused ones has started: the next may be tried at once.
+// accept notes that a job of a refused group has started: the next one may be tried at once.
 func (a *acting) accept(s *step) {
 	if p := a.refusals.of(s.job); p != nil {
 		for _, t := range a.scene.managed {

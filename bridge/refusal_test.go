@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -17,7 +18,7 @@ import (
 // strict is a Slurm that starts none of these jobs beyond so many that run, and says which limit that is. It does so as
 // slurmctld does: the update is taken, and the job waits with a reason.
 type strict struct {
-	bridge.Slurm
+	slurm.Manager
 	reason string
 	jobs   []int
 	most   int
@@ -29,11 +30,11 @@ type strict struct {
 	tries   int          // starts of its jobs
 }
 
-func (s *strict) Update(ctx context.Context, u bridge.Update) error {
+func (s *strict) Update(ctx context.Context, u slurm.Update) error {
 	if !slices.Contains(s.jobs, u.Job) {
-		return s.Slurm.Update(ctx, u)
+		return s.Manager.Update(ctx, u)
 	}
-	seen, err := s.Slurm.Observe(ctx)
+	seen, err := s.Manager.Observe(ctx)
 	if err != nil {
 		return err
 	}
@@ -41,14 +42,14 @@ func (s *strict) Update(ctx context.Context, u bridge.Update) error {
 	defer s.mu.Unlock()
 	held := 0
 	for _, j := range seen.Jobs {
-		if slices.Contains(s.jobs, j.ID) && (j.State == bridge.Running || s.taken[j.ID] && j.ID != u.Job) {
+		if slices.Contains(s.jobs, j.ID) && (j.State == slurm.Running || s.taken[j.ID] && j.ID != u.Job) {
 			held++
 		}
 	}
 	delete(s.refused, u.Job)
 	starts := !u.Begin.After(seen.At)
 	if s.in != "" && u.Request.Partition != s.in {
-		return s.Slurm.Update(ctx, u)
+		return s.Manager.Update(ctx, u)
 	}
 	if s.taken[u.Job] = starts && held < s.most; starts {
 		s.tries++
@@ -57,11 +58,11 @@ func (s *strict) Update(ctx context.Context, u bridge.Update) error {
 		s.refused[u.Job] = true
 		u.Begin = seen.At.Add(24 * time.Hour)
 	}
-	return s.Slurm.Update(ctx, u)
+	return s.Manager.Update(ctx, u)
 }
 
-func (s *strict) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := s.Slurm.Observe(ctx)
+func (s *strict) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := s.Manager.Observe(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen.Jobs = slices.Clone(seen.Jobs)
@@ -77,7 +78,7 @@ func (s *strict) Observe(ctx context.Context) (bridge.Observed, error) {
 
 // refusing puts a strict Slurm before a world.
 func refusing(w *world, reason string, most int, jobs ...int) *strict {
-	s := &strict{Slurm: w.runner.Slurm, reason: reason, most: most, jobs: jobs, refused: map[int]bool{},
+	s := &strict{Manager: w.runner.Slurm, reason: reason, most: most, jobs: jobs, refused: map[int]bool{},
 		taken: map[int]bool{}}
 	w.runner.Slurm = s
 	return s
@@ -101,7 +102,7 @@ func crowd(w *world, alice, bob int) (alices, bobs []int) {
 
 func running(w *world, ids []int) (n int) {
 	for _, id := range ids {
-		if w.job(id).State == bridge.Running {
+		if w.job(id).State == slurm.Running {
 			n++
 		}
 	}
@@ -169,7 +170,7 @@ func TestStartsLikeOneThatIsRefusedAreNotBegunInTheSameRound(t *testing.T) {
 		t.Errorf("%d tries: %+v and %+v", s.tries, one, two)
 	}
 	w.rounds(1)
-	if w.job(bob[0]).State != bridge.Running {
+	if w.job(bob[0]).State != slurm.Running {
 		t.Error("bob's job does not go on")
 	}
 }
@@ -238,7 +239,7 @@ func TestAfterOneIsAcceptedTheNextIsTriedAtOnce(t *testing.T) {
 		}
 	}
 	for _, id := range alice {
-		if rec := w.record(id); w.job(id).State == bridge.Running && rec.Refused != (bridge.Refusal{}) {
+		if rec := w.record(id); w.job(id).State == slurm.Running && rec.Refused != (bridge.Refusal{}) {
 			t.Errorf("job %d runs, and its record says %+v", id, rec.Refused)
 		}
 	}
@@ -296,7 +297,7 @@ func TestNobodyIsStoppedForAJobThatSlurmRefuses(t *testing.T) {
 	w.slurm.Cancel(third)
 	w.sleep(time.Minute)
 	w.rounds(1)
-	if w.job(second).State != bridge.Running {
+	if w.job(second).State != slurm.Running {
 		t.Error("waits although room is free and Slurm would start it")
 	}
 }

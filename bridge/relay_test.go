@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 )
@@ -49,23 +49,23 @@ type (
 	Asked struct {
 		Verb   slurmtest.Verb
 		Job    int
-		Update bridge.Update
-		Signal bridge.Signal
+		Update slurm.Update
+		Signal slurm.Signal
 	}
 	Answered struct {
-		Seen bridge.Observed
+		Seen slurm.Observed
 		Text string // of an error
 		Kind int    // 1 is the first of kinds; 0: none of them
 		Dies bool
 	}
 )
 
-var kinds = []error{bridge.ErrNotPending, bridge.ErrNotRunning, bridge.ErrHeld, bridge.ErrGone, bridge.ErrRefused}
+var kinds = []error{slurm.ErrNotPending, slurm.ErrNotRunning, slurm.ErrHeld, slurm.ErrGone, slurm.ErrRefused}
 
-func (r relay) say(asked Asked) (bridge.Observed, error) {
+func (r relay) say(asked Asked) (slurm.Observed, error) {
 	var got Answered
 	if err := r.line.Call("Far.Do", asked, &got); err != nil {
-		return bridge.Observed{}, err
+		return slurm.Observed{}, err
 	}
 	switch {
 	case got.Dies:
@@ -78,16 +78,16 @@ func (r relay) say(asked Asked) (bridge.Observed, error) {
 	return got.Seen, nil
 }
 
-func (r relay) Observe(context.Context) (bridge.Observed, error) {
+func (r relay) Observe(context.Context) (slurm.Observed, error) {
 	return r.say(Asked{Verb: slurmtest.Observe})
 }
 
-func (r relay) Update(_ context.Context, u bridge.Update) error {
+func (r relay) Update(_ context.Context, u slurm.Update) error {
 	_, err := r.say(Asked{Verb: slurmtest.Update, Update: u})
 	return err
 }
 
-func (r relay) Signal(_ context.Context, job int, signal bridge.Signal) error {
+func (r relay) Signal(_ context.Context, job int, signal slurm.Signal) error {
 	_, err := r.say(Asked{Verb: slurmtest.Signal, Job: job, Signal: signal})
 	return err
 }
@@ -99,7 +99,7 @@ func (r relay) Requeue(_ context.Context, job int) error {
 
 // Far is the end of the line that stays: one call at a time, of which one is deadly.
 type Far struct {
-	slurm  bridge.Slurm
+	slurm  slurm.Manager
 	dieAt  int // 0: never
 	moment slurmtest.Moment
 
@@ -183,7 +183,7 @@ func (w *world) startBehind(program string, dieAt int, moment slurmtest.Moment) 
 func (w *world) open(options plugin.Options) *plugin.Client {
 	w.t.Helper()
 	client, err := plugin.Open(ctx, options)
-	for attempt := 1; errors.Is(err, bridge.ErrUnreachable) && attempt < 5; attempt++ {
+	for attempt := 1; errors.Is(err, slurm.ErrUnreachable) && attempt < 5; attempt++ {
 		client, err = plugin.Open(ctx, options)
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func relayDiesOnce(t *testing.T, program string, n int, moment slurmtest.Moment)
 	w := newWorld(t, 2, small)
 	ids := stage(w)
 	far := w.startBehind(program, n, moment)
-	if _, err := w.runner.Round(ctx); !errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Fatalf("the round ended with %v, want it to hear nothing", err)
 	}
 	far.mu.Lock()

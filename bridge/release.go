@@ -8,24 +8,27 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// handedBack is what a job is told that is Slurm's alone again.
+// handedBack is the reason in the annotation of a job that is Slurm's alone again.
 const handedBack = "handed back to Slurm"
 
-// farewell is how long a hand-over waits for jobs that are on their way back into the queue.
-const farewell = 30 * time.Second
+// releaseWait is how long Release waits for jobs that are about to come back to the queue.
+const releaseWait = 30 * time.Second
 
-// Release hands every waiting job that is ours back to Slurm: its user's own request, no pin, no lease. What runs is
-// not touched, nor what a round would leave alone. Where the settings name no partitions, a job counts as ours in any
-// of them when it carries our word and we are known to have had it, by its record or its annotation; profiles are not
-// looked up at all.
+// Release hands all our waiting jobs back to Slurm: with their users' own requests, no required nodes and no lease.
+// Jobs that have their own request already and wait only for the lease job are freed together when that ends. Running
+// jobs are not touched, nor jobs that a round would leave alone. If the settings name no partitions, a job in any
+// partition is ours if it has our directive and a record or annotation of ours. Profiles are not looked up.
 //
-// It looks until nothing is left to do, so whatever became of an earlier one, saying it again puts the rest right.
-// Records are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The
-// report has a step for each job; the error is one that ended the whole.
+// It observes until nothing is left to do, so repeating it repairs an interrupted release. Records are read and not
+// written: a daemon that is started later takes the jobs up again. The report has one step for each job; the error is
+// one that ended the release.
 func (r *Runner) Release(ctx context.Context) (Report, error) {
-	l := &leaving{Runner: r, until: r.Clock.Elapsed() + farewell, tried: map[int]bool{}}
+	l := &leaving{Runner: r, until: r.Clock.Elapsed() + releaseWait, tried: map[int]bool{},
+		ended: r.Leases == nil || r.Settings.Shadow}
 	l.report = Report{Round: r.Last, Began: r.Clock.Now(), Shadow: r.Settings.Shadow}
 	var err error
 	if l.known, l.intent, err = r.Ledger.Load(); err != nil {
@@ -35,19 +38,35 @@ func (r *Runner) Release(ctx context.Context) (Report, error) {
 	return l.report, l.run(ctx)
 }
 
-// leaving is a hand-over under way.
+// endLease ends the lease job, so that all jobs that depend on it may start. Jobs with a request that is not their
+// user's were updated before. If that failed, the lease is ended all the same, since it would soon end by itself. The
+// annotations follow afterwards.
+func (l *leaving) endLease(ctx context.Context) error {
+	l.ended = true
+	if err := l.Leases.End(ctx); err != nil {
+		return fmt.Errorf("end the lease: %w", err)
+	}
+	return nil
+}
+
+// leaving is a release under way.
 type leaving struct {
 	*Runner
 	known  Records
-	intent *Intent       // of a round that died
-	until  time.Duration // on our own watch
-	tried  map[int]bool  // jobs whose release was written or refused: once is enough, whatever Slurm's clock says
+	intent *Intent       // of a round that died; nil: none
+	until  time.Duration // on the host's monotonic clock
+	tried  map[int]bool  // jobs whose release was written or refused; not tried again, whatever Slurm's clock says
+	ended  bool          // the lease job has ended, or there is none: the jobs that waited for it are told now
 	report Report
 }
 
+// run repeats passes until nothing is left to do soon, and ends the lease job after the first one.
 func (l *leaving) run(ctx context.Context) error {
 	for {
 		coming, err := l.pass(ctx)
+		if !l.ended && !errors.Is(err, slurm.ErrNotLeader) {
+			err, coming = errors.Join(err, l.endLease(ctx)), true
+		}
 		if err != nil || !coming || l.Settings.Shadow || l.Clock.Elapsed() >= l.until {
 			return err
 		}
@@ -57,7 +76,7 @@ func (l *leaving) run(ctx context.Context) error {
 	}
 }
 
-// pass looks once and hands back what can be. It says whether there may be more to do soon.
+// pass observes once and hands back what it can. coming says that there may soon be more to do.
 func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
 	t := &turn{Runner: l.Runner, began: l.Clock.Elapsed()}
 	seen, err := t.look(ctx, func() Records { return l.known })
@@ -74,15 +93,15 @@ func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
 	return len(t.report.Steps) > 0 || len(l.report.Notes) > 0, err
 }
 
-// sort sorts the waiting jobs by whose business they are. Tenants are those that are to be handed back.
-func (l *leaving) sort(seen Observed) scene {
-	s := scene{at: seen.At}
+// sort sorts the waiting jobs. The managed jobs of the result are those to be handed back.
+func (l *leaving) sort(seen slurm.Observed) sortedObservation {
+	s := sortedObservation{at: seen.At}
 	debts := cursor{l.known}
 	for _, t := range l.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
 		t.record.follow(t.Job)
 		switch {
-		case t.State != Pending || !l.had(t):
+		case t.State != slurm.Pending || !l.had(t):
 		case leftAlone(t.Job) != "" && !t.parked(seen.At):
 			s.outside = append(s.outside, Outside{t.ID, leftAlone(t.Job)})
 		default:
@@ -93,7 +112,7 @@ func (l *leaving) sort(seen Observed) scene {
 	return s
 }
 
-// had says that a job is ours, or was: one that has lost our directive is known by its record.
+// had says that a job is or was ours. A job that lost our directive is known by its record.
 func (l *leaving) had(t *managedJob) bool {
 	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
@@ -102,11 +121,11 @@ func (l *leaving) had(t *managedJob) bool {
 	return recorded || t.said.managed && t.annotated().V != 0
 }
 
-// steps lists what is still to be done. A job that is as it should be has no step.
-func (l *leaving) steps(s *scene) []Step {
+// steps lists what is still to be done. A job that is handed back already has no step.
+func (l *leaving) steps(s *sortedObservation) []Step {
 	var steps []Step
 	for _, t := range s.managed {
-		if l.tried[t.ID] {
+		if l.tried[t.ID] || !l.ended && l.goesByItself(t, s.at) {
 			continue
 		}
 		if step := t.handBack(s.at, handedBack); step != nil {
@@ -116,18 +135,24 @@ func (l *leaving) steps(s *scene) []Step {
 	return steps
 }
 
-// onTheirWay lists the jobs that can be handed back soon: their last run is still being cleaned up, or they were asked
-// to save and have not left.
-func (l *leaving) onTheirWay(s *scene, jobs []*Job) []Note {
+// goesByItself says that a job, besides what its user asked for, waits only for the end of the lease job.
+func (l *leaving) goesByItself(t *managedJob, now time.Time) bool {
+	return t.Lease != 0 && lastRunIsOverBy(t.Job, now) && t.record != nil && t.Request.Equal(&t.record.Own) &&
+		!t.Begin.After(later(t.record.NotBefore, now))
+}
+
+// onTheirWay lists the jobs that can be handed back soon: their last run is being cleaned up, or they were asked to
+// save and still run.
+func (l *leaving) onTheirWay(s *sortedObservation, jobs []*slurm.Job) []Note {
 	var notes []Note
 	for _, t := range s.managed {
-		if !settled(t.Job, s.at) && !l.tried[t.ID] {
+		if !lastRunIsOverBy(t.Job, s.at) && !l.tried[t.ID] {
 			notes = append(notes, Note{t.ID,
 				"its last run is still being cleaned up: it waits with its user's request, and a lease"})
 		}
 	}
 	for _, j := range jobs {
-		if rec := l.known.Of(j.ID); j.State == Running && (rec != nil && rec.Asked.After(j.Started) ||
+		if rec := l.known.Of(j.ID); j.State == slurm.Running && (rec != nil && rec.Asked.After(j.Started) ||
 			l.intent.preempts(j)) {
 			notes = append(notes, Note{j.ID,
 				"it was asked to save and still runs: it will come back with the size and the nodes of this run"})
@@ -137,12 +162,12 @@ func (l *leaving) onTheirWay(s *scene, jobs []*Job) []Note {
 }
 
 // preempts says that a round that died may have asked the job to leave.
-func (i *Intent) preempts(j *Job) bool {
+func (i *Intent) preempts(j *slurm.Job) bool {
 	return i != nil && j.Started.Before(i.At) &&
 		slices.ContainsFunc(i.Steps, func(s Step) bool { return s.Job == j.ID && s.Verb == Preempt })
 }
 
-// note takes the steps of a pass over into the report: one for each job, as it ended.
+// note puts the steps of a pass into the report: one step for each job, with its last result.
 func (l *leaving) note(steps []Step) {
 	for _, s := range steps {
 		l.tried[s.Job] = s.Verb == Release || s.Error != ""
@@ -156,19 +181,19 @@ func (l *leaving) note(steps []Step) {
 	}
 }
 
-// handBack takes all steps, however long that takes: no round is due. Once Slurm is not to be reached, or will not have
-// us, the rest is not tried.
+// handBack takes all steps without a time limit, since no round is due. If Slurm is unreachable or denies us, the rest
+// is not tried.
 func (a *acting) handBack(ctx context.Context) error {
 	a.until = math.MaxInt64
 	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error {
-		err := a.write(ctx, s, a.letting(s))
-		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
-			return nil // it has started or ended meanwhile, or somebody now holds it
+		err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
+		if errors.Is(err, slurm.ErrNotPending) || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
+			return nil // it has started, ended or been held meanwhile
 		}
 		return err
 	})
 	for _, s := range a.steps.filter((*step).open) {
-		a.fail(s, err.Error()) // nothing else leaves one open
+		a.fail(s, err.Error()) // only an error for all of them leaves one open
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
@@ -17,6 +18,9 @@ func (w *world) release(fault slurmtest.Fault) (bridge.Report, error) {
 	w.line = slurmtest.NewLine(w.slurm, w.clock, fault)
 	// nobody may ask for a profile
 	w.runner = &bridge.Runner{Slurm: w.line, Ledger: w.book, Clock: w.line, Settings: w.runner.Settings}
+	if onLeaseJob {
+		w.runner.Leases = w.line.Leases()
+	}
 	return w.runner.Release(ctx)
 }
 
@@ -40,7 +44,7 @@ func (w *world) mustBeSlurms(ids ...int) {
 	w.mustBeAsSubmitted()
 	for _, id := range ids {
 		j := w.job(id)
-		if j.State == bridge.Pending && !j.Completing && (j.Begin.After(w.clock.Now()) ||
+		if j.State == slurm.Pending && !j.Completing && (j.Begin.After(w.clock.Now()) ||
 			!strings.Contains(j.Extra, "handed back to Slurm")) {
 			w.t.Errorf("job %d may not begin before %s, it is %s; %s", id, j.Begin, w.clock.Now(), j.Extra)
 		}
@@ -92,7 +96,7 @@ func releaseAll(t *testing.T, ago time.Duration) {
 	}
 	started := 0
 	for _, id := range waiting {
-		if w.job(id).State == bridge.Running {
+		if w.job(id).State == slurm.Running {
 			started++
 		}
 	}
@@ -226,19 +230,19 @@ func TestAReleaseWaitsForJobsThatWereAskedToLeave(t *testing.T) {
 			case dies && c.Verb == slurmtest.Signal && at == slurmtest.After:
 				return slurmtest.ErrDied
 			case c.Verb == slurmtest.Observe && w.line.Count(slurmtest.Signal) > 0:
-				return bridge.ErrUnreachable // the round settles, with its record
+				return slurm.ErrUnreachable // the round settles, with its record
 			}
 			return nil
 		})
 		if _, err := w.runner.Round(ctx); err == nil {
 			t.Fatal("the round was to end early")
 		}
-		if state := w.job(first).State; state != bridge.Running {
+		if state := w.job(first).State; state != slurm.Running {
 			t.Fatalf("the victim is %s", state)
 		}
 		began := w.clock.Now()
 		w.mustRelease()
-		if j := w.job(first); j.State != bridge.Pending && j.Restarts != 1 {
+		if j := w.job(first); j.State != slurm.Pending && j.Restarts != 1 {
 			t.Errorf("dies %v: the victim is %s, restarted %d times", dies, j.State, j.Restarts)
 		}
 		w.mustBeSlurms(first, second)
@@ -272,7 +276,7 @@ func TestOneJobThatSlurmRefusesToTakeBackKeepsNoOtherBack(t *testing.T) {
 	w.rounds(1)
 	report, err := w.release(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Job == refused && at == slurmtest.Before {
-			return bridge.ErrRefused
+			return slurm.ErrRefused
 		}
 		return nil
 	})
@@ -286,7 +290,7 @@ func TestOneJobThatSlurmRefusesToTakeBackKeepsNoOtherBack(t *testing.T) {
 }
 
 func TestAReleaseThatIsDeniedOrHearsNothingTriesNoFurther(t *testing.T) {
-	for _, fault := range []error{bridge.ErrDenied, bridge.ErrUnreachable} {
+	for _, fault := range []error{slurm.ErrDenied, slurm.ErrUnreachable} {
 		w := newWorld(t, 1, server)
 		w.submit(8, model("res50"))
 		for range 10 {
@@ -330,7 +334,7 @@ func TestAJobThatPassedUngatedIsManagedWhenTheDaemonIsBack(t *testing.T) {
 	w.rounds(1)
 	passed := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Lease = 0 })
 	w.rounds(1)
-	if j := w.job(passed); j.State != bridge.Pending || j.Begin.Sub(w.clock.Now()) < 5*time.Minute {
+	if j := w.job(passed); j.State != slurm.Pending || j.Begin.Sub(w.clock.Now()) < 5*time.Minute {
 		t.Errorf("%s until %s, want it waiting with a lease", j.State, j.Begin)
 	}
 	w.slurm.Cancel(full)
@@ -347,7 +351,7 @@ func TestAJobThatWasHandedBackInPartIsHandedBackAgain(t *testing.T) {
 	w.mustRelease()
 	j := w.job(id)
 	j.Request.CPUsPerTask, j.Request.CPUs, j.Request.Pin = 9, 9, []string{"n1"}
-	if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: j.Begin, Request: j.Request,
+	if err := w.slurm.Update(ctx, slurm.Update{Job: id, Begin: j.Begin, Request: j.Request,
 		Extra: j.Extra}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
@@ -12,78 +13,82 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
-// Report is what one round saw, decided and did. The round neither logs nor counts: its caller does, from this.
+// Report is what one round observed, decided and did. Rounds neither log nor count: their caller does, from this.
 type Report struct {
-	Round    int            `json:"round"`  // counts up over restarts
-	Began    time.Time      `json:"began"`  // by our own clock
+	Round    int            `json:"round"`  // goes on over restarts
+	Began    time.Time      `json:"began"`  // by the host's clock
 	Phases   []Phase        `json:"phases"` // in the order of the round
 	Snapshot policy.Cluster `json:"snapshot"`
-	// Profiles are those of the snapshot's jobs, so that a report that is kept can be planned again anywhere; nil in
-	// small rounds, where Settings.Profiled is off, and in the reports of versions before.
+	// Profiles are those of the snapshot's jobs, so that a stored report can be planned again anywhere. Nil in small
+	// rounds, with Settings.Profiled off, and in reports of earlier versions.
 	Profiles snapshot.Profiles `json:"profiles,omitzero"`
-	// Habits are how much of their time limits the site's jobs use, as far as that was learned (policy/forecast).
+	// Habits say how much of their time limits the site's jobs use, as far as learned (policy/forecast).
 	Habits forecast.Habits `json:"habits,omitempty"`
-	// Policy and Allocator are the names of those that decided; empty in the reports of versions before.
+	// Policy and Allocator are the names of those that decided; empty in reports of earlier versions.
 	Policy    string `json:"policy,omitempty"`
 	Allocator string `json:"allocator,omitempty"`
-	// External says that the plan is that of a planner of the site's own.
+	// External says that the plan is the one of the site's own planner.
 	External bool        `json:"external,omitempty"`
 	Plan     policy.Plan `json:"plan"`
 	Steps    []Step      `json:"steps"` // in the order in which they were begun
-	// jobs with our directive that the round leaves to Slurm, and why; ascending in ID
+	// Outside are the jobs with our directive that the round leaves to Slurm, and why; ascending in ID.
 	Outside []Outside `json:"outside"`
-	// what a user should know of a job that is managed: an unknown profile, …
+	// Notes are for users of managed jobs: an unknown profile, …
 	Notes  []Note `json:"notes"`
 	Shadow bool   `json:"shadow"` // nothing was written
-	// Canary is who alone was managed; zero: everybody who opted in
+	// Canary is the restriction on the managed jobs; zero: none.
 	Canary Canary `json:"canary,omitzero"`
-	Small  bool   `json:"small,omitempty"` // a small round, after the round of that number
-	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
+	Small  bool   `json:"small,omitempty"` // a small round, after the full round of that number
+	// ClockAhead is by how much Slurm's clock is ahead of the host's, ClockStep by how much it was set since the last
+	// round.
 	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
-	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims;
-	// ascending in ID.
+	// Contradicting are the jobs that have no profile any more because they ran far below its claim; ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
-	// Slowed are the important jobs that were measured to be slower beside others on their GPU than they accept;
-	// ascending in job.
+	// Slowed are the class high jobs that were measured to run slower on a shared GPU than they accept; ascending in
+	// job.
 	Slowed []Slowed `json:"slowed,omitempty"`
-	// Unruly are the jobs that would not give their turns back on a GPU that they shared; ascending in job.
+	// Unruly are the jobs that did not give their slices back on a shared GPU; ascending in job.
 	Unruly []Unruly `json:"unruly,omitempty"`
-	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name.
-	// LearnFault says why it could not be kept: then the next round learns it.
+	// Lessons are what was learned or forgotten in this round; by user and job name. LearnFault says why something
+	// could not be stored: the next round then learns it.
 	Lessons    []Lesson `json:"lessons,omitempty"`
 	LearnFault string   `json:"learn_fault,omitempty"`
-	// Ignored counts the jobs of which something that they say is ignored, by what that is. Why, the notes say.
+	// Ignored counts the jobs with an ignored directive or report, by kind. The notes say why.
 	Ignored map[Ignored]int `json:"ignored,omitempty"`
-	// Speeds are how fast jobs ran that report their progress, each over the time between two of its reports that ended
-	// in this round; ascending in job.
+	// Speeds are how fast jobs ran between two of their progress reports, for windows that ended in this round;
+	// ascending in job.
 	Speeds []Speed `json:"speeds,omitempty"`
 	// Lost are the jobs that did not come back after they were asked to save and leave.
 	Lost []Loss `json:"lost,omitempty"`
-	// Waits says why each job waits, those that no plan decides on included; ascending in job. Where Settings.Explain
-	// is off it is empty.
+	// Waits says why each job waits, including those on which no plan decides; ascending in job. Empty with
+	// Settings.Explain off.
 	Waits []Wait `json:"waits,omitempty"`
-	// Ended are the jobs that are over, each for as long as Slurm tells of it; ascending in ID.
+	// Ended are the jobs that are over, each as long as Slurm lists it; ascending in ID.
 	Ended []Ended `json:"ended,omitempty"`
-	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not
-	// have to.
+	// Fallback says why the built-in planner decided in place of Settings.Planner; empty: it did not have to.
 	Fallback string `json:"fallback,omitempty"`
-	// Certificate says how good the plan is, whoever made it; nil in small rounds, where Settings.Certify is off, and
-	// in the reports of versions before.
+	// Refused says which promise the built-in planner's plan violated, so that the round made another plan, in which
+	// all running jobs stay; empty: none.
+	Refused string `json:"refused,omitempty"`
+	// Certificate says how good the plan is, whoever made it. Nil in small rounds, with Settings.Certify off, and in
+	// reports of earlier versions.
 	Certificate *bound.Certificate `json:"certificate,omitempty"`
-	// Savings is what the round books in the ledger of savings; nil where Settings.Savings is off, and in small rounds.
+	// Savings is the round's entry in the ledger of savings; nil with Settings.Savings off, and in small rounds.
 	Savings *savings.Round `json:"-"`
-	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they
-	// are.
+	// LimitsGap says why the site's present limits are unknown and what is done meanwhile; empty: they are known.
 	LimitsGap string `json:"limits_gap,omitempty"`
-	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it:
-	// this round starts from what is.
+	// NoLeaseJob is Slurm's refusal of the lease job, in which case each waiting job has a begin time; empty: not
+	// refused.
+	NoLeaseJob string `json:"no_lease_job,omitempty"`
+	// Interrupted is the intent of the last round if that died; nil: it settled. It needs no action, since this round
+	// starts from what it observes.
 	Interrupted *Intent `json:"interrupted,omitempty"`
 }
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	// observe, decide, check, certify, diff, intend, lease, ask, follow, arm, tell, settle
+	// Name is observe, decide, check, certify, diff, intend, lease, ask, follow, arm, renew or settle.
 	Name string        `json:"name"`
 	Took time.Duration `json:"took_ns"`
 }
@@ -100,7 +105,7 @@ type Contradicting struct {
 	Contradiction
 }
 
-// Speed is how fast a job ran between two reports of its progress, in iterations a second.
+// Speed is how fast a job ran between two progress reports, in iterations a second.
 type Speed struct {
 	Job     int     `json:"job"`
 	Ran     float64 `json:"ran"`
@@ -113,18 +118,18 @@ type Note struct {
 	Text string `json:"text"`
 }
 
-// Ignored is a kind of what jobs say of themselves, where that cannot be taken for what it should be.
+// Ignored is a kind of directive or report of a job that is ignored because it is malformed or cannot be true.
 type Ignored string
 
 // The kinds.
 const (
-	IgnoredDirective Ignored = "directive" // what its user asks of us
+	IgnoredDirective Ignored = "directive" // the directives in its comment
 	IgnoredProgress  Ignored = "progress"
 	IgnoredCurve     Ignored = "curve"
-	IgnoredName      Ignored = "name" // under which nothing can be kept
+	IgnoredName      Ignored = "name" // its name cannot be a key of what is learned
 )
 
-// AllIgnored are the kinds.
+// AllIgnored are all kinds.
 func AllIgnored() []Ignored {
 	return []Ignored{IgnoredDirective, IgnoredProgress, IgnoredCurve, IgnoredName}
 }
@@ -132,34 +137,34 @@ func AllIgnored() []Ignored {
 // Verb names what a step does.
 type Verb string
 
-// The verbs of a round, in the order in which a round says them: free before you give.
+// The verbs of a round. Resources are freed before they are given.
 const (
-	Preempt Verb = "preempt" // save and requeue, then as Restore
-	Restore Verb = "restore" // the user's own request is back, with a lease
-	Renew   Verb = "renew"   // the lease of a waiting job is prolonged
-	Start   Verb = "start"   // sized, pinned, begun and seen to run
-	Release Verb = "release" // handed back to Slurm for good
-	Arm     Verb = "arm"     // sized and eligible on any node: Slurm starts it as soon as that is free
+	Preempt Verb = "preempt" // ask to save, requeue, then as Restore
+	Restore Verb = "restore" // give the user's own request back, with a lease
+	Renew   Verb = "renew"   // extend the lease of a waiting job
+	Start   Verb = "start"   // write size, nodes and begin time, and see the job run
+	Release Verb = "release" // hand the job back to Slurm for good
+	Arm     Verb = "arm"     // make it eligible on any node with a size: Slurm starts it when that is free
 )
 
 // Step is one outcome that a round wants for one job, and what became of it.
 type Step struct {
 	Job     int               `json:"job"`
 	Verb    Verb              `json:"verb"`
-	Grant   *policy.Placement `json:"grant,omitempty"` // of a start; of an armed job its size alone
+	Grant   *policy.Placement `json:"grant,omitempty"` // of a start; for an armed job only its size
 	Why     string            `json:"why"`
-	Cause   WaitCause         `json:"cause,omitempty"`   // of a release: what the job is handed back for
+	Cause   WaitCause         `json:"cause,omitempty"`   // of a release: why the job is handed back
 	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
-	Cost    *RestartCost      `json:"cost,omitempty"`    // of a preemption: what the restart was taken to cost
+	Cost    *RestartCost      `json:"cost,omitempty"`    // of a preemption: assumed cost of the restart
 	Took    time.Duration     `json:"took_ns,omitempty"`
-	PutOff  bool              `json:"put_off,omitempty"` // to a later round: this one had no time left for it
+	PutOff  bool              `json:"put_off,omitempty"` // left to a later round for lack of time
 	Error   string            `json:"error,omitempty"`   // empty: done, or put off
-	// Got is what the job runs with on each node where that is not what it was granted: Slurm started it by itself just
-	// then, with the size that it was armed with before; nil: it runs with its grant.
+	// Got is what the job runs with on each node if that is not its grant: Slurm started it by itself just then, with
+	// the size with which it was armed before. Nil: it runs with its grant.
 	Got *gres.Vector `json:"got,omitempty"`
 }
 
-// Change is one line of the audit: a field of a job went from Old to New.
+// Change is one line of the audit log: a field of a job went from Old to New.
 type Change struct {
 	Field string `json:"field"`
 	Old   string `json:"old"`
@@ -172,41 +177,41 @@ type Record struct {
 	First    time.Time     `json:"first"`          // first submission
 	Attained float64       `json:"attained_gpu_s"` // GPU-seconds of service, up to Until
 	Done     time.Duration `json:"done_ns"`        // progress at the proportional share, up to Until
-	Until    time.Time     `json:"until"`          // service before this moment is accounted
+	Until    time.Time     `json:"until"`          // service before this time is accounted for
 	Gain     float64       `json:"gain"`           // at which the job ran at Until; 0: it did not run
 	Starts   int           `json:"starts"`         // by us
-	// Failed counts starts in a row that did not come about, FailedAt is when the last one was given up.
+	// Failed counts starts in a row that failed; FailedAt is when the last one was given up.
 	Failed   int       `json:"failed,omitempty"`
 	FailedAt time.Time `json:"failed_at,omitzero"`
-	Refused  Refusal   `json:"refused,omitzero"` // by Slurm, when it was to start last
-	Avoids   []Avoided `json:"avoids,omitempty"` // partitions of several that refused it
-	// when the job was asked to save and leave; zero: not, or it has left
+	Refused  Refusal   `json:"refused,omitzero"` // by Slurm, at the last attempt to start it
+	Avoids   []Avoided `json:"avoids,omitempty"` // those of its partitions that refused it
+	// Asked is when the job was asked to save and leave; zero: it was not, or it has left.
 	Asked time.Time `json:"asked,omitzero"`
-	// it was asked, and Slurm told that it ended for good: it is not asked again
-	Lost      Cause     `json:"lost,omitempty"`
-	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
-	Own       Request   `json:"own"`                 // the user's own request, as first seen
-	Explicit  Explicit  `json:"explicit,omitzero"`   // what of it he asked for in so many words
-	Whole     bool      `json:"-"`                   // it gets whole nodes: its request is never resized
-	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known.
-	// Returned counts how often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
+	// Lost is set if Slurm reported that the job ended for good after it was asked. It is not asked again.
+	Lost      Cause         `json:"lost,omitempty"`
+	NotBefore time.Time     `json:"not_before,omitzero"` // the user's own begin time
+	Own       slurm.Request `json:"own"`                 // the user's own request, as first seen
+	Explicit  Explicit      `json:"explicit,omitzero"`   // which of its amounts were explicit
+	Whole     bool          `json:"-"`                   // the job gets whole nodes; its request is never resized
+	// Runs counts the job's runs, as far as they were expected or are counted in Returned; 0: unknown. Returned counts
+	// how often in a row the job came back to the queue unasked, and ReturnedAt is when that was last seen.
 	Runs       int       `json:"runs,omitempty"`
 	Returned   int       `json:"returned,omitempty"`
 	ReturnedAt time.Time `json:"returned_at,omitzero"`
-	Audit      Audit     `json:"audit,omitzero"`  // of what the job reports
-	Beside     Beside    `json:"beside,omitzero"` // likewise, while it shares a GPU
+	Audit      Audit     `json:"audit,omitzero"`  // of the job's reports
+	Beside     Beside    `json:"beside,omitzero"` // of the job's reports on a shared GPU
 	Cost       Cost      `json:"cost,omitzero"`   // of its last restarts
 	NoPlace    NoPlace   `json:"no_place,omitzero"`
-	// Displaced says that the job left its place for a better one, which others had taken by then.
+	// Displaced says that the job left its place for a better one, which other jobs had taken by then.
 	Displaced bool `json:"displaced,omitempty"`
 
-	measure int // 1: the job is to measure itself in its next run. Worked out anew from each observation, and not kept
+	measure int // 1: the job shall measure itself in its next run. Set by each observation, and not stored
 }
 
-// Records are what is remembered of jobs, ascending in job.
+// Records are the records of jobs, ascending in job.
 type Records []*Record
 
-// Of is the record of a job; nil where there is none.
+// Of is the record of a job; nil if there is none.
 func (rs Records) Of(job int) *Record {
 	k, found := sort.Find(len(rs), func(k int) int { return job - rs[k].Job })
 	if !found {
@@ -215,25 +220,23 @@ func (rs Records) Of(job int) *Record {
 	return rs[k]
 }
 
-// Intent is written down before a round acts, and cleared when it has.
+// Intent is stored before a round acts, and cleared after it.
 type Intent struct {
 	Round int       `json:"round"`
 	At    time.Time `json:"at"` // by Slurm's clock
 	Steps []Step    `json:"steps"`
-	// Debts are the records of the jobs that the round is the first to change: should it die, they stand among the
-	// others.
+	// Debts are the records of jobs that this round is the first to change. If the round dies, they count like other
+	// records.
 	Debts Records `json:"debts,omitempty"`
 }
 
-// Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory
-// forgets it with the process. An implementation may be used by one round at a time.
+// Ledger remembers what Slurm does not, over a crash at any point. The package ledger has two: one in a file, and
+// Memory, which ends with the process. A Ledger may be used by one round at a time.
 type Ledger interface {
-	// Load returns all records, which are the caller's to change, and the intent that the last round did not clear, if
-	// any.
+	// Load returns all records, which the caller may change, and the intent that the last round did not clear, if any.
 	Load() (Records, *Intent, error)
 	// Intend stores what the round is about to do.
 	Intend(intent Intent) error
-	// Settle takes over these records in place of all others, stores the report among the last ones, and clears the
-	// intent, all or nothing.
+	// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing.
 	Settle(records Records, report Report) error
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -33,7 +34,7 @@ func why(report bridge.Report, job int) string {
 func TestAJobOnlyGetsNodesOfItsOwnPartition(t *testing.T) {
 	w := newSite(t, slices.Concat(
 		slurmtest.Rack(1, server, "gpu"),
-		[]bridge.Node{{Name: "big1", Total: server, Partitions: []string{"big"}},
+		[]slurm.Node{{Name: "big1", Total: server, Partitions: []string{"big"}},
 			{Name: "x1", Total: server, Partitions: []string{"other"}}},
 	))
 	w.runner.Settings.Partitions = []string{"gpu", "big"}
@@ -44,7 +45,7 @@ func TestAJobOnlyGetsNodesOfItsOwnPartition(t *testing.T) {
 	w.mustRun(here, "n1", 24)
 	w.mustRun(there, "big1", 4)
 	w.mustRun(fits, "big1", 4)
-	if j := w.job(waits); j.State != bridge.Pending {
+	if j := w.job(waits); j.State != slurm.Pending {
 		t.Errorf("job %d of a full partition runs on %v", waits, j.Runs.Nodes)
 	}
 	if len(report.Snapshot.Nodes) != 2 {
@@ -59,7 +60,7 @@ func TestAUsersOwnPinIsKeptWhileTheJobWaitsAndWhenItRuns(t *testing.T) {
 	w.rounds(1)
 	w.mustRun(first, "n2", 24)
 	for range 3 {
-		if j := w.job(second); j.State != bridge.Pending || !slices.Equal(j.Request.Pin, []string{"n2"}) {
+		if j := w.job(second); j.State != slurm.Pending || !slices.Equal(j.Request.Pin, []string{"n2"}) {
 			t.Errorf("waits for %v, its user said n2: %s", j.Request.Pin, j.State)
 		}
 		w.rounds(1)
@@ -87,7 +88,7 @@ func TestTheTasksOfAJobGetEqualPartsOfItsCores(t *testing.T) {
 	id := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Request.Tasks = 4 })
 	w.round()
 	j := w.job(id)
-	if cores := j.Runs.PerNode.CPUs; j.State != bridge.Running || cores%4 != 0 || j.Request.Tasks != 4 ||
+	if cores := j.Runs.PerNode.CPUs; j.State != slurm.Running || cores%4 != 0 || j.Request.Tasks != 4 ||
 		j.Request.CPUsPerTask != cores/4 {
 		t.Errorf("%s with %d cores, %d tasks of %d", j.State, cores, j.Request.Tasks, j.Request.CPUsPerTask)
 	}
@@ -100,10 +101,10 @@ func TestWhatAnotherUsersJobHoldsIsNotGivenAway(t *testing.T) {
 	fits, waits := w.submit(1, model("gnmt")), w.submit(1, model("alexnet"))
 	report := w.round()
 	w.mustRun(fits, "n1", 1)
-	if got := why(report, waits); w.job(waits).State != bridge.Pending || !strings.Contains(got, "core") {
+	if got := why(report, waits); w.job(waits).State != slurm.Pending || !strings.Contains(got, "core") {
 		t.Errorf("job %d is %s: %q, want it to wait for cores", waits, w.job(waits).State, got)
 	}
-	if j := w.job(other); j.State != bridge.Running || j.Restarts != 0 {
+	if j := w.job(other); j.State != slurm.Running || j.Restarts != 0 {
 		t.Errorf("the other user's job: %+v", j)
 	}
 }
@@ -142,7 +143,7 @@ func TestADeadDaemonStartsNoJobBeforeItsUsersBeginTime(t *testing.T) {
 	id := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Begin = begin })
 	w.rounds(1)
 	w.sleep(begin.Sub(w.clock.Now()) - time.Second)
-	if j := w.job(id); j.State != bridge.Pending {
+	if j := w.job(id); j.State != slurm.Pending {
 		t.Errorf("%s at %s, its user said %s", j.State, w.clock.Now(), begin)
 	}
 	w.sleep(time.Minute)
@@ -156,7 +157,7 @@ func TestAJobThatIsHandedBackKeepsItsUsersBeginTime(t *testing.T) {
 	w.rounds(1)
 	w.slurm.SetComment(id, "mine")
 	w.rounds(2)
-	if j := w.job(id); j.State != bridge.Pending || !j.Begin.Equal(begin) {
+	if j := w.job(id); j.State != slurm.Pending || !j.Begin.Equal(begin) {
 		t.Errorf("%s, begins at %s, its user said %s", j.State, j.Begin, begin)
 	}
 }
@@ -174,7 +175,7 @@ func TestANewJobIsToldAtOnceWhyItWaits(t *testing.T) {
 
 func TestAServerWithoutGPUsIsNotPlannedWith(t *testing.T) {
 	w := newSite(t, append(slurmtest.Rack(1, server, "gpu"),
-		bridge.Node{Name: "c1", Total: gres.Vector{CPUs: 64, Memory: 256000}, Partitions: []string{"gpu"}}))
+		slurm.Node{Name: "c1", Total: gres.Vector{CPUs: 64, Memory: 256000}, Partitions: []string{"gpu"}}))
 	id := w.submit(1, model("res18"))
 	if report := w.round(); len(report.Snapshot.Nodes) != 1 {
 		t.Errorf("planned with %+v", report.Snapshot.Nodes)

@@ -4,11 +4,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// reserve sorts reservations by the nodes that they keep from the jobs of the queue.
-func (s *scene) reserve(all []Reservation) {
+// reserve lists the reservations by the nodes that they keep from other jobs.
+func (s *sortedObservation) reserve(all []slurm.Reservation) {
 	s.reservations = all
 	if len(all) == 0 {
 		return
@@ -24,29 +25,29 @@ func (s *scene) reserve(all []Reservation) {
 	}
 }
 
-// reservation finds one by its name.
-func (s *scene) reservation(name string) (r *Reservation, found bool) {
+// reservation finds a reservation by its name.
+func (s *sortedObservation) reservation(name string) (r *slurm.Reservation, found bool) {
 	k, found := slices.BinarySearchFunc(s.reservations, name,
-		func(r Reservation, name string) int { return strings.Compare(r.Name, name) })
+		func(r slurm.Reservation, name string) int { return strings.Compare(r.Name, name) })
 	if !found {
 		return nil, false
 	}
 	return &s.reservations[k], true
 }
 
-// hasBegun says that there is such a reservation, and that it is active.
-func (s *scene) hasBegun(name string) bool {
+// hasBegun says that there is such a reservation and that it has begun.
+func (s *sortedObservation) hasBegun(name string) bool {
 	r, found := s.reservation(name)
 	return found && !r.From.After(s.at)
 }
 
-// reservedFor lists the nodes of a reservation that are among these; in nil: any. One of licenses alone has no nodes,
-// and its jobs run on these. Where none is, it lists them all, of which then none will do: an empty list would stand
-// for any node.
-func (s *scene) reservedFor(name string, in []string) []string {
+// reservedFor lists the nodes of a reservation that are in the list in; if in is nil, all of them. A reservation
+// without nodes, of licenses alone, leaves in as it is. If no node is left, the reservation's own nodes are returned,
+// none of which will do: an empty list would mean any node.
+func (s *sortedObservation) reservedFor(name string, in []string) []string {
 	r, found := s.reservation(name)
 	if !found || len(r.Nodes) == 0 {
-		return in // where there is no such reservation the job is barred
+		return in // without such a reservation the job is barred
 	}
 	var only []string
 	for _, n := range r.Nodes {
@@ -60,11 +61,11 @@ func (s *scene) reservedFor(name string, in []string) []string {
 	return only
 }
 
-// reservedFrom is the reservation for which Slurm does not start a job that was begun: one that keeps nodes of the
-// grant for others now, or before the job would have ended. Empty: there is none. Slurm's reason is often Resources.
+// reservedFrom is the name of the reservation for which Slurm does not start a job: it keeps nodes of the grant for
+// others now, or before the job's time limit. Empty: none. Slurm often gives Resources as the reason.
 func (a *acting) reservedFrom(s *step) string {
 	j := a.seenNow(s.Job)
-	if s.stage != sent || s.since >= a.looked || j.State != Pending {
+	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending {
 		return ""
 	}
 	for _, r := range a.reservations {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -16,8 +17,8 @@ func in(reservation string) func(*slurmtest.Spec) {
 // A reservation may be of licenses alone.
 func TestAJobOfAReservationWithoutNodesIsStartedOnAnyOfItsPartition(t *testing.T) {
 	w := newWorld(t, 2, server)
-	w.slurm.Reserve(bridge.Reservation{Name: "matlab", From: epoch})
-	w.slurm.Reserve(bridge.Reservation{Name: "course", From: epoch, Nodes: []string{"n1"}})
+	w.slurm.Reserve(slurm.Reservation{Name: "matlab", From: epoch})
+	w.slurm.Reserve(slurm.Reservation{Name: "course", From: epoch, Nodes: []string{"n1"}})
 	id := w.submit(1, model("gnmt"), forAges, in("matlab"))
 	w.rounds(1)
 	w.mustRun(id, "n2", 1) // the other is reserved for others
@@ -26,14 +27,14 @@ func TestAJobOfAReservationWithoutNodesIsStartedOnAnyOfItsPartition(t *testing.T
 // Of several reservations Slurm takes the first that will do; a job that waits for one named a,b would wait for ever.
 func TestAJobOfSeveralReservationsIsLeftToSlurm(t *testing.T) {
 	w := newWorld(t, 1, server)
-	w.slurm.Reserve(bridge.Reservation{Name: "a,b", From: epoch, Nodes: []string{"n1"}}) // as the job has it
+	w.slurm.Reserve(slurm.Reservation{Name: "a,b", From: epoch, Nodes: []string{"n1"}}) // as the job has it
 	id := w.submit(1, model("gnmt"), forAges, in("a,b"))
 	report := w.rounds(1)
 	if len(report.Outside) != 1 || report.Outside[0].Job != id {
 		t.Errorf("outside: %v", report.Outside)
 	}
 	w.sleep(20 * time.Minute)
-	if s := w.job(id).State; s != bridge.Running {
+	if s := w.job(id).State; s != slurm.Running {
 		t.Errorf("%s after its lease is over", s)
 	}
 }
@@ -47,7 +48,7 @@ func TestAReservationThatIsMadeWhileAJobStartsIsNamedAndIsNoFailureOfTheJob(t *t
 		w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 			if len(c.Update.Request.Pin) > 0 && at == slurmtest.Before {
 				w.slurm.Reserve(
-					bridge.Reservation{Name: "repair", From: w.clock.Now().Add(from), Nodes: []string{"n1"}},
+					slurm.Reservation{Name: "repair", From: w.clock.Now().Add(from), Nodes: []string{"n1"}},
 				)
 			}
 			return nil

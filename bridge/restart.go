@@ -3,69 +3,72 @@ package bridge
 import (
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Cost is what the last restarts of a job have cost it, as they were seen, the newest last. It is worked out from what
-// happens to every job that is asked to leave; nothing is tried for its sake.
+// Cost is what the last restarts of a job cost it, as observed, the newest last. It is observed whenever a job is asked
+// to leave; no job is restarted to measure it.
 type Cost struct {
-	// Saves are from when the job was asked to leave until it had left, in seconds.
+	// Saves are the times from asking the job to leave until it had left, in seconds.
 	Saves []float64 `json:"saves_s,omitempty"`
-	// Starts are from the start of a run until it trained on from where the last one had stopped, in seconds, by what
-	// the job reported.
+	// Starts are the times from the start of a run until it trained on from where the last one had stopped, in seconds,
+	// by the job's reports.
 	Starts []float64 `json:"starts_s,omitempty"`
-	// Launches are from our word until Slurm ran the job again, in seconds: all that is seen of a start where nothing
-	// is reported.
+	// Launches are the times from sending a start until Slurm ran the job again, in seconds: all that is known of a
+	// start without reports.
 	Launches []float64 `json:"launches_s,omitempty"`
-	// Left is when the last run of those that were asked to leave was asked; zero: none was, or its Start is known.
+	// Left is when the last run was asked to leave; zero: it was not, or its entry in Starts has been made.
 	Left time.Time `json:"left,omitzero"`
 	Heard
 }
 
-// Heard is what a run has reported, as far as a start is worked out from it.
+// Heard is what a run has reported, as far as the cost of its start follows from it.
 type Heard struct {
-	Run   time.Time `json:"heard_of,omitzero"` // the start of the run that the reports are of
+	Run   time.Time `json:"heard_of,omitzero"` // the start of the run that reports
 	First Progress  `json:"heard_first,omitzero"`
 	Last  Progress  `json:"heard_last,omitzero"`
-	Speed float64   `json:"heard_speed,omitempty"` // iterations a second between the last two; 0: not known
-	// From is how far the job had come when its last run was asked to leave; negative: not known.
+	Speed float64   `json:"heard_speed,omitempty"` // iterations a second between the last two reports; 0: unknown
+	// From is how far the job had come when its last run was asked to leave, in iterations; negative: unknown.
 	From float64 `json:"heard_from,omitempty"`
 }
 
 // CostBy says how the cost of a restart is known.
 type CostBy string
 
-// Ways in which the cost of a restart is known, the best first.
+// Sources of the cost of a restart, the best first.
 const (
-	ByRestarts CostBy = "restarts" // the job's own last ones
-	ByProfile  CostBy = "profile"  // checkpoint_s and start_s
+	ByRestarts CostBy = "restarts" // the job's own last restarts
+	ByProfile  CostBy = "profile"  // checkpoint_s and start_s of the profile
 	ByKey      CostBy = "key"      // restart_cost of the configuration
 )
 
-// RestartCost is what a restart is taken to cost a job, and how that is known.
+// RestartCost is the assumed cost of a restart of a job, and its source.
 type RestartCost struct {
 	Save  float64 `json:"save_s"`
 	Start float64 `json:"start_s"`
 	By    CostBy  `json:"by"`
 }
 
-// Duration is the whole of it.
+// Duration is Save and Start together.
 func (c RestartCost) Duration() time.Duration {
 	return time.Duration((c.Save + c.Start) * float64(time.Second))
 }
 
+// Bounds of what is remembered and believed of restarts.
 const (
-	// remembered is of how many restarts the cost is remembered. Their median counts, so that one on a bad day of the
-	// file system does not.
+	// remembered is how many restarts count. Their median is used, so that one on a bad day of the file system does not
+	// matter.
 	remembered = 3
-	// mostSeen bounds what is believed of one, in seconds, as long as the longest grace: a job that wants to look
-	// costly to stop gains no more.
+	// mostSeen bounds what is believed of one restart, in seconds: the longest grace. So a job gains little by
+	// pretending that its restarts are expensive.
 	mostSeen = maxGrace
-	// apart is how long two reports must be apart to tell a speed.
+	// apart is the least time between two reports from which a speed is computed.
 	apart = 30 * time.Second
 )
 
-// restartCost is what a restart costs a job: as its own last ones were seen, else as its profile says, else as the
-// configuration does.
+// restartCost is the cost of a restart by the job's own last ones, or else by its profile, or else by the
+// configuration.
 func (r *Runner) restartCost(t *managedJob) RestartCost {
 	cost := &t.record.Cost
 	save, saved := median(cost.Saves)
@@ -88,7 +91,7 @@ func (r *Runner) restartCost(t *managedJob) RestartCost {
 	return known
 }
 
-// median of a few numbers, between the two in the middle where there is none; false where there are no numbers.
+// median is the median of a few numbers; false if there are none.
 func median(of []float64) (float64, bool) {
 	if len(of) == 0 {
 		return 0, false
@@ -98,26 +101,26 @@ func median(of []float64) (float64, bool) {
 	return (low + high) / 2, true
 }
 
-// withLatest adds what was seen to the last few. What cannot be is bounded: clocks differ, and what a job reports is
-// its user's word.
+// withLatest appends an observation and keeps the last few. It is bounded, since clocks differ, and reports are the
+// user's word.
 func withLatest(of []float64, seen time.Duration) []float64 {
 	seconds := min(max(seen.Seconds(), 0), mostSeen)
 	from := max(0, len(of)+1-remembered)
 	return append(slices.Clone(of[min(from, len(of)):]), seconds)
 }
 
-// hasLeft notes how long it took the job to leave that was asked to. Slurm says when it requeued it; while it is still
-// tearing the run down, that is not said, and the moment counts in which the job was first seen not to run.
+// hasLeft notes how long a job took to leave after it was asked. The end is the time at which Slurm requeued it; while
+// its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run.
 func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
 	gone := t.Submitted
 	switch {
-	case asked.IsZero() || t.State == Finished:
+	case asked.IsZero() || t.State == slurm.Finished:
 		return
 	case t.Completing:
 		gone = now
 	case gone.Before(asked.Add(-time.Second)): // Slurm's times are whole seconds
-		if t.State == Running {
-			return // nobody has seen it leave
+		if t.State == slurm.Running {
+			return // it was not seen to leave
 		}
 		gone = now
 	}
@@ -127,12 +130,12 @@ func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
 // launched notes how long Slurm took to run a job again.
 func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
 
-// hear takes up how far a running job says that it has come. With the first speed that it tells of a run it is known
-// how long that run did not train at its beginning: from its start to its first report, less what it takes to come as
-// far as that from where the last run stopped.
-func (c *Cost) hear(t *managedJob, now time.Time) {
+// addReport takes a job's progress report into account. Once a run's speed is known, so is how long it did not train at
+// its beginning: the time from its start to its first report, less the time that the progress since the last run took
+// at that speed.
+func (c *Cost) addReport(t *managedJob, now time.Time) {
 	said := t.said.progress
-	if t.State != Running || !t.said.reports || t.said.unclear != nil || said.At.Before(t.Started) ||
+	if t.State != slurm.Running || !t.said.reports || t.said.unclear != nil || said.At.Before(t.Started) ||
 		said.At.After(now.Add(aheadOfUs)) {
 		return
 	}
@@ -153,7 +156,7 @@ func (c *Cost) hear(t *managedJob, now time.Time) {
 	c.Starts, c.From = withLatest(c.Starts, c.First.At.Sub(c.Run)-trained), -1
 }
 
-// begin takes up the first report of a run. How far the last one came is known where it was asked to leave and had told
+// begin notes the first report of a run. How far the last run came is known if it was asked to leave and had reported
 // its speed.
 func (c *Cost) begin(run time.Time, said Progress) {
 	from := -1.0
@@ -164,9 +167,9 @@ func (c *Cost) begin(run time.Time, said Progress) {
 	c.Left, c.Heard = time.Time{}, Heard{Run: run, First: said, Last: said, From: from}
 }
 
-// hearAll takes up what running jobs report.
-func (s *scene) hearAll() {
+// addReports takes the reports of all managed jobs into account.
+func (s *sortedObservation) addReports() {
 	for _, t := range s.managed {
-		t.record.Cost.hear(t, s.at)
+		t.record.Cost.addReport(t, s.at)
 	}
 }

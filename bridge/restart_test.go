@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
@@ -37,7 +38,7 @@ func TestTheCostOfARestartIsTheJobsOwnThenItsProfilesThenTheKeys(t *testing.T) {
 			RestartCost{6, 0, ByRestarts}},
 	} {
 		r := &Runner{Settings: Settings{RestartCost: 2 * time.Minute}}
-		tn := &managedJob{Job: &Job{}, profile: c.profile, record: &Record{Cost: c.seen}}
+		tn := &managedJob{Job: &slurm.Job{}, profile: c.profile, record: &Record{Cost: c.seen}}
 		if got := r.restartCost(tn); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
@@ -63,16 +64,17 @@ func TestHowLongAJobTookToLeaveIsSlurmsWordOrElseWhenItWasSeen(t *testing.T) {
 	at := func(s int) time.Time { return noon.Add(time.Duration(s) * time.Second) }
 	for _, c := range []struct {
 		name string
-		job  Job
+		job  slurm.Job
 		want float64 // seconds; negative: not known
 	}{
-		{"requeued after 40 s, seen after 50", Job{State: Pending, Submitted: at(40), Restarts: 1}, 40},
-		{"seen only when it ran again", Job{State: Running, Submitted: at(40), Started: at(45), Restarts: 1}, 40},
-		{"is being torn down", Job{State: Pending, Completing: true, Submitted: at(-3600)}, 50},
-		{"the requeue is not told yet", Job{State: Pending, Submitted: at(-3600)}, 50},
-		{"left within the second", Job{State: Pending, Submitted: at(0).Add(-500 * time.Millisecond)}, 0},
-		{"runs, and nobody saw it leave", Job{State: Running, Submitted: at(-3600), Started: at(45)}, -1},
-		{"ended for good", Job{State: Finished, Submitted: at(40)}, -1},
+		{"requeued after 40 s, seen after 50", slurm.Job{State: slurm.Pending, Submitted: at(40), Restarts: 1}, 40},
+		{"seen only when it ran again", slurm.Job{State: slurm.Running, Submitted: at(40), Started: at(45),
+			Restarts: 1}, 40},
+		{"is being torn down", slurm.Job{State: slurm.Pending, Completing: true, Submitted: at(-3600)}, 50},
+		{"the requeue is not told yet", slurm.Job{State: slurm.Pending, Submitted: at(-3600)}, 50},
+		{"left within the second", slurm.Job{State: slurm.Pending, Submitted: at(0).Add(-500 * time.Millisecond)}, 0},
+		{"runs, and nobody saw it leave", slurm.Job{State: slurm.Running, Submitted: at(-3600), Started: at(45)}, -1},
+		{"ended for good", slurm.Job{State: slurm.Finished, Submitted: at(40)}, -1},
 	} {
 		var cost Cost
 		cost.hasLeft(&managedJob{Job: &c.job}, noon, at(50))
@@ -90,7 +92,7 @@ func TestHowLongAJobTookToLeaveIsSlurmsWordOrElseWhenItWasSeen(t *testing.T) {
 // reports now and then.
 func trains(t *rapid.T, starts time.Duration) Cost {
 	var cost Cost
-	tn := &managedJob{Job: &Job{State: Running, Started: noon}, said: &comment{reports: true}}
+	tn := &managedJob{Job: &slurm.Job{State: slurm.Running, Started: noon}, said: &comment{reports: true}}
 	speed := rapid.Float64Range(5, 200).Draw(t, "speed")
 	done := 0.0
 	run := func(warm time.Duration, reports int) time.Time {
@@ -99,16 +101,16 @@ func trains(t *rapid.T, starts time.Duration) Cost {
 			at := last.Add(time.Duration(rapid.IntRange(60, 600).Draw(t, "until the next report")) * time.Second)
 			done += speed * at.Sub(last).Seconds()
 			last, tn.said.progress = at, Progress{int64(done), at}
-			cost.hear(tn, at.Add(time.Second))
+			cost.addReport(tn, at.Add(time.Second))
 		}
 		return last
 	}
 	asked := run(0, rapid.IntRange(2, 5).Draw(t, "reports")).Add(time.Duration(rapid.IntRange(0, 299).Draw(t,
 		"asked")) * time.Second)
 	done += speed * asked.Sub(tn.said.progress.At).Seconds()
-	tn.State, tn.Submitted = Pending, asked.Add(time.Minute)
+	tn.State, tn.Submitted = slurm.Pending, asked.Add(time.Minute)
 	cost.hasLeft(tn, asked, tn.Submitted)
-	tn.State, tn.Started = Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t,
+	tn.State, tn.Started = slurm.Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t,
 		"waits"))*time.Second)
 	speed *= rapid.Float64Range(0.5, 3).Draw(t, "faster")
 	run(starts, rapid.IntRange(2, 4).Draw(t, "more reports"))
@@ -137,12 +139,12 @@ func TestReportsThatCannotBeSayNothingOfAStart(t *testing.T) {
 	} {
 		cost := Cost{Left: noon.Add(-time.Minute), Heard: Heard{Run: noon.Add(-time.Hour),
 			Last: Progress{50, noon.Add(-2 * time.Minute)}, Speed: 1}}
-		tn := &managedJob{Job: &Job{State: Running, Started: noon},
+		tn := &managedJob{Job: &slurm.Job{State: slurm.Running, Started: noon},
 			said: &comment{reports: true, progress: Progress{120, noon.Add(time.Minute)}}}
-		cost.hear(tn, noon.Add(time.Minute))
+		cost.addReport(tn, noon.Add(time.Minute))
 		tn.said.progress = Progress{180, noon.Add(2 * time.Minute)}
 		change(tn)
-		if cost.hear(tn, noon.Add(3*time.Minute)); len(cost.Starts) > 0 {
+		if cost.addReport(tn, noon.Add(3*time.Minute)); len(cost.Starts) > 0 {
 			t.Errorf("%s: %+v", name, cost)
 		}
 	}
@@ -158,7 +160,7 @@ func TestReportsOnAnotherGPUThanTheProfilesAreNotComparedWithIt(t *testing.T) {
 		on.GPUType = c.measured
 		tn := trainee(24)
 		tn.profile, tn.on = &on, []int{0}
-		tn.topology = &topology{nodes: []Node{{Name: "n1", GPUType: c.here,
+		tn.topology = &topology{nodes: []slurm.Node{{Name: "n1", GPUType: c.here,
 			Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}}, managed: []int{0}}
 		for minute := range 6 {
 			tn.report(int64(100*minute), time.Duration(1+5*minute)*time.Minute)

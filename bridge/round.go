@@ -1,3 +1,21 @@
+// Package bridge runs rounds against a workload manager: observe, decide, check, diff, write the intent down, act,
+// settle. It sees Slurm through the port in bridge/slurm. It knows no API version, logs nothing and counts nothing.
+//
+// Rules that hold everywhere in it:
+//
+//   - A round looks at what is, never at what should have become of the last one, and every verb may be repeated. So a
+//     crash needs no recovery code; crash_test.go dies at every call.
+//   - The intent and the debts that it makes are written down before the first change (debt.go). A debt is dropped only
+//     for what an observation shows.
+//   - A job that waits under a lease carries its user's own request. Node names are written only in the update that
+//     starts a job, sizes only in that one or in one that arms it (arm.go, secure.go).
+//   - Free before you give: a start is written when its nodes have been left and nothing on them is completing.
+//   - A start is judged only by observations that began after it was sent (start.go).
+//   - A job on which no plan can decide goes back to Slurm; no job waits for ever because of us (noplace.go).
+//   - Nothing is begun once the next round is due, and a hook gets half of the time that is left (act.go).
+//   - Times are by Slurm's clock. The host's clock measures durations only (watch.go).
+//   - Comments and annotations are untrusted. A mistake in them costs the job its profile or a directive, never the
+//     round.
 package bridge
 
 import (
@@ -6,32 +24,33 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Clock is the time that rounds live in: the wall's, or a virtual one.
+// Clock is the clock of rounds: the host's, or a virtual one.
 type Clock interface {
-	// Now is the date. It may be wrong, and it may jump: a round tells it and reckons nothing from it.
+	// Now is the date. It may be wrong and may jump: a round reports it and computes nothing from it.
 	Now() time.Time
-	// Elapsed is the time since some moment. It passes evenly, whatever becomes of the date.
+	// Elapsed is the time since a fixed moment. It is monotonic, and not affected when the date is set.
 	Elapsed() time.Duration
 	// Sleep returns after d, or with ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this
-// round. Neither may take longer than it is given: it then gives up with an error.
+// Hook is the administrator's program around a checkpoint. If Before fails, the job is left alone in this round. Each
+// call must return within the given time, with an error if it is not done by then.
 type Hook interface {
-	Before(ctx context.Context, job Job, why string, within time.Duration) error
-	After(ctx context.Context, job Job, why string, within time.Duration) error
+	Before(ctx context.Context, job slurm.Job, why string, within time.Duration) error
+	After(ctx context.Context, job slurm.Job, why string, within time.Duration) error
 }
 
-// Planner decides rounds in place of the one that is built in: a program of the site's own. It has until ctx ends,
-// changes nothing in the snapshot, and is asked about one round at a time. What it answers is checked like any plan;
-// when it does not answer, or the plan breaks a promise, the built-in one decides that round.
+// Planner is a site's own planner, used in place of the built-in one. It has until ctx ends, changes nothing in the
+// snapshot, and is asked about one round at a time. Its plan is checked like any other. If there is no plan, or the
+// plan violates a promise, the built-in planner decides that round.
 type Planner interface {
 	Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy, a policy.Allocator) (policy.Plan, error)
 }
@@ -39,122 +58,130 @@ type Planner interface {
 // Settings may change between rounds, never during one.
 type Settings struct {
 	Partitions []string // the managed ones
-	Canary     Canary   // who of them is managed while the daemon is on trial; zero: all
+	Canary     Canary   // jobs that are managed while the daemon is on trial; zero: all
 	Planner    Planner  // nil: the built-in one
 	Policy     policy.Policy
 	Allocator  policy.Allocator
 	Rules      policy.Rules
-	// PreemptionShare bounds, as Rules.MaxPreemptions does, the running jobs that one round may stop: to so many as
-	// this part of the GPUs of its nodes. Of both the larger counts; 0: the number alone.
+	// PreemptionShare bounds, like Rules.MaxPreemptions, how many running jobs one round may stop: as many as this part
+	// of the GPUs of the managed nodes. The larger of the two counts; 0: only the number.
 	PreemptionShare float64
 	Round           time.Duration // from the start of one round to the next
 	Lease           time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
 
-	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to
-	// have; 0: none.
+	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with their planned sizes; 0:
+	// none.
 	Ahead int
 
-	// Certify has each round, small ones excepted, say how good its plan is.
+	// Certify adds a proven bound to each full round: how near its plan comes to the best one.
 	Certify bool
 
-	// PreemptWithoutCheckpoint allows jobs to be stopped that declared no checkpoint. They lose what they have done.
+	// PreemptWithoutCheckpoint allows the preemption of jobs without a checkpoint. They lose their progress.
 	PreemptWithoutCheckpoint bool
-	RestartCost              time.Duration // of a job of which no restart was seen, and whose profile does not say
-	StartTimeout             time.Duration // after which a start that did not come about is taken back
-	Poll                     time.Duration // between two looks while a round acts
+	RestartCost              time.Duration // if no restart was seen and the profile does not say
+	StartTimeout             time.Duration // after which a start that did not happen is taken back
+	Poll                     time.Duration // between two observations while a round acts
 	Parallel                 int           // calls in flight at once
 	Hook                     Hook          // nil: none
 	Shadow                   bool          // plan and report, and write nothing to Slurm
-	Match                    []Match       // who in the shadow is taken to have opted in, and with which profile
-	Savings                  bool          // say what is to be booked in the ledger of savings
+	Match                    []Match       // rules for jobs without a directive, in shadow mode
+	Savings                  bool          // report what is to be entered in the ledger of savings
 
-	Keep Keep // of what users ask for in so many words
+	// Looks is how long Slurm's schedulers may take to consider a job that has become eligible: no start is taken back
+	// before that. 0: unknown or negligible.
+	Looks time.Duration
 
-	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits end them. Watched
-	// says that small rounds are held every few seconds, which then see to that; otherwise rounds do it, a round ahead.
+	Keep Keep // which explicit requests are lower bounds
+
+	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits. Watched says that
+	// small rounds are held every few seconds, which do this in time; otherwise full rounds do it, one round ahead.
 	SaveAtLimit, Watched bool
 
-	// Explain has each round say of each waiting job why it waits, and how many go first.
+	// Explain makes each round report why each job waits, and how many jobs go before it.
 	Explain bool
 
-	// Profiled has each round, small ones excepted, report the profiles of its jobs.
+	// Profiled makes each full round report the profiles of its jobs.
 	Profiled bool
 
-	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
+	// Audit is the least time between two progress reports that are compared with a job's profile; 0: none are.
 	Audit time.Duration
 
-	// Sharing is how much memory the site's GPUs have, which several jobs of those that say so may use at once, and by
-	// which way; zero: nobody shares one.
+	// Sharing says how much memory the site's GPUs have, and how jobs that opt in share one; zero: no GPU is shared.
 	Sharing Sharing
 }
 
-// Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more
-// than the number of the last round, and what it can work out again: what has been read of jobs that have not changed,
-// and what the planner has computed.
+// Runner runs rounds. What must be known from one round to the next is observed or in the ledger. The Runner itself
+// keeps only the number of the last round, and caches that can be computed again: what was read of unchanged jobs, and
+// what the planner has worked out.
 type Runner struct {
-	Slurm    Slurm
+	Slurm    slurm.Manager
 	Ledger   Ledger
-	Watcher  Watcher  // nil: each small round looks by itself
-	Splitter Splitter // nil: arrays are left to Slurm
+	Watcher  slurm.Watcher  // nil: each small round observes
+	Splitter slurm.Splitter // nil: arrays are left to Slurm
+	Leases   slurm.Leases   // nil: there is no lease job
 	Clock    Clock
 	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
 	Settings Settings
-	Almanac  *Almanac // of the site's limits; nil: there are none
-	Learned  Learned  // what jobs have taught; nil: the site does not learn
-	Outlook  Outlook  // when jobs will start; nil: nobody has asked
-	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
+	Limits   *LimitsCache // cache of the site's limits; nil: there are none
+	Learned  Learned      // what was learned from jobs; nil: the site does not learn
+	Outlook  Outlook      // estimate of when jobs start; nil: there is none
+	// Last is the number of the last round. A caller that keeps reports sets it before the first round, so that numbers
+	// go on.
 	Last int
 
-	watch   watch
+	watch   slurmClock
 	reader  reader
-	last    uint64          // the moment of the last small round
-	looked  time.Duration   // when it looked
-	alarm   time.Duration   // when it has to look whatever a watcher says; 0: never
-	spare   policy.Cluster  // memory that nobody else has
+	last    uint64          // fingerprint of the last small round, see turn.moment
+	looked  time.Duration   // when the last small round observed
+	alarm   time.Duration   // when the next one must observe whatever the watcher says; 0: never
+	spare   policy.Cluster  // memory for the next snapshot, used by nothing else
 	unsplit map[int]unsplit // by array
 	planner policy.Planner
-	line    policy.Planner // says who is next
+	line    policy.Planner // finds the next jobs in line
+	leasing leasing
 
-	sizes     whatIf           // what runs would hold, in the shadow
-	idleRooms map[int]idleRoom // of jobs that no plan decides on
+	sizes     whatIf                                  // sizes that runs would have, in shadow mode
+	idleRooms map[int]idleRoom                        // of unmanaged jobs that wait
+	check     func(policy.Cluster, policy.Plan) error // in place of policy.Check, in tests; nil: policy.Check
 
-	checks []savings.Check // that ended since the last round
-	booked time.Time       // when that was, by Slurm's clock
+	checks []savings.Check // windows of progress that ended since the last round
+	booked time.Time       // when savings were last reported, by Slurm's clock
 }
 
-// Round runs one round from observation to settlement. On an error the round ended there; the report says what was done
-// until then, and the next round starts from what it finds.
+// Round runs one round from observation to settlement. An error ends the round; the report says what was done until
+// then, and the next round starts from what it observes.
 func (r *Runner) Round(ctx context.Context) (Report, error) {
 	t := &turn{Runner: r, began: r.Clock.Elapsed()}
 	err := t.run(ctx)
 	return t.report, err
 }
 
-// Reuse takes the memory of a report's snapshot for that of a round to come. It is for those who hold many rounds and
-// keep no reports: neither the caller nor the ledger may look at the snapshot any more.
+// Reuse takes the memory of a report's snapshot for a later round. It is for callers that run many rounds and keep no
+// reports: neither the caller nor the ledger may use the snapshot afterwards.
 func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 
 // turn is one round under way.
 type turn struct {
 	*Runner
-	began    time.Duration // on our own watch
-	mark     time.Duration // when the phase under way began
-	seen     []*Job        // as last observed, ascending in ID
-	scene    scene
-	refusals refusals // of jobs that wait
-	small    bool     // nobody is stopped, and nobody waited for long
-	settled  Records  // of the last round that was
+	began    time.Duration // on the host's monotonic clock
+	mark     time.Duration // when the present phase began
+	seen     []*slurm.Job  // as last observed, ascending in ID
+	scene    sortedObservation
+	refusals refusals // of waiting jobs
+	small    bool     // a small round, see SmallRound
+	settled  Records  // of the last round that settled
 	report   Report
-	lessons  []taught // of this round, to be written down
+	lessons  []taught // learned in this round, to be stored
 }
 
-// begin begins the report.
+// begin initializes the report.
 func (t *turn) begin() {
 	t.mark, t.report.Began, t.report.Shadow, t.report.Small = t.began, t.Clock.Now(), t.Settings.Shadow, t.small
 	t.report.Canary = t.Settings.Canary
 	t.report.Phases = make([]Phase, 0, phases)
 }
 
+// run is a full round: number, observe, decide, carry out.
 func (t *turn) run(ctx context.Context) error {
 	t.begin()
 	settled, intent, err := t.Ledger.Load()
@@ -171,7 +198,7 @@ func (t *turn) run(ctx context.Context) error {
 	return t.carryOut(ctx, settled)
 }
 
-// carryOut writes the steps down, takes them and settles.
+// carryOut stores the intent, takes the steps and settles. In shadow mode it only settles.
 func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	saving{t}.book()
 	if t.Settings.Shadow {
@@ -183,10 +210,14 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	}
 	learning{t}.teach()
 	t.phase("intend")
+	if err := t.renewLease(ctx); err != nil {
+		newActing(t).putOff() // nothing was begun
+		return t.settle(fmt.Errorf("renew the lease: %w", err))
+	}
 	return t.settle(t.act(ctx))
 }
 
-// intend writes down what the round is about to do, and the debts that it makes.
+// intend stores what the round is about to do, and the debts that it makes.
 func (t *turn) intend() error {
 	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps,
 		Debts: t.incurred(t.settled)}
@@ -196,7 +227,7 @@ func (t *turn) intend() error {
 	return nil
 }
 
-// number counts rounds up. One that died after it had written its intent down has had its number.
+// number gives the round its number. A round that died after it had stored its intent has used its number up.
 func (t *turn) number(intent *Intent) {
 	if intent != nil {
 		t.Last, t.report.Interrupted = max(t.Last, intent.Round), intent
@@ -205,26 +236,28 @@ func (t *turn) number(intent *Intent) {
 	t.report.Round = t.Last
 }
 
+// observe reads the cluster, takes the jobs' reports into account, refreshes the limits, and fills the report's part
+// about all of that.
 func (t *turn) observe(ctx context.Context, old Records) error {
 	known := t.watch.set
-	if err := t.meet(ctx, old); err != nil {
+	if err := t.observeAndAccount(ctx, old); err != nil {
 		return err
 	}
 	anew, err := splitting{t}.split(ctx)
 	if err == nil && anew {
-		err = t.meet(ctx, old)
+		err = t.observeAndAccount(ctx, old)
 	}
 	if err != nil {
 		return err
 	}
 	if !known {
-		t.believeNoGrace(t.scene.at)
+		t.restartGraces(t.scene.at)
 	}
 	t.audit(&t.scene)
 	seating{t.Runner}.measure(&t.scene)
-	t.scene.hearAll()
+	t.scene.addReports()
 	learning{t}.learn(&t.scene)
-	t.mourn(t.scene.debtors)
+	t.reportLostJobs(t.scene.debtors)
 	t.alarm = t.nextExpiry(&t.scene)
 	t.report.Outside, t.report.Ended = t.scene.outside, over(t.scene.debtors)
 	t.report.Ignored = ignoredOf(t.scene.managed)
@@ -243,14 +276,14 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.ran, Claimed: tn.claimed})
 		}
 	}
-	t.consultAlmanac(ctx)
+	t.refreshLimits(ctx)
 	t.refusals = t.refusalsOf(&t.scene)
 	t.phase("observe")
 	return nil
 }
 
-// meet looks, and brings the records up to what it sees.
-func (t *turn) meet(ctx context.Context, old Records) error {
+// observeAndAccount observes once, sorts the jobs and brings their records up to date.
+func (t *turn) observeAndAccount(ctx context.Context, old Records) error {
 	seen, err := t.look(ctx, func() Records { return old })
 	if err != nil {
 		return err
@@ -260,7 +293,7 @@ func (t *turn) meet(ctx context.Context, old Records) error {
 	return nil
 }
 
-// ignoredOf counts the jobs that were not understood, or not believed; nil: all were.
+// ignoredOf counts the jobs whose directives or reports are ignored; nil: none are.
 func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 	add := func(what Ignored) {
 		if of == nil {
@@ -279,7 +312,7 @@ func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 	return of
 }
 
-// appendNotes adds what the user of a job should know.
+// appendNotes appends the notes for a job's user.
 func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.note != "" {
 		notes = append(notes, Note{t.ID, t.note})
@@ -299,21 +332,22 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.record.Returned > patient {
 		notes = append(notes, Note{t.ID, comesBack})
 	}
-	if r.Settings.SaveAtLimit && t.saves() && r.cramped(t) {
+	if r.Settings.SaveAtLimit && t.saves() && r.limitTooShortToAsk(t) {
 		notes = append(notes, Note{t.ID, r.crampedNote(t)})
 	}
 	return notes
 }
 
-// notAskedAgain is what the user of a job should know that ended when it was asked to save, and was requeued by hand.
+// notAskedAgain is the note for a job that ended when it was asked to save and was then requeued by its user.
 const notAskedAgain = "ended for good when it was last asked to save, and is not asked again: it runs until it ends, " +
 	"whatever its word says"
 
-// comesBack is what the user of a job that cannot stay should know.
+// comesBack is the note for a job that keeps returning to the queue unasked.
 const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and " +
 	"less often: " +
 	"the requeue exit code is for a job that was asked to save"
 
+// decide makes the snapshot, the plan, and the steps that lead to it.
 func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
 	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
@@ -322,9 +356,9 @@ func (t *turn) decide(ctx context.Context) error {
 		supposing{t}.all()
 	}
 	if t.small {
-		settle(&t.report.Snapshot)
+		keepRunningButRecall(&t.report.Snapshot)
 	}
-	if err := (caution{t}).careful(ctx); err != nil {
+	if err := (caution{t}).planSafely(ctx); err != nil {
 		return err
 	}
 	if t.Settings.Profiled && !t.small {
@@ -344,16 +378,17 @@ func (t *turn) decide(ctx context.Context) error {
 	if t.report.Steps = t.diff(&t.scene, t.report.Plan); t.small {
 		t.report.Steps = smallSteps(&t.scene, t.report.Steps)
 	}
-	t.scene.pardon(t.report.Steps)
+	t.scene.forgetIgnoredRequests(t.report.Steps)
 	t.phase("diff")
 	return nil
 }
 
-// caution is the part of a turn that makes plans until one is safe to act on.
+// caution is the part of a round that plans until a plan is safe to carry out.
 type caution struct{ *turn }
 
-// careful makes a plan that stops nobody for a start that Slurm may refuse, and nobody whose place others would take.
-func (t caution) careful(ctx context.Context) error {
+// planSafely makes a plan that preempts no job for a start that Slurm may refuse, and none whose place another job
+// would get.
+func (t caution) planSafely(ctx context.Context) error {
 	t.holdBack()
 	t.keepUsedUp()
 	if err := t.planned(ctx); err != nil {
@@ -362,16 +397,16 @@ func (t caution) careful(ctx context.Context) error {
 	if err := t.passOn(ctx); err != nil {
 		return err
 	}
-	if t.daring() {
+	if t.preemptsForUnsureStart() {
 		t.holdProbes()
 		if err := t.planned(ctx); err != nil {
 			return err
 		}
 	}
-	return t.uncontended(ctx)
+	return t.replanWithoutContended(ctx)
 }
 
-// planned makes the plan, by the site's own planner or the built-in one.
+// planned makes a plan with the site's own planner or the built-in one.
 func (t *turn) planned(ctx context.Context) error {
 	if t.report.External = t.consult(ctx); t.report.External {
 		t.phase("decide")
@@ -380,18 +415,35 @@ func (t *turn) planned(ctx context.Context) error {
 	return t.plan()
 }
 
-// plan asks the built-in planner.
+// plan asks the built-in planner. A plan that violates a promise is a fault of the planner, nearly always in what it
+// does to running jobs. So a second plan is made in which all running jobs stay: a round that did nothing would start
+// no job, and leases would end if the next rounds fared no better.
 func (t *turn) plan() error {
-	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
-	t.phase("decide")
-	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
-		return fmt.Errorf("%w: %w", ErrPlan, err)
+	for {
+		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
+		t.phase("decide")
+		err := t.checkPlan(t.report.Snapshot, t.report.Plan)
+		if err == nil {
+			t.phase("check")
+			return nil
+		}
+		if t.report.Refused != "" {
+			return fmt.Errorf("%w: %w", ErrPlan, err)
+		}
+		t.report.Refused = err.Error()
+		fixRunning(&t.report.Snapshot)
 	}
-	t.phase("check")
-	return nil
 }
 
-// consult asks the site's own planner, where there is one. It says whether there is a plan that keeps all promises.
+// checkPlan is policy.Check, or the replacement that a test has set.
+func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
+	if r.check != nil {
+		return r.check(c, p)
+	}
+	return policy.Check(c, p)
+}
+
+// consult asks the site's own planner, if there is one. It says whether the plan keeps all promises.
 func (t *turn) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false
@@ -399,7 +451,7 @@ func (t *turn) consult(ctx context.Context) bool {
 	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.order(),
 		t.Settings.Allocator)
 	if err == nil {
-		inForm(&t.report.Snapshot, plan)
+		roundMemoryPerCore(&t.report.Snapshot, plan)
 		err = policy.Check(t.report.Snapshot, plan)
 	}
 	if err != nil {
@@ -410,7 +462,7 @@ func (t *turn) consult(ctx context.Context) bool {
 	return true
 }
 
-// settle writes down what became of the round, also when acting ended with an error.
+// settle stores the records and the report, also after an error in acting.
 func (t *turn) settle(acted error) error {
 	if err := t.Ledger.Settle(t.records(), t.report); err != nil {
 		return errors.Join(acted, fmt.Errorf("settle: %w", err))
@@ -419,10 +471,10 @@ func (t *turn) settle(acted error) error {
 	return acted
 }
 
-// phases is how many a round has.
+// phases is the largest number of phases of a round.
 const phases = 12
 
-// phase ends the phase under way.
+// phase ends the present phase under this name.
 func (t *turn) phase(name string) {
 	now := t.Clock.Elapsed()
 	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -40,7 +41,7 @@ func newWorld(t *testing.T, nodes int, total gres.Vector) *world {
 	return newSite(t, slurmtest.Rack(nodes, total, "gpu", "other"))
 }
 
-func newSite(t *testing.T, nodes []bridge.Node) *world {
+func newSite(t *testing.T, nodes []slurm.Node) *world {
 	t.Helper()
 	w := &world{t: t, clock: slurmtest.NewClock(epoch), book: &ledger.Memory{}}
 	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: nodes, SchedulerDelay: time.Millisecond})
@@ -73,11 +74,14 @@ func (w *world) start(fault slurmtest.Fault) {
 		Slurm: w.line, Splitter: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile,
 		Settings: w.runner.Settings,
 	}
+	if onLeaseJob {
+		w.runner.Leases = w.line.Leases()
+	}
 }
 
 // mustBeFree holds every start to the promise that places are freed before they are given.
-func (w *world) mustBeFree(u bridge.Update) {
-	if len(u.Request.Pin) == 0 || u.Begin.After(w.clock.Now()) {
+func (w *world) mustBeFree(u slurm.Update) {
+	if len(u.Request.Pin) == 0 || u.Begin.After(w.clock.Now()) || u.Lease != 0 {
 		return
 	}
 	seen, err := w.slurm.Observe(ctx)
@@ -88,8 +92,8 @@ func (w *world) mustBeFree(u bridge.Update) {
 	if u.Request.Shard != "" {
 		gpus = 0 // slurmtest's own invariants see to that
 	}
-	if k := slices.IndexFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == u.Job }); k >= 0 &&
-		seen.Jobs[k].State == bridge.Running {
+	if k := slices.IndexFunc(seen.Jobs, func(j *slurm.Job) bool { return j.ID == u.Job }); k >= 0 &&
+		seen.Jobs[k].State == slurm.Running {
 		return // Slurm has just started it by itself, and answers so
 	}
 	for _, n := range seen.Nodes {
@@ -167,7 +171,7 @@ func (w *world) submit(gpus int, comment string, change ...func(*slurmtest.Spec)
 	w.t.Helper()
 	spec := slurmtest.Spec{
 		Partition: "gpu", Comment: comment, Lease: 900 * time.Second,
-		Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, Memory: 1000, GPUs: gpus},
+		Request: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, Memory: 1000, GPUs: gpus},
 		Work:    slurmtest.Work{Length: 2 * time.Hour, OnSignal: slurmtest.Saves, Save: 2 * time.Second},
 	}
 	for _, c := range change {
@@ -180,7 +184,7 @@ func (w *world) submit(gpus int, comment string, change ...func(*slurmtest.Spec)
 	return id
 }
 
-func (w *world) job(id int) bridge.Job {
+func (w *world) job(id int) slurm.Job {
 	w.t.Helper()
 	seen, err := w.slurm.Observe(ctx)
 	if err != nil {
@@ -191,13 +195,13 @@ func (w *world) job(id int) bridge.Job {
 			return *j
 		}
 	}
-	return bridge.Job{ID: id, State: bridge.Finished}
+	return slurm.Job{ID: id, State: slurm.Finished}
 }
 
 func (w *world) mustRun(id int, nodes string, cpus int) {
 	w.t.Helper()
 	j := w.job(id)
-	if j.State != bridge.Running || strings.Join(j.Runs.Nodes, "+") != nodes || j.Runs.PerNode.CPUs != cpus {
+	if j.State != slurm.Running || strings.Join(j.Runs.Nodes, "+") != nodes || j.Runs.PerNode.CPUs != cpus {
 		w.t.Errorf("job %d: %s on %v with %s, want running on %s with %d cores", id, j.State, j.Runs.Nodes,
 			j.Runs.PerNode, nodes, cpus)
 	}
@@ -254,7 +258,7 @@ func TestAWaitingJobCarriesItsUsersOwnRequestAndALease(t *testing.T) {
 	for range 12 {
 		w.rounds(1)
 		j := w.job(id)
-		if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || j.Request.Memory != own.Memory ||
+		if j.State != slurm.Pending || j.Request.CPUs != own.CPUs || j.Request.Memory != own.Memory ||
 			len(j.Request.Pin) != 0 {
 			t.Fatalf("waits with %+v, want %+v", j.Request, own)
 		}
@@ -280,7 +284,7 @@ func TestAVictimSavesIsRequeuedAndGoesOn(t *testing.T) {
 	if s := step(t, report, first, bridge.Preempt); s.Error != "" || s.Took > 5*time.Second {
 		t.Errorf("preempt: %+v", s)
 	}
-	if j := w.job(first); j.State != bridge.Pending || j.Restarts != 1 || len(j.Request.Pin) != 0 {
+	if j := w.job(first); j.State != slurm.Pending || j.Restarts != 1 || len(j.Request.Pin) != 0 {
 		t.Errorf("victim %+v, want pending, once restarted, not pinned", j)
 	}
 	w.rounds(1)
@@ -306,7 +310,7 @@ func TestAVictimThatDoesNotLeaveIsRequeuedAfterItsGrace(t *testing.T) {
 		t.Errorf("%d signals, %d requeues, step %+v", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue),
 			s)
 	}
-	if w.job(first).State != bridge.Pending {
+	if w.job(first).State != slurm.Pending {
 		t.Errorf("victim is %s", w.job(first).State)
 	}
 	w.mustRun(second, "n1", 1)
@@ -348,7 +352,7 @@ func TestAStartThatDoesNotComeAboutIsTakenBackAndTriedAgain(t *testing.T) {
 		t.Errorf("start: %+v", s)
 	}
 	j := w.job(id)
-	if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || len(j.Request.Pin) != 0 ||
+	if j.State != slurm.Pending || j.Request.CPUs != own.CPUs || len(j.Request.Pin) != 0 ||
 		!j.Begin.After(w.clock.Now()) {
 		t.Errorf("after the failed start: %+v", j)
 	}
@@ -368,7 +372,7 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 		w.submit(1, model("res18"), none, func(s *slurmtest.Spec) { s.Shape, s.Begin = "a het job", epoch.Add(time.Hour) }),
 		w.submit(1, model("res18"), none, func(s *slurmtest.Spec) { s.Odd, s.Begin = "features joined by |", epoch.Add(time.Hour) }),
 	}
-	before := make([]bridge.Job, len(ids))
+	before := make([]slurm.Job, len(ids))
 	for k, id := range ids {
 		before[k] = w.job(id)
 	}
@@ -413,7 +417,7 @@ func TestAnUnknownProfileCostsTheJobOnlyItsProfile(t *testing.T) {
 		id := w.submit(1, comment)
 		report := w.rounds(1)
 		j := w.job(id)
-		if j.State != bridge.Running || j.Runs.PerNode.CPUs != 3 {
+		if j.State != slurm.Running || j.Runs.PerNode.CPUs != 3 {
 			t.Errorf("%s: %s with %s, want the proportional share", comment, j.State, j.Runs.PerNode)
 		}
 		if !slices.ContainsFunc(report.Notes, func(n bridge.Note) bool { return n.Job == id }) ||
@@ -433,7 +437,7 @@ func TestWithoutTheDaemonEveryWaitingJobIsStartedBySlurm(t *testing.T) {
 	w.rounds(2)
 	w.sleep(w.runner.Settings.Lease + time.Minute)
 	for _, id := range waiting {
-		if j := w.job(id); j.State != bridge.Running || j.Restarts != 0 {
+		if j := w.job(id); j.State != slurm.Running || j.Restarts != 0 {
 			t.Errorf("job %d: %s, with job %d over it should have been started by Slurm itself", id, j.State, long)
 		}
 	}
@@ -444,7 +448,7 @@ func TestShadowWritesNothing(t *testing.T) {
 	w.runner.Settings.Shadow = true
 	id := w.submit(1, model("res18"))
 	report := w.round()
-	if n := len(w.line.Calls()); n != 1 || w.job(id).State != bridge.Pending {
+	if n := len(w.line.Calls()); n != 1 || w.job(id).State != slurm.Pending {
 		t.Errorf("%d calls, want the one look", n)
 	}
 	if s := step(t, report, id, bridge.Start); s.Grant.PerNode.CPUs != 9 {
@@ -475,7 +479,7 @@ func TestAUsersOwnBeginTimeIsKept(t *testing.T) {
 	begin := epoch.Add(25 * time.Minute)
 	id := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Begin = begin })
 	for w.clock.Now().Before(begin) {
-		if w.rounds(1); w.job(id).State != bridge.Pending {
+		if w.rounds(1); w.job(id).State != slurm.Pending {
 			t.Fatalf("runs at %s, its user said %s", w.clock.Now(), begin)
 		}
 	}
@@ -498,7 +502,7 @@ func TestARestartDoesNotFollowItsTeardownInTheSameSecond(t *testing.T) {
 		t.Fatalf("nobody was restarted: %+v", report.Steps)
 	}
 	for _, id := range ids {
-		if j := w.job(id); j.State != bridge.Running {
+		if j := w.job(id); j.State != slurm.Running {
 			past, _ := w.slurm.History(id)
 			t.Errorf("job %d is %s: %s", id, j.State, past.End)
 		}
@@ -527,12 +531,12 @@ type hook struct {
 	refuse, complain error
 }
 
-func (h *hook) Before(_ context.Context, j bridge.Job, _ string, _ time.Duration) error {
+func (h *hook) Before(_ context.Context, j slurm.Job, _ string, _ time.Duration) error {
 	h.said = append(h.said, fmt.Sprintf("before %d %s", j.ID, j.State))
 	return h.refuse
 }
 
-func (h *hook) After(_ context.Context, j bridge.Job, _ string, _ time.Duration) error {
+func (h *hook) After(_ context.Context, j slurm.Job, _ string, _ time.Duration) error {
 	h.said = append(h.said, fmt.Sprintf("after %d %s on %s", j.ID, j.State, strings.Join(j.Runs.Nodes, "+")))
 	return h.complain
 }

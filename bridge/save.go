@@ -7,20 +7,21 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// saving is the part of a turn that says what the round books in the ledger of savings.
+// saving is the part of a round that reports what to enter in the ledger of savings.
 type saving struct{ *turn }
 
-// mostChecks bounds what is kept between two rounds.
+// mostChecks bounds the progress windows that are kept between two full rounds.
 const mostChecks = 10_000
 
-// book tells the report what is to be booked. Windows of progress that ended in small rounds are told by the next
-// round; those of a look that came to nothing are heard again.
+// book adds the entry to the report. Progress windows that ended in small rounds are part of the next full round. A
+// window of an observation that led to no round is seen again.
 func (t saving) book() {
 	if !t.Settings.Savings {
 		return
@@ -43,15 +44,15 @@ func (t saving) book() {
 	t.report.Savings, t.booked = r, t.scene.at
 }
 
-// running books who runs.
+// running adds the running jobs.
 func (t saving) running(r *savings.Round) {
 	var held policy.GPUCount
 	for _, tn := range t.reader.jobs {
 		switch {
-		case tn.State != Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
-		case tn.ours && tn.alone == "":
+		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
+		case tn.ours && tn.untouchedBecause == "":
 			j := t.job(tn)
-			if tn.Runs.Shard != "" { // of those on one device one holds the GPU
+			if tn.Runs.Shard != "" { // of the jobs on one device, only one counts the GPU
 				j.GPUs = held.More(policy.Placement{Nodes: tn.Runs.Nodes, PerNode: tn.Runs.PerNode,
 					Device: tn.Runs.Shard})
 			}
@@ -62,11 +63,11 @@ func (t saving) running(r *savings.Round) {
 	}
 }
 
-// job is one that runs. What it is given is what it holds, and in the shadow what it would hold; what it asked for is
-// what its user's own request comes to, which in the shadow Slurm has given it.
+// job is the entry of a running job. Given is what it holds, or in shadow mode what it would hold. Asked is its user's
+// own request, which in shadow mode is what Slurm gave it.
 func (t saving) job(tn *managedJob) savings.Job {
 	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
-	if tn.profile == nil || !tn.even() || slices.Contains(tn.on, elsewhere) {
+	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.on, elsewhere) {
 		return j
 	}
 	profile := policy.ProfileOn(tn.profile, tn.topology.gpuType(tn.on[0]))
@@ -94,8 +95,8 @@ func (t saving) job(tn *managedJob) savings.Job {
 	return j
 }
 
-// atLeastMeasured raises an amount to the least that the profile has measured. Below that a profile falls in
-// proportion, so that no plan promises what nobody has seen; nor may the ledger claim how slow a job would have been
+// atLeastMeasured raises an amount to the least one that the profile has measured. Below that, a profile falls in
+// proportion so that no plan promises unmeasured speed; the ledger, likewise, must not claim how slow a job would be
 // there.
 func atLeastMeasured(p *sensitivity.Profile, v gres.Vector) gres.Vector {
 	v.CPUs = max(v.CPUs, int(math.Ceil(p.CoresPerGPU[0]*float64(v.GPUs))))
@@ -103,7 +104,7 @@ func atLeastMeasured(p *sensitivity.Profile, v gres.Vector) gres.Vector {
 	return v
 }
 
-// fingerprint stands for texts of which nobody is to read anything.
+// fingerprint is a hash that identifies texts without revealing them.
 func fingerprint(texts ...string) string {
 	sum := fnv.New64a()
 	for _, text := range texts {
@@ -113,10 +114,10 @@ func fingerprint(texts ...string) string {
 	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
-// asked is what Slurm would have given a running job on each of its nodes: its user's own request, and the share of
-// the memory where that does not say how much.
+// asked is what Slurm would have given a running job on each of its nodes: its user's own request, and the proportional
+// share of the memory if the request does not name any.
 func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
-	own := t.record.Own.perNode()
+	own := t.record.Own.PerNode()
 	own.GPUs = t.Runs.PerNode.GPUs
 	own.CPUs, own.Memory = min(own.CPUs, total.CPUs), min(own.Memory, total.Memory)
 	if own.Memory == 0 {
@@ -125,14 +126,14 @@ func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
 	return own
 }
 
-// waiting books which GPUs idle although somebody has waited for one since the last round at least.
+// waiting adds the GPUs that are idle although a job has waited for one at least since the last round.
 func (t saving) waiting(r *savings.Round) {
 	c := &t.report.Snapshot
 	var wants []savings.Want
 	classes := map[wantClass]int{}
 	for i, tn := range t.scene.managed {
 		j := &c.Jobs[i]
-		if tn.State != Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
+		if tn.State != slurm.Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
 			continue
 		}
 		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.Settings.Shadow {
@@ -151,20 +152,20 @@ func (t saving) waiting(r *savings.Round) {
 	r.Idle = savings.Stranded(t.places(), wants)
 }
 
-// mostWants bounds how many kinds of jobs that wait are looked at.
+// mostWants bounds how many kinds of waiting jobs are considered.
 const mostWants = 200
 
-// wantClass is what jobs that wait have in common if one of them stands for all.
+// wantClass is what waiting jobs have in common if one of them stands for all.
 type wantClass struct {
 	nodes              int
 	perNode            gres.Vector
 	gpuType, partition string
-	own                int // a job that is like no other
+	own                int // ID of a job that is like no other; 0 otherwise
 }
 
-// want is what a job that waits asks for, and its class.
+// want is what a waiting job asks for, and its class.
 func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
-	w := savings.Want{Count: 1, Nodes: max(1, j.Nodes), PerNode: tn.record.Own.perNode()}
+	w := savings.Want{Count: 1, Nodes: max(1, j.Nodes), PerNode: tn.record.Own.PerNode()}
 	nodes := t.report.Snapshot.Nodes
 	w.On = func(p int) bool {
 		n := &nodes[p]
@@ -179,7 +180,7 @@ func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
 	return w, class
 }
 
-// places are the nodes with what is really free on them; nothing on those that are closed, or reserved now.
+// places are the nodes with what is really free on them; nothing on closed nodes and on those that are reserved now.
 func (t saving) places() []savings.Place {
 	nodes := t.report.Snapshot.Nodes
 	places := make([]savings.Place, len(nodes))
@@ -190,7 +191,7 @@ func (t saving) places() []savings.Place {
 	}
 	for _, tn := range t.scene.managed {
 		for _, n := range tn.on {
-			if tn.State == Running && n != elsewhere {
+			if tn.State == slurm.Running && n != elsewhere {
 				places[n].Free = places[n].Free.Minus(tn.Runs.PerNode)
 			}
 		}

@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // When a preempted job ends, Slurm gives its resources at once to the first eligible job in its own order. So before a
 // round asks any job to leave, every eligible job must have the size that the plan gives it:
+//
 //   - a job that was armed earlier and whose place is free is started;
-//   - a job whose place others still hold is armed again, with the size of its grant: it is secured;
+//   - a job whose place other jobs still hold is armed again, with the size of its grant: it is secured;
 //   - every other job is leased again.
 //
 // A secured job is eligible on any node, and starts as soon as that much is free; only jobs before it in Slurm's order
@@ -25,9 +27,9 @@ import (
 // runs. Nor may a secured job take the place of another start. Where it would fit there and has another size, it is
 // leased until its own place is free, and then started there.
 
-// secure has every job with a start that was not begun either eligible with the size of its grant or not at all.
+// secure makes every job with a start that was not begun either eligible with the size of its grant, or leased.
 func (a *acting) secure(ctx context.Context) error {
-	if a.left() <= a.retreat() {
+	if a.left() <= a.rollBackTime() {
 		return nil
 	}
 	ready := a.startable()
@@ -55,8 +57,8 @@ func (a *acting) secure(ctx context.Context) error {
 	)
 }
 
-// safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they keep none
-// back that has its place, and take nobody's.
+// safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they neither
+// block one whose place is free nor could take the place of another.
 func (a *acting) safeToSecure(ready []*step) []*step {
 	open := a.steps.filter(func(s *step) bool { return s.Verb == Start && (s.stage == begun || s.stage == sent) })
 	under := slices.Concat(ready, a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == sent }))
@@ -74,13 +76,13 @@ func (a *acting) safeToSecure(ready []*step) []*step {
 	return safe
 }
 
-// couldTake says that a step's job would fit where another is to start, on nodes where it is not.
+// couldTake says that a step's job would fit, after the preemptions, on a node of the other start that is not its own.
 func (a *acting) couldTake(s, other *step) bool {
 	return s != other && slices.ContainsFunc(other.Grant.Nodes, func(name string) bool {
 		k, found := slices.BinarySearchFunc(
 			a.nodes,
 			name,
-			func(n Node, name string) int { return strings.Compare(n.Name, name) },
+			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) },
 		)
 		if !found || slices.Contains(s.Grant.Nodes, name) {
 			return false
@@ -88,7 +90,7 @@ func (a *acting) couldTake(s, other *step) bool {
 		room := a.nodes[k].Total.Minus(a.nodes[k].Allocated)
 		for _, v := range a.steps.filter(func(v *step) bool { return v.Verb == Preempt }) {
 			j := a.seenNow(v.Job)
-			if (j.State == Running || j.Completing) && slices.Contains(j.Runs.Nodes, name) {
+			if (j.State == slurm.Running || j.Completing) && slices.Contains(j.Runs.Nodes, name) {
 				room = room.Plus(j.Runs.PerNode)
 			}
 		}
@@ -96,8 +98,8 @@ func (a *acting) couldTake(s, other *step) bool {
 	})
 }
 
-// changesPlaces says that two jobs which are both eligible can have each other's place. A smaller one could not: it
-// would fit into what the first of several victims leaves for the other.
+// changesPlaces says that two eligible jobs can take each other's place, since they have the same size. A smaller job
+// could not: it would fit into what the first of several preempted jobs leaves for the other.
 func (s *step) changesPlaces(other *step) bool {
 	return len(s.Grant.Nodes) == len(other.Grant.Nodes) && other.Grant.PerNode == s.Grant.PerNode
 }
@@ -105,26 +107,27 @@ func (s *step) changesPlaces(other *step) bool {
 // eligible says that Slurm may start the step's job at any moment.
 func (a *acting) eligible(s *step) bool {
 	j := a.seenNow(s.Job)
-	return j.State == Pending && !s.leased && !j.Begin.After(a.now())
+	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.now())
 }
 
-// mayBeSecured says that a step's job can be armed with its grant: it waits, is through with its last run, and Slurm
+// mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, and Slurm
 // could find the place by itself.
 func (a *acting) mayBeSecured(s *step) bool {
 	j, there := a.find(s.Job)
-	if a.Settings.Ahead <= 0 || !there || !a.through(s, j) || s.Grant.Device != "" || a.refusals.of(s.job) != nil {
+	if a.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
+		a.refusals.of(s.job) != nil {
 		return false
 	}
-	if s.job.State == Running && a.isTaken(s) {
-		return false // it is better off where it was
+	if s.job.State == slurm.Running && a.isTaken(s) {
+		return false // its new place is taken: it is better off where it was
 	}
 	c := &a.report.Snapshot
 	k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
 	return found && !c.Rationed(&c.Jobs[k])
 }
 
-// secureOne arms the step's job with its grant. One that Slurm has just started is seen to run by the next look; one
-// that Slurm does not take in this form waits for its place with a lease.
+// secureOne arms the step's job with its grant. If Slurm has just started the job, the next observation shows it; if
+// Slurm refuses the form, the job waits under a lease for its place.
 func (a *acting) secureOne(ctx context.Context, s *step) error {
 	next := policy.Next{Job: s.Job, Nodes: len(s.Grant.Nodes), PerNode: s.Grant.PerNode}
 	if j := a.seenNow(s.Job); j == s.job.Job && s.job.armedAs(next, a.at) {
@@ -132,12 +135,12 @@ func (a *acting) secureOne(ctx context.Context, s *step) error {
 		return nil
 	}
 	u := arming(s.job.record, *s.Grant, next.Nodes, a.report.Round, s.Why, s.job.note, a.now())
-	u.Request.Partition = s.job.listed()
+	u.Request.Partition = s.job.partitionList()
 	switch err := a.write(ctx, s, u); {
 	case err == nil:
 		s.secured, s.leased = true, false
 		return nil
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, slurm.ErrRefused):
 		return a.unsecure(ctx, s)
 	default:
 		return s.overtaken(err)
@@ -146,32 +149,32 @@ func (a *acting) secureOne(ctx context.Context, s *step) error {
 
 // unsecure gives the step's job its lease again.
 func (a *acting) unsecure(ctx context.Context, s *step) error {
-	err := a.write(ctx, s, a.leased(s))
+	err := a.write(ctx, s, a.leaseUpdate(s))
 	if err == nil {
 		s.secured, s.leased = false, true
 	}
 	return s.overtaken(err)
 }
 
-// overtaken is an error but for that Slurm has just started the job by itself, with the size that it had: the next look
-// sees it run.
+// overtaken drops the error that Slurm has just started the job by itself, with its earlier size: the next observation
+// shows it.
 func (s *step) overtaken(err error) error {
-	if errors.Is(err, ErrNotPending) {
+	if errors.Is(err, slurm.ErrNotPending) {
 		s.secured, s.raced = true, true
 		return nil
 	}
 	return err
 }
 
-// callOff puts off to a later round what is about the places of those whom Slurm has just started by itself: nobody who
-// was not asked yet is asked for a plan that is none any more.
+// callOff puts off the steps on the places of jobs that Slurm has just started by itself. The plan no longer holds
+// there, so no further job is asked to leave for it.
 func (a *acting) callOff() {
 	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
 		a.callOffOn(r.Grant.Nodes, r)
 	}
 }
 
-// callOffOn puts off the stops and starts on some nodes that were not begun, but for one.
+// callOffOn puts off the preemptions and starts on these nodes that were not begun, except the start but.
 func (a *acting) callOffOn(nodes []string, but *step) {
 	on := func(list []string) bool {
 		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
@@ -190,7 +193,7 @@ func (a *acting) callOffOn(nodes []string, but *step) {
 	}
 }
 
-// stepAside leases those again that are secured and come before a start that has its place in Slurm's order.
+// stepAside leases secured jobs again that come, in Slurm's order, before a start whose place is free.
 func (a *acting) stepAside(ctx context.Context, ready []*step) error {
 	aside := a.steps.filter(func(s *step) bool {
 		return s.secured && s.stage == begun && !slices.Contains(ready, s) && s.keepsBack(ready)
@@ -198,7 +201,7 @@ func (a *acting) stepAside(ctx context.Context, ready []*step) error {
 	return a.each(ctx, aside, begun, func(s *step) error { return a.unsecure(ctx, s) })
 }
 
-// keepsBack says that Slurm considers the step's job before one of these, in a partition in which that one may start.
+// keepsBack says that Slurm considers the step's job before one of the others, in a partition in which both may start.
 func (s *step) keepsBack(others []*step) bool {
 	in := s.job.partitions()
 	return slices.ContainsFunc(others, func(o *step) bool {
@@ -209,19 +212,19 @@ func (s *step) keepsBack(others []*step) bool {
 
 // partitions are those in which a job may start.
 func (t *managedJob) partitions() []string {
-	return strings.Split(cmp.Or(t.listed(), t.Partition), ",")
+	return strings.Split(cmp.Or(t.partitionList(), t.Partition), ",")
 }
 
-// noteSecured takes note of those that Slurm has started by itself.
+// noteSecured closes the starts of secured jobs that Slurm has started by itself.
 func (a *acting) noteSecured() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s.secured }) {
-		if j, there := a.find(s.Job); !there || j.State != Pending {
+		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
 			a.started(s)
 		}
 	}
 }
 
-// secured are the jobs with a start under way that are eligible with its size.
+// secured are the jobs that are eligible with the size of their grants and whose starts were not begun.
 func (list steps) secured() map[int]bool {
 	jobs := map[int]bool{}
 	for _, s := range list {

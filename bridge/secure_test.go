@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -105,7 +106,7 @@ func (w *world) mustBePlanned(seed int64, victim int) {
 		w.t.Fatal(err)
 	}
 	for _, j := range seen.Jobs {
-		if j.State != bridge.Pending || j.Begin.After(w.clock.Now()) || j.ID == victim || j.Completing {
+		if j.State != slurm.Pending || w.waits(j) || j.Held || j.ID == victim || j.Completing {
 			continue
 		}
 		if to := w.meant(j.ID); to == nil || j.Request.CPUs != to.PerNode.CPUs*len(to.Nodes) {
@@ -141,7 +142,7 @@ func TestAStartWithAnotherSizeThanPlannedIsTold(t *testing.T) {
 	w.start(raced(w, &holder, &next))
 	report := w.round()
 	j := w.job(next)
-	if j.State != bridge.Running || j.Runs.PerNode.CPUs != armed {
+	if j.State != slurm.Running || j.Runs.PerNode.CPUs != armed {
 		t.Fatalf("%s with %s, armed with %d cores: nothing is shown", j.State, j.Runs.PerNode, armed)
 	}
 	k := slices.IndexFunc(report.Steps, func(s bridge.Step) bool { return s.Job == next })

@@ -4,26 +4,30 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestAJobIsThroughWithItsLastRunASecondAfterTheSecondOfItsTeardown(t *testing.T) {
 	at := noon.Add(500 * time.Millisecond)
 	for _, c := range []struct {
 		name string
-		job  Job
+		job  slurm.Job
 		want bool
 	}{
-		{"never ran", Job{State: Pending, Submitted: at}, true},
-		{"runs", Job{State: Running, Submitted: noon.Add(-time.Hour)}, false},
-		{"is being torn down", Job{State: Pending, Completing: true, Restarts: 1, Submitted: noon.Add(-time.Hour)},
+		{"never ran", slurm.Job{State: slurm.Pending, Submitted: at}, true},
+		{"runs", slurm.Job{State: slurm.Running, Submitted: noon.Add(-time.Hour)}, false},
+		{"is being torn down", slurm.Job{State: slurm.Pending, Completing: true, Restarts: 1,
+			Submitted: noon.Add(-time.Hour)},
 			false},
-		{"was torn down in this second", Job{State: Pending, Restarts: 1, Submitted: noon}, false},
-		{"was torn down in the last second", Job{State: Pending, Restarts: 1, Submitted: noon.Add(-time.Second)},
+		{"was torn down in this second", slurm.Job{State: slurm.Pending, Restarts: 1, Submitted: noon}, false},
+		{"was torn down in the last second", slurm.Job{State: slurm.Pending, Restarts: 1,
+			Submitted: noon.Add(-time.Second)},
 			false},
-		{"was torn down in the second before", Job{State: Pending, Restarts: 1,
+		{"was torn down in the second before", slurm.Job{State: slurm.Pending, Restarts: 1,
 			Submitted: noon.Add(-1001 * time.Millisecond)}, true},
 	} {
-		if got := settled(&c.job, at); got != c.want {
+		if got := lastRunIsOverBy(&c.job, at); got != c.want {
 			t.Errorf("a job that %s: settled %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -43,10 +47,10 @@ func (s *still) Sleep(_ context.Context, d time.Duration) error {
 // Slurm's clock was set back by an hour: it would take that long until it shows a time after the requeue.
 func TestAJobWhoseRequeueIsYetToComeBySlurmsClockIsThroughAFewSecondsAfterItWasSeenSo(t *testing.T) {
 	clock := &still{passed: time.Minute}
-	a := &acting{turn: &turn{Runner: &Runner{Clock: clock}}, sight: sight{at: noon}}
-	s, j := &step{}, &Job{State: Pending, Restarts: 1, Submitted: noon.Add(time.Hour)}
+	a := &acting{turn: &turn{Runner: &Runner{Clock: clock}}, lastObservation: lastObservation{at: noon}}
+	s, j := &step{}, &slurm.Job{State: slurm.Pending, Restarts: 1, Submitted: noon.Add(time.Hour)}
 	for after, want := range []bool{false, false, false, false, true} {
-		if got := a.through(s, j); got != want {
+		if got := a.lastRunIsOver(s, j); got != want {
 			t.Errorf("%d s after it was seen to be through: settled %v", after, got)
 		}
 		clock.passed += time.Second

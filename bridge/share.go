@@ -8,34 +8,36 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// A job whose user says that it may share a GPU is sent to one of a node by Slurm's own means: in place of the GPU that
-// it asks for it gets one shard of that GPU, which Slurm gives to so many jobs as the GPU has shards, and to nobody
-// whole meanwhile. The request is its user's own again as soon as it waits: should the daemon die, the job starts on a
-// GPU of its own.
+// A job that may share a GPU is sent to a GPU of a node by Slurm's own means: in place of the GPU for which it asks it
+// gets one shard of that GPU. Slurm gives a GPU to as many jobs as it has shards, and meanwhile to no job as a whole.
+// The request is the user's own again as soon as the job waits, so if the daemon dies, the job starts on a GPU of its
+// own.
 
-// Sharing is what Slurm does not know of the GPUs of a site: how much memory they have, and by which way nodes have
-// them shared. Where no memory is said nobody is put on a GPU that another job uses.
+// Sharing is what Slurm does not know about GPUs: how much memory they have, and how nodes let jobs share them. Where
+// the memory is unknown, no GPU is shared.
 type Sharing struct {
-	GPUMemory gres.Memory // of each GPU; 0: not said
-	// ByFeature is that of the GPUs of nodes with a feature; of several features of a node the least counts.
+	GPUMemory gres.Memory // of each GPU; 0: unknown
+	// ByFeature is the memory of GPUs on nodes with a feature. If a node has several of these features, the least
+	// counts.
 	ByFeature map[string]gres.Memory
-	Mode      share.Mode // of all nodes; empty: by turns
-	// ModeByFeature is that of nodes with a feature; of several features of a node turns count, which it can always
-	// give.
+	Mode      share.Mode // of all nodes; empty: by slices
+	// ModeByFeature is the mode of nodes with a feature. If a node has several of these features, slices count, which
+	// are always possible.
 	ModeByFeature map[string]share.Mode
 }
 
-// Served is the feature of a node that says that it has a broker: without one the jobs on a GPU would slice time,
+// Served is the feature of a node that has a broker. Without a broker the jobs on a GPU would simply share its time,
 // whatever was promised to them.
 const Served = share.Announced
 
-// memoryOn is how much memory each GPU of a node has; 0: nobody knows.
-func (s Sharing) memoryOn(n *Node) gres.Memory {
+// memoryOn is the memory of each GPU of a node; 0: unknown.
+func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	var least gres.Memory
 	for _, feature := range n.Features {
 		if m := s.ByFeature[feature]; m > 0 && (least == 0 || m < least) {
@@ -45,8 +47,8 @@ func (s Sharing) memoryOn(n *Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is by which way a node has its GPUs shared; empty: by turns.
-func (s Sharing) modeOn(n *Node) share.Mode {
+// modeOn is how jobs share the GPUs of a node; empty: by slices.
+func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {
 		switch m := s.ModeByFeature[feature]; m {
@@ -62,10 +64,10 @@ func (s Sharing) modeOn(n *Node) share.Mode {
 	return mode
 }
 
-// none says that nobody shares.
+// none says that no GPU is shared.
 func (s Sharing) none() bool { return s.GPUMemory == 0 && len(s.ByFeature) == 0 }
 
-// granted is what a node is told of a job that shares a GPU.
+// granted is what a node is told of a job on a shared GPU.
 type granted struct {
 	Class  share.Class `json:"class"`
 	Memory gres.Memory `json:"gpu_memory_mib"`
@@ -73,11 +75,11 @@ type granted struct {
 	Device string      `json:"device"`
 }
 
-// seating is the part of a runner that knows of GPUs that several jobs use.
+// seating is the part of a Runner that deals with shared GPUs. A seat is a slot on one: a job's place beside others.
 type seating struct{ *Runner }
 
-// shareRefused says why a job that would share a GPU is put on none that others use; empty where it may be, or did not
-// say that it would.
+// shareRefused says why a job that may share a GPU is not put on a shared one. It is empty if it can be, or if the job
+// did not ask for that.
 func (r seating) shareRefused(t *managedJob) string {
 	if t.said.word.Share == nil {
 		return ""
@@ -99,17 +101,17 @@ func (r seating) shareRefused(t *managedJob) string {
 		return "it asks for cores or memory by GPU"
 	case t.Interactive:
 		return "somebody waits at its terminal, and it cannot be moved"
-	case !t.seated() && !slices.ContainsFunc(r.reader.nodes, Node.served):
+	case !t.seated() && !slices.ContainsFunc(r.reader.nodes, served):
 		return "no node says that it has a broker, without which the jobs on a GPU would slow each other down"
 	}
 	return ""
 }
 
-// served says that jobs can be put on GPUs of a node that others use.
-func (n Node) served() bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
+// served says that jobs can be put on shared GPUs of a node.
+func served(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
 
-// shares is what a job is granted of GPUs that others use; nil: nothing. One that has a seat already keeps what it was
-// granted that with.
+// shares is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the class and
+// memory with which it got the slot.
 func (r seating) shares(t *managedJob) *share.Request {
 	if t.said.word.Share == nil || r.shareRefused(t) != "" {
 		return nil
@@ -121,12 +123,13 @@ func (r seating) shares(t *managedJob) *share.Request {
 	return &request
 }
 
-// Unruly is a job that would not give its turn back on a GPU that it shared, by the word of its node.
+// Unruly is a job that, as its node says, did not give its slice back on a shared GPU.
 type Unruly struct {
 	Job int `json:"job"`
 	share.Offence
 }
 
+// String is the note for the job's user.
 func (u Unruly) String() string {
 	return fmt.Sprintf("would not give GPU %d back to others again and again, at last at %s: it is put beside nobody "+
 		"any more, until an administrator takes synergy-offence out of its AdminComment", u.GPU,
@@ -139,7 +142,7 @@ func Accused(admin string) bool {
 	return accused
 }
 
-// offence is what its node says of a job that may share a GPU; nil: nothing.
+// offence is what a node wrote about a job that may share a GPU; nil: nothing.
 func (t *managedJob) offence() *Unruly {
 	if t.said.word.Share == nil {
 		return nil
@@ -150,11 +153,11 @@ func (t *managedJob) offence() *Unruly {
 	return nil
 }
 
-// seated says that a job runs on a GPU that others may share with it.
-func (t *managedJob) seated() bool { return t.State == Running && t.Runs.Shard != "" }
+// seated says that a job runs on a GPU that it may share with others.
+func (t *managedJob) seated() bool { return t.State == slurm.Running && t.Runs.Shard != "" }
 
-// grantOf is what the node of a job is told that is given a seat; nil for one that is not, or of which nobody knows how
-// much of the GPU's memory it needs: it has the GPU for itself.
+// grantOf is what the node is told about a job that gets a slot. It is nil for a job without a slot, and for a job
+// whose need of GPU memory is unknown: such a job has the GPU for itself.
 func (r seating) grantOf(t *managedJob, g *policy.Placement) *granted {
 	request := r.shares(t)
 	if g.Device == "" || request == nil {
@@ -170,8 +173,8 @@ func (r seating) grantOf(t *managedJob, g *policy.Placement) *granted {
 	return &granted{Class: request.Class, Memory: memory, SLO: request.SLO.Milliseconds(), Device: g.Device}
 }
 
-// oddShard says why a job is left alone that asks for a shard of a GPU, or has one, or names a single one; empty where
-// that is a round's doing and it can go on.
+// oddShard says why a job is left alone that asks for a shard, holds one, or names a single GPU. It is empty if the
+// shard is a round's doing and the job can go on.
 func (r seating) oddShard(t *managedJob) string {
 	if t.Request.Shard == "" && r.namesDevice(t.Request.GPUType) {
 		return "asks for one GPU of a node by its own type"
@@ -186,14 +189,14 @@ func (r seating) oddShard(t *managedJob) string {
 	switch {
 	case own == nil || own.Shard != "":
 		return "asks for shard"
-	case t.State == Running && !r.divided(t.Runs.Nodes):
+	case t.State == slurm.Running && !r.divided(t.Runs.Nodes):
 		return "runs on a GPU that others may share, of which nobody knows any more how much memory it has"
 	}
 	return ""
 }
 
-// namesDevice says that a type is that of single GPUs, and of no node's GPUs together. To the planner GPUs of such
-// nodes have no type.
+// namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. For the planner the GPUs
+// of nodes with such types have no type.
 func (r seating) namesDevice(gpuType string) bool {
 	if gpuType == "" {
 		return false
@@ -204,7 +207,7 @@ func (r seating) namesDevice(gpuType string) bool {
 		if n.GPUType == gpuType {
 			return false
 		}
-		names = names || slices.ContainsFunc(n.Devices, func(d Device) bool { return d.Type == gpuType })
+		names = names || slices.ContainsFunc(n.Devices, func(d slurm.Device) bool { return d.Type == gpuType })
 	}
 	return names
 }
@@ -213,20 +216,20 @@ func (r seating) namesDevice(gpuType string) bool {
 func (r seating) divided(nodes []string) bool {
 	return !slices.ContainsFunc(nodes, func(name string) bool {
 		i, found := slices.BinarySearchFunc(r.reader.nodes, name,
-			func(n Node, name string) int { return strings.Compare(n.Name, name) })
+			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) })
 		return !found || len(r.devices(&r.reader.nodes[i])) == 0
 	})
 }
 
-// devices are the GPUs of a node that jobs can share; nil where nobody knows how much memory they have.
-func (r seating) devices(n *Node) []policy.Device {
+// devices are the GPUs of a node that jobs can share; nil if their memory is unknown.
+func (r seating) devices(n *slurm.Node) []policy.Device {
 	memory := r.Settings.Sharing.memoryOn(n)
 	if memory == 0 || len(n.Devices) == 0 {
 		return nil
 	}
 	devices, mode := make([]policy.Device, len(n.Devices)), r.Settings.Sharing.modeOn(n)
-	// who sits already where there is none stays
-	served := n.served()
+	// On a node without a broker, running shared jobs stay and no new ones are placed.
+	served := served(*n)
 	for i, d := range n.Devices {
 		devices[i] = policy.Device{Name: d.Type, Memory: memory, Mode: mode}
 		if served {
@@ -239,16 +242,16 @@ func (r seating) devices(n *Node) []policy.Device {
 // seat is one GPU of a node.
 type seat struct{ node, device string }
 
-// occupy notes in a snapshot who uses which GPU of the nodes where jobs can share them.
-func (r seating) occupy(s *scene, nodes []policy.Node) {
+// occupy notes in the snapshot which jobs use which of the GPUs that can be shared.
+func (r seating) occupy(s *sortedObservation, nodes []policy.Node) {
 	if !slices.ContainsFunc(nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		return
 	}
 	for _, t := range r.reader.jobs {
-		if t.State != Running && !t.Completing {
+		if t.State != slurm.Running && !t.Completing {
 			continue
 		}
-		ours := t.State == Running && t.standing(s.at) == managed
+		ours := t.State == slurm.Running && t.standing(s.at) == managed
 		for _, name := range t.Runs.Nodes {
 			i, found := slices.BinarySearchFunc(nodes, name,
 				func(n policy.Node, name string) int { return strings.Compare(n.Name, name) })
@@ -259,13 +262,13 @@ func (r seating) occupy(s *scene, nodes []policy.Node) {
 	}
 	for i := range nodes {
 		if k, found := slices.BinarySearchFunc(s.nodes, nodes[i].Name,
-			func(n Node, name string) int { return strings.Compare(n.Name, name) }); found {
+			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }); found {
 			r.unaccounted(&nodes[i], s.nodes[k].Allocated.GPUs)
 		}
 	}
 }
 
-// uses notes which GPUs of a node a job uses.
+// uses notes which of a node's GPUs a job uses. ours says that the job is in the snapshot.
 func (t *managedJob) uses(devices []policy.Device, ours bool) {
 	if ours && t.Runs.Shard != "" {
 		return // its placement says so
@@ -285,13 +288,13 @@ func (t *managedJob) uses(devices []policy.Device, ours bool) {
 	}
 }
 
-// usedByOthers says that a job which no plan decides on uses a GPU, whole or in part.
+// usedByOthers says that a job on which no plan decides uses a GPU, at least in part.
 func usedByOthers(devices []policy.Device, name string) bool {
 	return slices.ContainsFunc(devices, func(d policy.Device) bool { return d.Name == name && d.Foreign })
 }
 
-// unaccounted closes the GPUs of a node to those who would share where it is not known of each that is in use who uses
-// it.
+// unaccounted closes GPUs of a node to sharing if more GPUs are in use than are known to be: each GPU that is not known
+// to be in use may be the one.
 func (r seating) unaccounted(n *policy.Node, allocated int) {
 	used := map[string]bool{}
 	for _, d := range n.Devices {
@@ -312,15 +315,15 @@ func (r seating) unaccounted(n *policy.Node, allocated int) {
 	}
 }
 
-// givenDevice is a GPU of which something is given away: by its type where that is told, or else by its index.
+// givenDevice is a GPU of which a job holds something: by its type if that is known, or else by its index.
 type givenDevice struct {
 	gpuType string
 	index   int
 }
 
 // devicesIn are the GPUs of which a job has something on any of its nodes, as Slurm prints them:
-// gpu:g0:1(IDX:0),gpu:g1:0(IDX:) or shard:1(0/4,1/4). What is not understood is none.
-func devicesIn(a Allocated) []givenDevice {
+// gpu:g0:1(IDX:0),gpu:g1:0(IDX:) or shard:1(0/4,1/4). What cannot be parsed is left out.
+func devicesIn(a slurm.Allocated) []givenDevice {
 	var given []givenDevice
 	if a.Shard != "" {
 		given = append(given, givenDevice{gpuType: a.Shard})
@@ -344,7 +347,7 @@ func devicesIn(a Allocated) []givenDevice {
 	return given
 }
 
-// indexed are the GPUs of an index list: 0-1,3.
+// indexed are the GPUs of a list of indices such as 0-1,3.
 func indexed(list string) []givenDevice {
 	var given []givenDevice
 	for _, item := range strings.Split(list, ",") {
@@ -364,7 +367,7 @@ func indexed(list string) []givenDevice {
 	return given
 }
 
-// mostGPUs is how many GPUs of a node are told apart.
+// mostGPUs bounds how many GPUs one range of indices can name.
 const mostGPUs = 1024
 
 // parted are the GPUs of which a part is given: shard:2(0/4,2/4) names the second.
@@ -385,8 +388,8 @@ func parted(printed string) []givenDevice {
 	}
 }
 
-// ownGPU says that a request is for one GPU by node, and says its type once more.
-func (q *Request) ownGPU() bool {
+// ownGPU says that a request is for one GPU on each node, and sets GPUType from GRES.
+func ownGPU(q *slurm.Request) bool {
 	counts, err := gres.ParseCounts(q.GRES)
 	if err != nil || len(counts) != 1 || counts[0].Name != "gpu" || counts[0].Count != 1 {
 		return false
@@ -395,16 +398,8 @@ func (q *Request) ownGPU() bool {
 	return true
 }
 
-// perNodeGRES is what a request asks for on each node in Slurm's words, where a round may have changed that.
-func (q *Request) perNodeGRES() string {
-	if q.Shard != "" {
-		return gres.Count{Name: "shard", Type: q.Shard, Count: 1}.String()
-	}
-	return q.GRES
-}
-
-// seats are the nodes on which a job is still to begin on a GPU that it shares. Who wants a whole GPU there waits for
-// that: Slurm gives him the first that nobody uses, which may be just that one.
+// seats are the nodes on which a job is still to start on a shared GPU. Starts that need a whole GPU there wait: Slurm
+// gives them the first unused GPU, which may be that one.
 func (list steps) seats() map[string]bool {
 	nodes := map[string]bool{}
 	for _, s := range list {
@@ -415,12 +410,12 @@ func (list steps) seats() map[string]bool {
 	return nodes
 }
 
-// rivalsForSeats says that a start would take whole GPUs of a node on which seats are still to be taken.
+// rivalsForSeats says that a start needs whole GPUs of a node on which a job is still to start on a shared one.
 func (s *step) rivalsForSeats(seats map[string]bool) bool {
 	return s.Grant.Device == "" && slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return seats[n] })
 }
 
-// credible says that what an annotation tells of a seat can be reckoned with.
+// credible says that the slot in an annotation is well formed and can be used.
 func (g *granted) credible() bool {
 	known := g.Class == share.High || g.Class == share.Low
 	return known && g.Memory >= 0 && g.Memory <= mostGPUMemory && g.SLO >= 0

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -88,7 +89,7 @@ func (w *world) sharer(class string, change ...func(*slurmtest.Spec)) int {
 func (w *world) mustSit(id int, device string, class share.Class) {
 	w.t.Helper()
 	j := w.job(id)
-	if j.State != bridge.Running || j.Runs.Shard != device {
+	if j.State != slurm.Running || j.Runs.Shard != device {
 		w.t.Errorf("job %d is %s with %+v, want it on %s", id, j.State, j.Runs, device)
 	}
 	var told struct {
@@ -113,7 +114,7 @@ func TestTwoJobsThatMayShareSitOnOneGPU(t *testing.T) {
 	w.planned(1)
 	w.mustSit(first, "g1", share.High)
 	w.mustSit(second, "g1", share.Low)
-	if j := w.job(alone); j.State != bridge.Running || j.Runs.Shard != "" || strings.Contains(j.Extra, "share") {
+	if j := w.job(alone); j.State != slurm.Running || j.Runs.Shard != "" || strings.Contains(j.Extra, "share") {
 		t.Errorf("the one that did not say that it may share holds %+v, annotation %s", j.Runs, j.Extra)
 	}
 	if report := w.planned(1); report.Fallback != "" || len(report.Steps) != 0 {
@@ -163,7 +164,7 @@ func TestHowFastAJobIsBesideOthersTeachesNothing(t *testing.T) {
 }
 
 func TestAGPUThatAnotherUsesIsForeign(t *testing.T) {
-	for name, asks := range map[string]bridge.Request{
+	for name, asks := range map[string]slurm.Request{
 		"whole":        {GPUs: 1},
 		"a shard":      {Shard: "g2"},
 		"whole, typed": {GRES: "gres/gpu:g2:1"},
@@ -248,7 +249,7 @@ func TestNobodyIsPutOnAGPUOfANodeWithoutABroker(t *testing.T) {
 	has()
 	first := w.sharer("low")
 	report := w.rounds(1)
-	if j := w.job(first); j.State != bridge.Running || j.Runs.Shard != "" ||
+	if j := w.job(first); j.State != slurm.Running || j.Runs.Shard != "" ||
 		!strings.Contains(fmt.Sprint(report.Notes), "no node says that it has a broker") {
 		t.Errorf("without one it is %s with %+v, notes %+v", j.State, j.Runs, report.Notes)
 	}
@@ -261,10 +262,10 @@ func TestNobodyIsPutOnAGPUOfANodeWithoutABroker(t *testing.T) {
 	has("fast")
 	waits := w.sharer("low")
 	w.rounds(2)
-	if j := w.job(sits); j.Runs.Shard != device || device == "" || j.State != bridge.Running || j.Restarts > 0 {
+	if j := w.job(sits); j.Runs.Shard != device || device == "" || j.State != slurm.Running || j.Restarts > 0 {
 		t.Errorf("who sits is %s with %+v after %d restarts", j.State, j.Runs, j.Restarts)
 	}
-	if j := w.job(waits); j.State != bridge.Pending {
+	if j := w.job(waits); j.State != slurm.Pending {
 		t.Errorf("another is %s with %+v", j.State, j.Runs)
 	}
 	has("fast", bridge.Served)
@@ -283,7 +284,7 @@ func TestAJobIsNotToldThatADeviceWithoutABrokerIsFull(t *testing.T) {
 	slurmtest.SetFeatures(w.slurm, w.job(sits).Runs.Nodes[0])
 	waits := w.sharer("low")
 	w.rounds(1)
-	if j := w.job(waits); j.State != bridge.Pending || !strings.Contains(j.Extra, "no GPU is free") ||
+	if j := w.job(waits); j.State != slurm.Pending || !strings.Contains(j.Extra, "no GPU is free") ||
 		strings.Contains(j.Extra, "as many as may be") {
 		t.Errorf("it is %s and told %s", j.State, j.Extra)
 	}
@@ -368,7 +369,7 @@ func TestWhoSitsDownBeginsBeforeWhoTakesAWholeGPUThere(t *testing.T) {
 	alone, beside := w.submit(1, model("res18")), w.sharer("low")
 	report := w.round()
 	w.mustSit(beside, "g0", share.Low)
-	if j := w.job(alone); j.State != bridge.Running || strings.Contains(fmt.Sprint(j.Runs.Devices), "gpu:g0:1") {
+	if j := w.job(alone); j.State != slurm.Running || strings.Contains(fmt.Sprint(j.Runs.Devices), "gpu:g0:1") {
 		t.Errorf("the other holds %+v: %+v", j.Runs, report.Steps)
 	}
 }
@@ -381,7 +382,7 @@ func TestAJobThatLeavesItsSeatWaitsWithItsUsersOwnRequest(t *testing.T) {
 	plans.leave[leaves] = true
 	w.planned(1)
 	j := w.job(leaves)
-	if j.State != bridge.Pending || j.Request.Shard != "" || j.Request.GRES != own.GRES || len(j.Request.Pin) > 0 {
+	if j.State != slurm.Pending || j.Request.Shard != "" || j.Request.GRES != own.GRES || len(j.Request.Pin) > 0 {
 		t.Errorf("it is %s and asks for %+v, want %+v", j.State, j.Request, own)
 	}
 	w.mustBeAsSubmitted()
@@ -399,7 +400,7 @@ func TestWhenTheDaemonIsGoneAWaitingSharerStartsOnAGPUOfItsOwn(t *testing.T) {
 	w.planned(1)
 	w.sleep(time.Hour)
 	w.mustSit(sits, "g1", share.High)
-	if j := w.job(waits); j.State != bridge.Running || j.Runs.Shard != "" || j.Runs.PerNode.GPUs != 1 {
+	if j := w.job(waits); j.State != slurm.Running || j.Runs.Shard != "" || j.Runs.PerNode.GPUs != 1 {
 		t.Errorf("it is %s with %+v", j.State, j.Runs)
 	}
 }
@@ -499,7 +500,7 @@ func TestAShardThatSomebodyWritesOnAWaitingJobIsTakenBack(t *testing.T) {
 	w.planned(1)
 	j := w.job(id)
 	j.Request.Shard = "g1"
-	update := bridge.Update{Job: id, Begin: j.Begin, Request: j.Request, Extra: j.Extra}
+	update := slurm.Update{Job: id, Begin: j.Begin, Request: j.Request, Extra: j.Extra}
 	if err := w.slurm.Update(ctx, update); err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +519,7 @@ func TestOnAFullClusterALightJobSitsBesideTheOtherAndLeavesTheOthersAlone(t *tes
 	w.rounds(2)
 	w.mustSit(first, "g0", share.High)
 	w.mustSit(second, "g0", share.Low)
-	if j := w.job(alone); j.State != bridge.Pending || !strings.Contains(j.Extra, "no GPU is free") {
+	if j := w.job(alone); j.State != slurm.Pending || !strings.Contains(j.Extra, "no GPU is free") {
 		t.Errorf("the one that did not say that it may share is %s, %s", j.State, j.Extra)
 	}
 	for _, id := range []int{first, second} {
@@ -550,7 +551,7 @@ func TestWhoSitsWhenSharingEndsIsLeftInPeace(t *testing.T) {
 			if j := w.job(sits); j.Runs.Shard != device || device == "" || j.Restarts > 0 {
 				t.Errorf("it is %s with %+v after %d restarts", j.State, j.Runs, j.Restarts)
 			}
-			if j := w.job(beside); j.State != bridge.Running || j.Runs.Shard == device {
+			if j := w.job(beside); j.State != slurm.Running || j.Runs.Shard == device {
 				t.Errorf("the other is %s with %+v", j.State, j.Runs)
 			}
 			if !strings.Contains(fmt.Sprint(report.Outside), c.says) {
@@ -583,7 +584,7 @@ func TestAJobThatNamesOneGPUOfANodeIsLeftToSlurm(t *testing.T) {
 	id := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Request.GRES = "gres/gpu:g2:1" })
 	report := w.rounds(1)
 	left := strings.Contains(fmt.Sprint(report.Outside), "one GPU of a node by its own type")
-	if j := w.job(id); j.State != bridge.Running || !left {
+	if j := w.job(id); j.State != slurm.Running || !left {
 		t.Errorf("it is %s, left alone: %+v, %s", j.State, report.Outside, j.Extra)
 	}
 }
@@ -668,7 +669,7 @@ func TestWhoSlowsAnImportantJobDownLeavesItAndNobodyComesAnyMore(t *testing.T) {
 	}
 	for range 3 {
 		w.trains(high, 1, 10)
-		if j := w.job(low); j.State == bridge.Running {
+		if j := w.job(low); j.State == slurm.Running {
 			t.Fatalf("job %d runs with %+v", low, j.Runs)
 		}
 	}
@@ -689,7 +690,7 @@ func TestAVerdictHoldsOverARestartOfTheDaemonAndEndsWithTheRun(t *testing.T) {
 	if err := w.slurm.Requeue(ctx, high); err != nil {
 		t.Fatal(err)
 	}
-	if report := w.rounds(3); len(report.Slowed) != 0 || w.job(high).State != bridge.Running {
+	if report := w.rounds(3); len(report.Slowed) != 0 || w.job(high).State != slurm.Running {
 		t.Errorf("in its next run it is slowed down: %+v", report.Slowed)
 	}
 }
@@ -716,7 +717,7 @@ func TestWhoDoesNotGiveTurnsBackLeavesTheGPUAndIsSeatedNoMoreUntilItIsForgiven(t
 		t.Errorf("notes %+v", report.Notes)
 	}
 	w.mustSit(high, "g0", share.High)
-	if j := w.job(low); j.State != bridge.Pending || j.Restarts != 1 {
+	if j := w.job(low); j.State != slurm.Pending || j.Restarts != 1 {
 		t.Errorf("it is %s after %d restarts, want it to wait for a GPU of its own", j.State, j.Restarts)
 	}
 	w.says(low, "seen by ops")

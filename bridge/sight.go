@@ -4,35 +4,37 @@ import (
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// sight is what was seen last while a round acts.
-type sight struct {
+// lastObservation is the last observation while a round acts.
+type lastObservation struct {
 	at     time.Time     // by Slurm's clock
-	looked time.Duration // when the look began, by ours; 0: the one that the plan is made of
-	jobs   []*Job        // ascending in ID
-	nodes  []Node        // ascending in name
+	looked time.Duration // when it began, on the host's monotonic clock; 0: it is the one from which the plan was made
+	jobs   []*slurm.Job  // ascending in ID
+	nodes  []slurm.Node  // ascending in name
 
-	reservations []Reservation // ascending in name
+	reservations []slurm.Reservation // ascending in name
 }
 
-// seenNow is the job as last seen; the zero job where it is not there any more.
-func (s *sight) seenNow(job int) *Job {
+// seenNow is the job as last observed; the zero job if it is gone.
+func (s *lastObservation) seenNow(job int) *slurm.Job {
 	j, _ := s.find(job)
 	return j
 }
 
-// find also tells whether the job is there.
-func (s *sight) find(job int) (*Job, bool) {
+// find is the job as last observed, and whether it was there.
+func (s *lastObservation) find(job int) (*slurm.Job, bool) {
 	k, found := sort.Find(len(s.jobs), func(k int) int { return job - s.jobs[k].ID })
 	if !found {
-		return &Job{}, false
+		return &slurm.Job{}, false
 	}
 	return s.jobs[k], true
 }
 
-// completing says that something is being torn down on a node.
-func (s *sight) completing(name string) bool {
+// completing says that a job is being cleaned up on a node.
+func (s *lastObservation) completing(name string) bool {
 	k, found := sort.Find(len(s.nodes), func(k int) int { return strings.Compare(name, s.nodes[k].Name) })
 	return found && s.nodes[k].Completing
 }

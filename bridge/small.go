@@ -7,34 +7,36 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// smallStart is how long a start of a small round may take: what takes longer must not keep other moments, or a round,
-// waiting.
+// smallStart is how long a start in a small round may take, unless Slurm's schedulers look less often (Settings.Looks).
+// Longer ones would delay further small rounds, or a full round.
 const smallStart = 10 * time.Second
 
-// lookAnyway is how long a small round believes a watcher that jobs are quiet: nodes come and go without them.
-const lookAnyway = 10 * time.Second
+// lookAtLeastEvery is how long a small round believes a watcher that no job has changed: nodes change without it.
+const lookAtLeastEvery = 10 * time.Second
 
-// newcomers is how many jobs a small round tells that they wait. The others learn it in the next round.
-const newcomers = 16
+// newcomers is how many new jobs a small round tells why they wait, if there is time. The next one tells the others.
+const newcomers = 256
 
-// SmallRound gives away, between two rounds, what has come free or who has come since: it looks, and where a job that
-// waits may start that could not before, or room has come free, it is a round like any other, by the same planner and
-// along the same line, in which every running job stays as it is. held says whether it came to anything: where nothing
-// is new, or the plan starts nobody, nothing was written.
+// SmallRound is held between two full rounds to use room that has come free and to start jobs that have arrived. It
+// observes, and if a waiting job may start that could not before, or room has come free, it runs like a full round,
+// with the same planner and the same order, but every running job stays as it is. held says whether anything was done:
+// if nothing is new, or the plan starts no job, nothing was written.
 //
-// It has the number of the round before it. Its report is not kept by ledgers.
+// It has the number of the round before it. Ledgers do not keep its report.
 func (r *Runner) SmallRound(ctx context.Context) (report Report, held bool, err error) {
 	t := &turn{Runner: r, began: r.Clock.Elapsed(), small: true}
 	held, err = t.runSmall(ctx)
 	return t.report, held, err
 }
 
+// runSmall is a small round; held as in SmallRound.
 func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 	if !t.watch.set {
-		return false, nil // the first look of a process is a round's: it judges what an earlier one left
+		return false, nil // the first observation must be a full round's: it judges what an earlier process left
 	}
 	if quiet, err := t.quiet(ctx); quiet || err != nil {
 		return false, err
@@ -49,8 +51,8 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 	if err := t.observe(ctx, debts(settled, intent)); err != nil {
 		return false, err
 	}
-	moment := t.moment()
-	// the records have changed, and nobody would see it again
+	moment := t.situationHash()
+	// Such changes of records must be settled, or they are lost.
 	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0
 	if moment == t.last && !urgent {
 		return false, nil
@@ -65,10 +67,10 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 	return true, t.carryOut(ctx, settled)
 }
 
-// quiet says that there is no need to look.
+// quiet says that there is no need to observe.
 func (t *turn) quiet(ctx context.Context) (bool, error) {
 	now := t.Clock.Elapsed()
-	if t.Watcher == nil || t.looked == 0 || now-t.looked >= lookAnyway || t.alarm != 0 && now >= t.alarm {
+	if t.Watcher == nil || t.looked == 0 || now-t.looked >= lookAtLeastEvery || t.alarm != 0 && now >= t.alarm {
 		return false, nil
 	}
 	quiet, err := t.Watcher.Quiet(ctx)
@@ -78,27 +80,27 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// moment is all that may let a job start that could not: who waits, whether it may start, what each node has free, and
-// who can be asked for what it was lent; and whose time limit comes. Two moments that differ have different numbers, as
-// good as certainly.
-func (t *turn) moment() uint64 {
+// situationHash is a hash of all that may allow a start that was impossible before: the waiting jobs and whether they
+// may start, what each node has free, which loans can be recalled, and whose time limit comes. Different situations
+// have different hashes, for all practical purposes.
+func (t *turn) situationHash() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, tn := range t.scene.managed {
-		if tn.State == Pending {
+		if tn.State == slurm.Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
 		} else if tn.saves() {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.scene.at), tn.overstays(t.scene.at))
 		}
 		if at := t.expires(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.scene.at) {
-			fmt.Fprintf(&h, "%d %d;", tn.ID, t.tries())
+			fmt.Fprintf(&h, "%d %d;", tn.ID, t.retryCounter())
 		}
 	}
 	for _, tn := range t.scene.debtors {
 		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.standing(t.scene.at))
 	}
 	for _, tn := range t.scene.strangers {
-		fmt.Fprintf(&h, "%d %v;", tn.ID, tn.Request.perNode())
+		fmt.Fprintf(&h, "%d %v;", tn.ID, tn.Request.PerNode())
 	}
 	for _, i := range t.scene.topology.managed {
 		n := &t.scene.nodes[i]
@@ -107,21 +109,23 @@ func (t *turn) moment() uint64 {
 	return h.Sum64()
 }
 
-// tries counts up now and then: what did not succeed about a time limit is tried again, as long as there is time.
-func (t *turn) tries() int64 {
+// retryCounter changes every tryAgain, so that an action about a time limit that failed is tried again while there is
+// time.
+func (t *turn) retryCounter() int64 {
 	if t.Settings.Shadow {
 		return 0
 	}
 	return t.scene.at.Unix() / int64(tryAgain/time.Second)
 }
 
-// tryAgain is after how long.
+// tryAgain is how long after a failed action about a time limit the next one follows.
 const tryAgain = 5 * time.Second
 
+// seed is the seed of moment's hash in this process.
 var seed = maphash.MakeSeed()
 
-// freeze lets every running job of the snapshot stay as it is.
-func freeze(c *policy.Cluster) {
+// fixRunning fixes every running job of the snapshot as it is.
+func fixRunning(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
 			c.Jobs[i].Fixed, c.Jobs[i].Owed = true, false
@@ -129,8 +133,8 @@ func freeze(c *policy.Cluster) {
 	}
 }
 
-// settle lets every running job of the snapshot stay as it is, but for what it was lent.
-func settle(c *policy.Cluster) {
+// keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled.
+func keepRunningButRecall(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
 			c.Jobs[i].Stays, c.Jobs[i].Owed = true, false
@@ -138,13 +142,13 @@ func settle(c *policy.Cluster) {
 	}
 }
 
-// smallSteps are the steps of a plan that a small round takes: all but renewals. Of these it takes the ones of armed
-// jobs that are no longer to be armed, and the first for new jobs, up to a bound.
-func smallSteps(s *scene, steps []Step) []Step {
+// smallSteps are the steps of a plan that a small round takes: all except renewals. Of these it takes the ones of jobs
+// that are armed and no longer should be, and up to newcomers ones of jobs that have not been told why they wait.
+func smallSteps(s *sortedObservation, steps []Step) []Step {
 	told := 0
 	return slices.DeleteFunc(steps, func(step Step) bool {
 		tn := s.find(step.Job)
-		if step.Verb != Renew || !tn.Begin.After(s.at) { // one that is armed, and no longer to be so, must not wait
+		if step.Verb != Renew || !tn.WaitsAt(s.at) { // an armed job that is to wait again gets its lease at once
 			return false
 		}
 		if tn.told() || told == newcomers {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -137,7 +138,7 @@ func TestAClockThatIsSetBetweenRoundsIsNotForgottenByASmallOne(t *testing.T) {
 
 // ahead is a Slurm whose clock is ahead.
 type ahead struct {
-	bridge.Slurm
+	slurm.Manager
 	by time.Duration
 }
 
@@ -177,16 +178,16 @@ func dieInASmallRound(t *testing.T, n int, moment slurmtest.Moment) bool {
 	return died
 }
 
-// Observe implements bridge.Slurm.
-func (a ahead) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := a.Slurm.Observe(ctx)
+// Observe implements slurm.Manager.
+func (a ahead) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := a.Manager.Observe(ctx)
 	seen.At = seen.At.Add(a.by)
 	return seen, err
 }
 
 func TestAJobRunsInItsReservationAndOthersOnlyIfTheyEndBeforeIt(t *testing.T) {
 	w := newWorld(t, 2, server)
-	w.slurm.Reserve(bridge.Reservation{Name: "course", From: epoch.Add(time.Hour), To: epoch.Add(3 * time.Hour),
+	w.slurm.Reserve(slurm.Reservation{Name: "course", From: epoch.Add(time.Hour), To: epoch.Add(3 * time.Hour),
 		Nodes: []string{"n2"}})
 	limit := func(d time.Duration) func(*slurmtest.Spec) { return func(s *slurmtest.Spec) { s.TimeLimit = d } }
 	long := w.submit(8, model("gnmt"), forAges, limit(2*time.Hour))
@@ -197,7 +198,7 @@ func TestAJobRunsInItsReservationAndOthersOnlyIfTheyEndBeforeIt(t *testing.T) {
 	w.rounds(1)
 	w.mustRun(long, "n1", 8)
 	w.mustRun(short, "n2", 8)
-	if j := w.job(second); j.State != bridge.Pending {
+	if j := w.job(second); j.State != slurm.Pending {
 		t.Errorf("job %d is %s on %v, and cannot end before the reservation begins", second, j.State, j.Runs.Nodes)
 	}
 	w.rounds(14)
@@ -243,10 +244,10 @@ func TestASmallRoundTellsNoMoreThanAFewNewcomersThatTheyWait(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(8, model("gnmt"), forAges)
 	w.rounds(2)
-	for range 40 {
+	for range 600 {
 		w.submit(1, model("gnmt"), forAges)
 	}
-	for _, want := range []int{16, 16, 8} {
+	for _, want := range []int{256, 256, 88} {
 		report, _ := w.small()
 		if n := len(report.Steps); n != want {
 			t.Errorf("%d newcomers are told, want %d", n, want)
@@ -255,5 +256,67 @@ func TestASmallRoundTellsNoMoreThanAFewNewcomersThatTheyWait(t *testing.T) {
 	}
 	if report, held := w.small(); held {
 		t.Errorf("held for nothing: %+v", report.Steps)
+	}
+}
+
+// Whom it does not come to is neither put off nor failed: that is what the next one is for.
+func TestASmallRoundTellsNewcomersForASecond(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(8, model("gnmt"), forAges)
+	w.rounds(2)
+	for range 200 {
+		w.submit(1, model("gnmt"), forAges)
+	}
+	w.start(slow(w, func(c slurmtest.Call) time.Duration {
+		if c.Verb == slurmtest.Update {
+			return 50 * time.Millisecond
+		}
+		return 0
+	}))
+	w.rounds(1)
+	w.sleep(time.Second)
+	for range 40 {
+		w.submit(1, model("gnmt"), forAges)
+	}
+	began := w.clock.Now()
+	report, held := w.small()
+	if took := w.clock.Now().Sub(began); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if n := len(report.Steps); !held || n < 10 || n > 30 {
+		t.Errorf("held %v, %d newcomers are told, want 20", held, n)
+	}
+	for _, s := range report.Steps {
+		if s.PutOff || s.Error != "" {
+			t.Errorf("%s of job %d: put off %v, %s", s.Verb, s.Job, s.PutOff, s.Error)
+		}
+	}
+}
+
+// With Slurm's defaults a job that became eligible behind others is looked at within half a minute, and a site may have
+// it look less often: a start is not taken back before that.
+func TestASmallRoundTakesNoStartBackBeforeSlurmHasLookedAtIt(t *testing.T) {
+	for _, seconds := range []time.Duration{1, 9, 11, 33, 100} {
+		delay := seconds * time.Second
+		w := newWorld(t, 4, oneGPU)
+		w.slurm = slurmtest.New(w.clock, slurmtest.Options{
+			Nodes: slurmtest.Rack(4, oneGPU, "gpu"), SchedulerDelay: delay,
+		})
+		w.start(nil)
+		w.runner.Settings.Round, w.runner.Settings.Looks = 5*time.Minute, delay+5*time.Second
+		w.rounds(1)
+		var ids []int
+		for range 4 {
+			ids = append(ids, w.submit(1, model("gnmt"), forAges))
+		}
+		report, _ := w.small()
+		for _, id := range ids {
+			if s := step(t, report, id, bridge.Start); s.Error != "" || s.PutOff {
+				t.Errorf("Slurm looks after %s: start of job %d: error %q, put off %t", delay, id, s.Error, s.PutOff)
+			}
+			if j := w.job(id); j.State != slurm.Running {
+				t.Errorf("Slurm looks after %s: job %d is %s", delay, id, j.State)
+			}
+		}
 	}
 }

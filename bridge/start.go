@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// dropHopeless gives up the starts whose place a victim will not leave, or whose own last run was not stopped.
-func (a *acting) dropHopeless() {
+// failBlockedStarts gives up the starts whose nodes a preempted job failed to leave, or whose own last run was not
+// stopped.
+func (a *acting) failBlockedStarts() {
 	stay := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
 	if len(stay) == 0 {
 		return
@@ -25,11 +28,11 @@ func (a *acting) dropHopeless() {
 	}
 }
 
-// startable lists the starts whose nodes nobody has to leave any more and on which nothing is being torn down. A job
-// that is restarted must itself be through with its last run. None is begun that might not be taken back before the
+// startable lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up there.
+// A restarted job's own last run must be cleaned up, too. No start is listed that might not be taken back before the
 // round ends.
 func (a *acting) startable() []*step {
-	if a.left() <= a.retreat() {
+	if a.left() <= a.rollBackTime() {
 		return nil
 	}
 	nodes, seats := a.steps.blocked(), a.steps.seats()
@@ -37,7 +40,7 @@ func (a *acting) startable() []*step {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
-		if j, there := a.find(s.Job); there && !a.through(s, j) || s.rivalsForSeats(seats) {
+		if j, there := a.find(s.Job); there && !a.lastRunIsOver(s, j) || s.rivalsForSeats(seats) {
 			return false
 		}
 		if !a.hasRoom(s) {
@@ -51,64 +54,66 @@ func (a *acting) startable() []*step {
 	return ready[:a.inTime(len(ready))]
 }
 
-// inTime is how many of these starts can be sent, and all taken back again, before the round ends, if each update takes
-// as long as the slowest so far. At least one.
+// inTime is how many of these starts can be sent, and all of them taken back, before the round ends, if each update
+// takes as long as the slowest so far; at least one.
 func (a *acting) inTime(starts int) int {
 	update, atOnce := a.update.get(), max(1, a.Settings.Parallel)
 	if update == 0 {
 		return starts
 	}
-	batches := int((a.left() - a.retreat()) / (2 * update))
-	if batches >= starts { // compared first: the product may not fit
+	batches := int((a.left() - a.rollBackTime()) / (2 * update))
+	if batches >= starts { // compared first: the product below may overflow
 		return starts
 	}
 	return min(starts, max(1, batches*atOnce))
 }
 
-// hasRoom says that the nodes of a start have room for it. What a victim leaves others may have taken: a start that
-// waits for its nodes would only keep others from these. One that Slurm has started by itself needs none.
+// hasRoom says that the nodes of a start have room for it. Other jobs may have taken what a preempted job left, and a
+// start without room would only keep others from these nodes. A job that Slurm has started itself needs no room.
 func (a *acting) hasRoom(s *step) bool {
-	if a.seenNow(s.Job).State != Pending || s.Grant.Device != "" {
+	if a.seenNow(s.Job).State != slurm.Pending || s.Grant.Device != "" {
 		return true
 	}
 	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool { return !a.fits(name, s.Grant) })
 }
 
-// settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in
-// which that was torn down for the old run, and kills it for good; the time of the requeue says when that was. One more
-// second is for clocks that differ.
-func settled(j *Job, at time.Time) bool {
-	return j.State != Running && !j.Completing && (j.Restarts == 0 || at.Unix() > j.Submitted.Unix()+1)
+// lastRunIsOverBy says that a job's last run is over for Slurm at the given time. If a job starts in the very second in
+// which its last run was cleaned up, Slurm takes it for the old run and kills it for good. The time of the requeue
+// tells that second; one more second allows for clocks that differ.
+func lastRunIsOverBy(j *slurm.Job, at time.Time) bool {
+	return j.State != slurm.Running && !j.Completing && (j.Restarts == 0 || at.Unix() > j.Submitted.Unix()+1)
 }
 
-// through says that the job of a step is settled. Where the time of the requeue says nothing, since the clock was set,
-// it is enough that so long has passed since the job was seen to be through with its last run.
-func (a *acting) through(s *step, j *Job) bool {
-	if j.State == Running || j.Completing {
+// lastRunIsOver says that the job of a step is settled. If the time of the requeue is useless because the clock was
+// set, it is enough that the job's last run was seen to be over more than 3 s ago.
+func (a *acting) lastRunIsOver(s *step, j *slurm.Job) bool {
+	if j.State == slurm.Running || j.Completing {
 		s.quiet = 0
 		return false
 	}
 	if s.quiet == 0 {
 		s.quiet = max(1, a.Clock.Elapsed())
 	}
-	return settled(j, a.at) || a.Clock.Elapsed()-s.quiet > 3*time.Second
+	return lastRunIsOverBy(j, a.at) || a.Clock.Elapsed()-s.quiet > 3*time.Second
 }
 
+// start writes the start of the step's job. If Slurm refuses it in one of several partitions, that partition is
+// avoided.
 func (a *acting) start(ctx context.Context, s *step) error {
 	s.began, s.secured = a.now(), false
 	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
 		seating{a.Runner}.grantOf(s.job, s.Grant))
 	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
-	if errors.Is(err, ErrNotPending) {
-		return nil // Slurm has just started it by itself: the next look says with what
+	if errors.Is(err, slurm.ErrNotPending) {
+		return nil // Slurm has just started it itself: the next observation says with what
 	}
-	// it may be drained: another one may not be
+	// This partition may be drained, and another one may not.
 	part := u.Request.Partition
-	if errors.Is(err, ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
+	if errors.Is(err, slurm.ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
 		return err
 	}
-	if errors.Is(err, ErrRefused) && part != "" {
+	if errors.Is(err, slurm.ErrRefused) && part != "" {
 		r := s.job.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
 	}
@@ -116,32 +121,35 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	return err
 }
 
-// seenSince says that a start was sent, and that the last look began after that: an older one says nothing of it.
-func (a *acting) seenSince(s *step) bool { return s.stage == sent && a.sights > s.sight }
+// seenSince says that a start was sent, and that the last observation began after that. An earlier one says nothing
+// about it.
+func (a *acting) seenSince(s *step) bool { return s.stage == sent && a.lookCount > s.sight }
 
-// verify closes the starts that came about, and takes back those that did not in time.
+// verify closes the starts that happened, and takes back those that did not happen in time.
 func (a *acting) verify(ctx context.Context) error {
 	for _, s := range a.steps.filter(a.seenSince) {
-		if j, there := a.find(s.Job); !there || j.State != Pending {
+		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
 			a.started(s)
 		}
 	}
-	out := a.left() <= a.retreat()
+	out := a.left() <= a.rollBackTime()
 	late := a.steps.filter(func(s *step) bool {
-		return a.seenSince(s) && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "" ||
+		return a.seenSince(s) && (out || a.Clock.Elapsed()-s.since >= a.startTimeout() || a.refusal(s) != "" ||
 			a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
 }
 
-// patience is how long a start may take.
-func (t *turn) patience() time.Duration {
+// startTimeout is how long a start may take.
+func (t *turn) startTimeout() time.Duration {
+	within := t.Settings.StartTimeout
 	if t.small {
-		return min(smallStart, t.Settings.StartTimeout)
+		within = min(smallStart, within)
 	}
-	return t.Settings.StartTimeout
+	return max(within, t.Settings.Looks)
 }
 
+// started closes a start that happened, and notes in the record that it did.
 func (a *acting) started(s *step) {
 	a.reach(s, done)
 	a.accept(s)
@@ -149,7 +157,7 @@ func (a *acting) started(s *step) {
 	r.Starts, r.Failed, r.FailedAt, r.Displaced = r.Starts+1, 0, time.Time{}, false
 	j, there := a.find(s.Job)
 	s.compare(j)
-	if there && j.State == Running && !j.Configuring && j.Restarts > 0 && !s.secured {
+	if there && j.State == slurm.Running && !j.Configuring && j.Restarts > 0 && !s.secured {
 		r.Cost.launched(j.Started.Sub(s.began))
 	}
 }
@@ -161,27 +169,27 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
 	}
 	err := a.each(ctx, late, failed, func(s *step) error {
-		u := a.leased(s)
+		u := a.leaseUpdate(s)
 		u.Extra = annotationOf(s.job.record, a.report.Round, why[s]+"; it is tried again", s.job.note).String()
 		err := a.write(ctx, s, u)
-		if s.came = errors.Is(err, ErrNotPending); s.came {
+		if s.startedLate = errors.Is(err, slurm.ErrNotPending); s.startedLate {
 			return nil
 		}
 		return err
 	})
 	for _, s := range late {
-		if s.came { // it was just late
+		if s.startedLate { // it had only been late
 			a.started(s)
 			continue
 		}
 		if s.stage == sent {
-			continue // there was no time to
+			continue // there was no time to take it back
 		}
 		if reason := word(a.seenNow(s.Job).Reason); why[s] == refused(reason) {
 			a.refuse(s, reason)
 			continue
 		}
-		if reserved[s] { // the next plan knows of it, and the job has not failed
+		if reserved[s] { // the next plan knows the reservation, and the job has not failed
 			s.Error = cmp.Or(s.Error, why[s])
 			continue
 		}
@@ -192,7 +200,7 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 	return err
 }
 
-// whyLate says why a start is taken back: Slurm's reason where it refuses it, or else how long it was waited for.
+// whyLate says why a start is taken back: Slurm's reason if it refuses the start, or else how long the round waited.
 func (a *acting) whyLate(s *step) string {
 	if reason := a.refusal(s); reason != "" {
 		return refused(reason)
@@ -208,15 +216,15 @@ func (a *acting) whyLate(s *step) string {
 	return why
 }
 
-// retreat is the time that it may take to take back the starts that are on their way, and one more: as long as the
-// slowest calls so far. Where calls take no time worth mentioning it is none.
-func (a *acting) retreat() time.Duration {
+// rollBackTime is the time needed to take back the starts under way and one more, at the speed of the slowest calls so
+// far; at most half a round. It is 0 if calls take no noticeable time.
+func (a *acting) rollBackTime() time.Duration {
 	under := 1
 	for k := range a.steps {
 		under += asInt(a.steps[k].stage == sent)
 	}
 	width := max(1, a.Settings.Parallel)
-	return min(a.gaze+a.update.get()*time.Duration((under+width-1)/width), a.Settings.Round/2)
+	return min(a.slowestLook+a.update.get()*time.Duration((under+width-1)/width), a.Settings.Round/2)
 }
 
 func asInt(is bool) int {

@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // stage is how far a step has come.
 type stage int
 
+// The stages. asked and forced are for preemptions only, sent for starts only.
 const (
-	begun  stage = iota // nothing done yet
-	asked               // the victim was signalled, or requeued at once where it cannot save
-	forced              // the victim did not leave and was requeued
+	begun  stage = iota // nothing has been done yet
+	asked               // the job was signalled, or requeued at once if it cannot save
+	forced              // the job did not leave in time and was requeued
 	sent                // the start was written
 	done
 	failed // given up; the step's Error says why
@@ -25,28 +29,28 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	job   *managedJob // whose it is, as the round found it
+	job   *managedJob // as the round found it
 	stage stage
 	since time.Duration // when the stage was reached
-	sight int           // how many looks there had been by then
+	sight int           // number of observations by then
 	began time.Time     // when a start was written, by Slurm's clock
-	quiet time.Duration // when the job was first seen to be through with its last run; 0: not yet
-	from  []string      // nodes that a victim leaves, and that somebody may wait for
+	quiet time.Duration // when the job's last run was first seen to be over; 0: not yet
+	from  []string      // nodes that a preempted job leaves and for which other steps may wait
 
-	expires bool // its time limit is why it is asked
-	aside   bool // and no round waits for it
+	expires   bool // the preemption is because of the job's time limit
+	unawaited bool // it is one of those, and the round does not wait for it
 
-	admitted bool // while the round waited for others
-	secured  bool // a start that was not begun: the job is eligible with the size of its grant
-	leased   bool // likewise: this round gave it its lease again
-	raced    bool // it was to be armed or leased, and Slurm had just started it
-	came     bool // a start was to be taken back, and had come about
+	admitted    bool // it was admitted while the round waited for other steps
+	secured     bool // of a start that was not begun: the job is eligible with the size of its grant
+	leased      bool // likewise: this round gave the job its lease again
+	raced       bool // Slurm had just started the job when it was to be armed or leased
+	startedLate bool // the job had started when its start was to be taken back
 }
 
-// steps are those of a round.
+// steps are the steps of a round.
 type steps []*step
 
-// filter lists those for which keep is true.
+// filter lists the steps for which keep is true.
 func (list steps) filter(keep func(*step) bool) []*step {
 	var kept []*step
 	for _, s := range list {
@@ -57,14 +61,14 @@ func (list steps) filter(keep func(*step) bool) []*step {
 	return kept
 }
 
-// anyOpen says that somebody is still to be stopped, started or restored for whom the round waits.
+// anyOpen says that the round still waits for a step.
 func (list steps) anyOpen() bool {
 	return slices.ContainsFunc(list, (*step).awaited)
 }
 
-// blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
+// blocked maps the nodes that a preempted job has still to leave, or fails to leave, to the stage of its step.
 func (list steps) blocked() map[string]stage {
-	var nodes map[string]stage // most rounds have no victims
+	var nodes map[string]stage // most rounds preempt no job
 	for _, s := range list {
 		if s.Verb != Preempt || s.stage == done {
 			continue
@@ -79,13 +83,14 @@ func (list steps) blocked() map[string]stage {
 	return nodes
 }
 
+// open says that the step has neither been done nor failed.
 func (s *step) open() bool { return s.stage != done && s.stage != failed }
 
 // awaited says that the round waits for the step.
-func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside }
+func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.unawaited }
 
-// find is the job that a step is for: managed, or no longer so.
-func (s *scene) find(job int) *managedJob {
+// find is the job of a step, whether still managed or not; nil: there is none.
+func (s *sortedObservation) find(job int) *managedJob {
 	for _, list := range [][]*managedJob{s.managed, s.debtors} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
 			return list[k]
@@ -99,17 +104,18 @@ func (a *acting) fail(s *step, why string) {
 	a.reach(s, failed)
 }
 
+// reach puts a step into a stage. The wait for the next observation is short again after something was sent or asked.
 func (a *acting) reach(s *step, to stage) {
 	now := a.Clock.Elapsed()
 	if to == sent || to == asked {
-		a.looks = 0
+		a.looksSinceSend = 0
 	}
 	s.Took += now - s.since
-	s.stage, s.since, s.sight = to, now, a.sights
+	s.stage, s.since, s.sight = to, now, a.lookCount
 }
 
-// write says an update and notes in the step what it changed.
-func (a *acting) write(ctx context.Context, s *step, u Update) error {
+// write sends an update and notes in the step what it changed.
+func (a *acting) write(ctx context.Context, s *step, u slurm.Update) error {
 	began := a.Clock.Elapsed()
 	err := a.Slurm.Update(ctx, u)
 	a.update.note(a.Clock.Elapsed() - began)
@@ -120,7 +126,18 @@ func (a *acting) write(ctx context.Context, s *step, u Update) error {
 	j := a.seenNow(s.Job)
 	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request),
 		Change{"begin_time", moment(j.Begin), moment(u.Begin)})
+	if j.Lease != u.Lease {
+		s.Changes = append(s.Changes, Change{"lease_job", numbered(j.Lease), numbered(u.Lease)})
+	}
 	return nil
+}
+
+// numbered is the ID of a job in words; "none" for 0.
+func numbered(job int) string {
+	if job == 0 {
+		return "none"
+	}
+	return strconv.Itoa(job)
 }
 
 func moment(t time.Time) string {
@@ -130,9 +147,9 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// each does f for every step, a bounded number at a time, and takes those for which it went well to the stage. None is
-// begun once the next round is due, or one has failed in a way that concerns them all: such steps stay as they are. An
-// error with one job is that step's; the error returned is one that concerns them all.
+// each calls f for every step, a bounded number at a time, and puts those that succeed into stage to. None is begun
+// once the next round is due, or after an error that concerns all: these steps stay as they are. An error with one job
+// is noted in its step; only an error that concerns all is returned.
 func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
 	if len(steps) == 0 {
 		return ctx.Err()
@@ -155,7 +172,7 @@ func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step
 			a.reach(s, to)
 		case errors.Is(err, errDue):
 		case concernsAll(err):
-			if fatal == nil { // what it says of one it says of all
+			if fatal == nil { // the first error stands for all
 				fatal = fmt.Errorf("%s job %d: %w", s.Verb, s.Job, err)
 			}
 			fallthrough
@@ -166,13 +183,13 @@ func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step
 	return errors.Join(fatal, ctx.Err())
 }
 
-// errDue is the end of a step that was not begun because the round is over.
+// errDue is the result of a step that was not begun because the round is over.
 var errDue = errors.New("the next round is due")
 
-// longest is the longest of several times, which may be noted at once.
-type longest struct{ nanoseconds atomic.Int64 }
+// slowestCall is the longest of several durations, which may be noted concurrently.
+type slowestCall struct{ nanoseconds atomic.Int64 }
 
-func (l *longest) note(d time.Duration) {
+func (l *slowestCall) note(d time.Duration) {
 	for {
 		most := l.nanoseconds.Load()
 		if int64(d) <= most || l.nanoseconds.CompareAndSwap(most, int64(d)) {
@@ -181,8 +198,9 @@ func (l *longest) note(d time.Duration) {
 	}
 }
 
-func (l *longest) get() time.Duration { return time.Duration(l.nanoseconds.Load()) }
+func (l *slowestCall) get() time.Duration { return time.Duration(l.nanoseconds.Load()) }
 
+// concernsAll says that an error would be the same for every job.
 func concernsAll(err error) bool {
-	return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNotLeader)
+	return errors.Is(err, slurm.ErrDenied) || errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNotLeader)
 }

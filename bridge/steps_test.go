@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
@@ -24,7 +25,7 @@ func (w *world) mustHaveLeftOnce(id int) {
 	w.t.Helper()
 	w.rounds(2)
 	j, r := w.job(id), w.record(id)
-	if j.State != bridge.Pending || j.Restarts != 1 {
+	if j.State != slurm.Pending || j.Restarts != 1 {
 		w.t.Errorf("job %d is %s after %d restarts, want it back after one", id, j.State, j.Restarts)
 	}
 	if r.Returned != 0 || r.Lost != "" || !r.Asked.IsZero() {
@@ -54,7 +55,7 @@ func TestAVictimThatRequeuesItselfHasLeftAsOneThatExitsWithTheRequeueCode(t *tes
 			}
 			w.mustRun(second, "n1", 1)
 			for _, call := range w.line.Calls() {
-				if want := (bridge.Signal{Name: "USR2", To: bridge.Steps}); call.Verb == slurmtest.Signal &&
+				if want := (slurm.Signal{Name: "USR2", To: slurm.Steps}); call.Verb == slurmtest.Signal &&
 					call.Signal != want {
 					t.Errorf("sent %s, want %s", call.Signal, want)
 				}
@@ -77,7 +78,7 @@ func TestAVictimThatRequeuesItselfInTheMomentInWhichItIsStoppedRestartsOnce(t *t
 			w.round()
 			w.mustRun(second, "n1", 1)
 			w.rounds(2)
-			if j := w.job(first); j.State != bridge.Pending || j.Restarts != 1 || w.record(first).Returned != 0 {
+			if j := w.job(first); j.State != slurm.Pending || j.Restarts != 1 || w.record(first).Returned != 0 {
 				t.Errorf("%s after %d restarts, %d of them unasked, want one that was asked for", j.State, j.Restarts,
 					w.record(first).Returned)
 			}
@@ -106,7 +107,7 @@ func TestAVictimThatRunsNoStepLeavesByForceWhenItsGraceIsOver(t *testing.T) {
 	if n, took := w.line.Count(slurmtest.Requeue), w.clock.Now().Sub(began); n != 1 || took < 30*time.Second {
 		t.Errorf("requeued by force %d times after %s, want once after its grace of 30s", n, took)
 	}
-	if j := w.job(first); j.State != bridge.Pending || j.Restarts != 1 {
+	if j := w.job(first); j.State != slurm.Pending || j.Restarts != 1 {
 		t.Errorf("%s after %d restarts", j.State, j.Restarts)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -50,7 +51,7 @@ func TestAFloodOfJobsHoldsUpNobodysStartAndAllAreTold(t *testing.T) {
 	startedBy, putOff := time.Duration(0), 0
 	for id := 1; id <= 16; id++ {
 		j := w.job(id)
-		if j.State != bridge.Running {
+		if j.State != slurm.Running {
 			t.Errorf("job %d is %s", id, j.State)
 		}
 		startedBy = max(startedBy, j.Started.Sub(epoch))
@@ -91,9 +92,9 @@ func (w *world) mustAllBeLeased() {
 	runs := 0
 	for _, j := range seen.Jobs {
 		switch {
-		case j.State == bridge.Running:
+		case j.State == slurm.Running:
 			runs++
-		case !j.Begin.After(seen.At):
+		case !w.waits(j) && !j.Held:
 			w.t.Fatalf("at %s the lease of job %d has lapsed", seen.At.Sub(epoch), j.ID)
 		}
 	}
@@ -118,11 +119,11 @@ func (h *tired) run(within time.Duration) error {
 	return nil
 }
 
-func (h *tired) Before(_ context.Context, _ bridge.Job, _ string, within time.Duration) error {
+func (h *tired) Before(_ context.Context, _ slurm.Job, _ string, within time.Duration) error {
 	return h.run(within)
 }
 
-func (h *tired) After(_ context.Context, _ bridge.Job, _ string, within time.Duration) error {
+func (h *tired) After(_ context.Context, _ slurm.Job, _ string, within time.Duration) error {
 	return h.run(within)
 }
 
@@ -189,7 +190,7 @@ func TestAHookThatNeverEndsCostsOnlyTheJobsThatItIsAskedFor(t *testing.T) {
 	}
 	w.mustRun(stays, "n1", 1)
 	w.mustRun(free, "n2", 1)
-	if w.job(waits).State != bridge.Pending {
+	if w.job(waits).State != slurm.Pending {
 		t.Errorf("job %d is %s", waits, w.job(waits).State)
 	}
 }
@@ -202,7 +203,7 @@ func TestACheckpointThatNeverEndsIsEndedByForceAfterItsGraceOverSeveralRounds(t 
 	h := &tired{w: w, takes: time.Second}
 	w.runner.Settings.Hook = h
 	rounds := 0
-	for ; w.job(first).State == bridge.Running; rounds++ {
+	for ; w.job(first).State == slurm.Running; rounds++ {
 		began := w.clock.Now()
 		w.round()
 		if took := w.clock.Now().Sub(began); took > w.runner.Settings.Round {

@@ -3,30 +3,32 @@ package bridge
 import (
 	"slices"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// topology is what stays of a cluster from one round to the next: the nodes of the managed partitions, and which of
-// them each has.
+// topology is what rarely changes about a cluster: the managed nodes, by partition. A node's index in managed is its
+// place.
 type topology struct {
 	partitions []string            // the managed ones
-	nodes      []Node              // all that were seen, as they were then
-	managed    []int               // the numbers of the managed ones among these
+	nodes      []slurm.Node        // all nodes, as they were when it was built
+	managed    []int               // indices of the managed ones in nodes
 	names      []string            // of the managed ones, ascending
-	parts      map[string][]string // names of the nodes of each managed partition that has not all of them
-	pools      map[string][]string // names of the managed pools of each node that is divided
+	parts      map[string][]string // names of the nodes of each managed partition that does not have all of them
+	pools      map[string][]string // names of the managed pools of each node that is divided into pools
 }
 
-// topologyOf is the topology of these nodes: the one of the last round, as long as it is still that. In another one
-// nothing is as it was.
-func (r *Runner) topologyOf(nodes []Node) *topology {
+// topologyOf is the topology of these nodes: the cached one as long as it still holds. A new one invalidates everything
+// that was read of jobs.
+func (r *Runner) topologyOf(nodes []slurm.Node) *topology {
 	if h := r.reader.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
 		r.reader.topology, r.reader.jobs = r.build(nodes), nil
 	}
 	return r.reader.topology
 }
 
-func (h *topology) standsFor(nodes []Node, partitions []string) bool {
+// standsFor says that the topology still holds for these nodes and managed partitions.
+func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
 	if len(h.nodes) != len(nodes) || !slices.Equal(h.partitions, partitions) {
 		return false
 	}
@@ -39,7 +41,8 @@ func (h *topology) standsFor(nodes []Node, partitions []string) bool {
 	return true
 }
 
-func (r *Runner) build(nodes []Node) *topology {
+// build makes the topology of these nodes.
+func (r *Runner) build(nodes []slurm.Node) *topology {
 	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes),
 		parts: map[string][]string{}}
 	for i := range nodes {
@@ -67,10 +70,10 @@ func (h *topology) of(partition string) []string {
 	return in
 }
 
-// elsewhere is the place of a node that is not in the topology.
+// elsewhere is the place of a node that is not managed.
 const elsewhere = -1
 
-// find gives the places of nodes: their numbers among the managed ones.
+// find returns the places of nodes.
 func (h *topology) find(names []string) []int {
 	places := make([]int, len(names))
 	for k, name := range names {
@@ -86,5 +89,5 @@ func (h *topology) find(names []string) []int {
 // total is what the node at a place has.
 func (h *topology) total(place int) gres.Vector { return h.nodes[h.managed[place]].Total }
 
-// gpuType is the type of a managed node's GPUs; empty where it has none.
+// gpuType is the type of the GPUs of the node at a place; empty if there is no common one.
 func (h *topology) gpuType(place int) string { return h.nodes[h.managed[place]].GPUType }

@@ -7,20 +7,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Jobs without the word wait in the same queue, in whatever partition over the same nodes, and Slurm starts them by
-// itself. What keeps one of them waiting that Slurm would otherwise start may be nothing but what was lent to jobs of
-// ours. So a plan is told of them: it calls loans back for them and keeps the room until Slurm has taken it.
+// Unmanaged jobs wait in the same queue, in any partition over the same nodes, and Slurm starts them. Sometimes only
+// what was lent to managed jobs keeps one of them waiting. So plans are told of these jobs: they recall loans for them,
+// and keep the room until Slurm has used it.
 
-// mostUnmanaged bounds of how many of them a plan is told: the first in Slurm's order.
+// mostUnmanaged is how many unmanaged jobs a plan is told of: the first in Slurm's order.
 const mostUnmanaged = 64
 
-// unmanaged lists the jobs that wait for nothing but room and are not ours to start, in Slurm's order.
-func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
-	nodes := map[string][]string{} // by partitions
+// unmanaged lists the unmanaged jobs that only wait for room, in Slurm's order.
+func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
+	nodes := map[string][]string{} // by list of partitions
 	idle := map[int]idleRoom{}
 	var list []policy.Unmanaged
 	for _, tn := range s.strangers {
@@ -28,7 +29,7 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 			break
 		}
 		if tn.Shape != "" || tn.Whole {
-			continue // nobody knows what it lacks: an exclusive one waits for whole nodes
+			continue // it is unknown what the job lacks: an exclusive one waits for whole nodes
 		}
 		in, known := nodes[tn.Partition]
 		if !known {
@@ -40,8 +41,8 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 		idle[tn.ID] = room
 		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.again) {
 			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
-				PerNode: tn.Request.perNode(), On: on}
-			if r.Settings.Ahead <= 0 { // none of ours is ever in the queue before there is room for it
+				PerNode: tn.Request.PerNode(), On: on}
+			if r.Settings.Ahead <= 0 { // no managed job is in the queue before there is room for it
 				u.Priority = math.MaxInt64
 			}
 			list = append(list, u)
@@ -51,13 +52,13 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 	return list
 }
 
-// unmanagedGPUs is on how many GPUs such jobs were started within a time, as far as Slurm still lists them. One without
-// a GPU counts as one: it takes cores that go with one.
-func (r *Runner) unmanagedGPUs(s *scene, within time.Duration) (gpus int) {
+// unmanagedGPUs is on how many GPUs unmanaged jobs were started within a time, as far as Slurm still lists them. A job
+// without a GPU counts as one GPU, since it takes the cores that go with one.
+func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus int) {
 	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
-	near := map[string]bool{} // whether a partition has nodes of ours
+	near := map[string]bool{} // whether a partition has managed nodes
 	for _, t := range r.reader.jobs {
-		ran := t.State != Pending && t.Started.After(since) && !t.said.managed && t.standing(s.at) == stranger
+		ran := t.State != slurm.Pending && t.Started.After(since) && !t.said.managed && t.standing(s.at) == stranger
 		if !ran {
 			continue
 		}
@@ -73,22 +74,22 @@ func (r *Runner) unmanagedGPUs(s *scene, within time.Duration) (gpus int) {
 	return gpus
 }
 
-// idleRoom is since when a job has had room and was not started all the same. Slurm may know a reason that no reason of
-// its says: a license, an exclusive node, somebody behind whom the job would delay. Nothing is called back for such a
-// job, or kept, for a while, which is doubled each time.
+// idleRoom is since when an unmanaged job has had room without being started. Slurm may have a reason that it does not
+// report: a license, an exclusive node, a job that it would delay. For some time, doubled each time, no loan is
+// recalled and no room kept for such a job.
 type idleRoom struct {
 	since, again time.Time
 	times        int
 }
 
 const (
-	// soonTaken is how long Slurm may take to start a job that has room: its backfill looks twice a minute.
+	// soonTaken is how long Slurm may take to start a job that has room. Its backfill looks twice a minute.
 	soonTaken = 3 * time.Minute
-	// leftOut is how long a job is left out then for the first time.
+	// leftOut is how long such a job is ignored the first time.
 	leftOut = 15 * time.Minute
 )
 
-// follow takes up whether the job has room now.
+// follow notes whether the job has room now.
 func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	switch {
 	case !has || now.Before(i.again):
@@ -101,9 +102,9 @@ func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	return i
 }
 
-// fits says that a job has room on enough of some nodes, as they are.
-func (s *scene) fits(t *managedJob, on []string) bool {
-	need, short := t.Request.perNode(), max(1, t.Request.Nodes)
+// fits says that a job has room on enough of some nodes as they are.
+func (s *sortedObservation) fits(t *managedJob, on []string) bool {
+	need, short := t.Request.PerNode(), max(1, t.Request.Nodes)
 	for _, place := range s.topology.find(on) {
 		if n := &s.nodes[s.topology.managed[place]]; !n.Completing && need.Fits(n.Total.Minus(n.Allocated)) {
 			if short--; short == 0 {
@@ -114,17 +115,17 @@ func (s *scene) fits(t *managedJob, on []string) bool {
 	return false
 }
 
-// needsOn is what a waiting job asks for on a node; all of that where nobody knows.
-func (t *managedJob) needsOn(n *Node) gres.Vector {
+// needsOn is what a waiting job needs on a node; the whole node if that is unknown.
+func (t *managedJob) needsOn(n *slurm.Node) gres.Vector {
 	if t.Shape != "" || t.Whole {
 		return n.Total
 	}
-	return t.Request.perNode()
+	return t.Request.PerNode()
 }
 
-// nodesOf lists the nodes, of those that a plan decides on, that are in one of the partitions of a list.
-func (s *scene) nodesOf(list string) []string {
-	parts := partitions(list)
+// nodesOf lists the managed nodes that are in one of the partitions of a list.
+func (s *sortedObservation) nodesOf(list string) []string {
+	parts := slurm.Partitions(list)
 	var names []string
 	for _, i := range s.topology.managed {
 		n := &s.nodes[i]
@@ -135,25 +136,25 @@ func (s *scene) nodesOf(list string) []string {
 	return names
 }
 
-// serving lists those of some nodes that a job could run on, if they were empty.
-func (s *scene) serving(t *managedJob, in []string) []string {
+// serving lists those of some nodes on which a job could run if they were empty.
+func (s *sortedObservation) serving(t *managedJob, in []string) []string {
 	only := in
 	if t.Reservation != "" {
 		only = s.reservedFor(t.Reservation, in)
 	}
-	need := t.Request.perNode()
+	need := t.Request.PerNode()
 	fits := func(name string) bool {
 		place := s.topology.find([]string{name})[0]
 		return place != elsewhere && s.serves(t, &s.nodes[s.topology.managed[place]], need)
 	}
 	if !slices.ContainsFunc(only, func(name string) bool { return !fits(name) }) {
-		return only // the same list for all of a partition
+		return only // the same slice for all jobs of a partition
 	}
 	return slices.DeleteFunc(slices.Clone(only), func(name string) bool { return !fits(name) })
 }
 
-// serves says that a job could run on a node, if that were empty.
-func (s *scene) serves(t *managedJob, n *Node, need gres.Vector) bool {
+// serves says that a job could run on a node if the node were empty.
+func (s *sortedObservation) serves(t *managedJob, n *slurm.Node, need gres.Vector) bool {
 	q := &t.Request
 	switch {
 	case n.Closed != "" || !need.Fits(n.Total), q.GPUType != "" && q.GPUType != n.GPUType,
@@ -170,8 +171,8 @@ func (s *scene) serves(t *managedJob, n *Node, need gres.Vector) bool {
 	})
 }
 
-// isOf says that a node is in one of the partitions of a list, joined by commas.
-func isOf(n *Node, list string) bool {
+// isOf says that a node is in one of the partitions of a comma-separated list.
+func isOf(n *slurm.Node, list string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		if slices.Contains(n.Partitions, part) {
 			return true

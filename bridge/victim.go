@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// preempting is the part of an acting that has victims leave.
+// preempting is the part of acting that preempts jobs.
 type preempting struct{ *acting }
 
-// ask signals the victims whose moment has come, or stops those that have no checkpoint.
+// ask signals the jobs that are to leave now, or requeues those that have no checkpoint.
 func (a preempting) ask(ctx context.Context) error {
 	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && a.isTime(s) })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
@@ -23,7 +25,7 @@ func (a preempting) ask(ctx context.Context) error {
 	return err
 }
 
-// advance takes the victims as far as they can go now.
+// advance takes the preemptions as far as they can go now.
 func (a preempting) advance(ctx context.Context) error {
 	if err := a.ask(ctx); err != nil {
 		return err
@@ -35,7 +37,7 @@ func (a preempting) advance(ctx context.Context) error {
 	gone := a.departed()
 	for _, s := range gone {
 		a.closeAccount(s)
-		s.from = nil // its nodes are free, whatever becomes of the rest
+		s.from = nil // its nodes are free, whatever happens to the other steps
 	}
 	if err := a.each(ctx, gone, done, func(s *step) error { return a.restore(ctx, s) }); err != nil {
 		return err
@@ -43,8 +45,9 @@ func (a preempting) advance(ctx context.Context) error {
 	return a.after(ctx, gone)
 }
 
-// askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived
-// to tell of it; one that has ended meanwhile has left.
+// askOne asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked again.
+// If that round died before it stored the record, the job is asked again. A job that has ended meanwhile counts as
+// asked.
 func (a preempting) askOne(ctx context.Context, s *step) error {
 	word, saves := &s.job.said.word, s.job.saves()
 	if saves && !s.job.record.Asked.IsZero() {
@@ -59,15 +62,15 @@ func (a preempting) askOne(ctx context.Context, s *step) error {
 	} else {
 		err = a.Slurm.Requeue(ctx, s.Job)
 	}
-	if errors.Is(err, ErrNotRunning) || errors.Is(err, ErrGone) {
+	if errors.Is(err, slurm.ErrNotRunning) || errors.Is(err, slurm.ErrGone) {
 		return nil
 	}
 	return err
 }
 
-// pardon forgets that jobs were asked to leave which this round lets go on, and whose grace is over: they did not heed
-// the signal. One of them that is picked again later is asked again, and has all of its grace.
-func (s *scene) pardon(steps []Step) {
+// forgetIgnoredRequests clears the request to leave of jobs that ignored it until the end of their grace and that this
+// round lets go on. If such a job is chosen again later, it is asked again and has its full grace.
+func (s *sortedObservation) forgetIgnoredRequests(steps []Step) {
 	for _, t := range s.managed {
 		asked := t.record.Asked
 		if asked.IsZero() || s.at.Sub(asked) < t.said.word.Grace {
@@ -79,8 +82,8 @@ func (s *scene) pardon(steps []Step) {
 	}
 }
 
-// before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs
-// leaves time for all that does not depend on it.
+// before runs the hook before a job is asked. The hook gets half of the time that is left of the round, so that one
+// that hangs leaves time for other steps.
 func (a preempting) before(ctx context.Context, s *step) error {
 	h := a.Settings.Hook
 	if h == nil {
@@ -95,33 +98,32 @@ func (a preempting) before(ctx context.Context, s *step) error {
 	return nil
 }
 
-// overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends
-// them for good.
+// overstayed lists the asked jobs that still run although their grace is over or their time limit is about to come.
 func (a preempting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		word := &s.job.said.word
-		return s.stage == asked && s.job.saves() && a.seenNow(s.Job).State == Running &&
+		return s.stage == asked && s.job.saves() && a.seenNow(s.Job).State == slurm.Running &&
 			(a.now().Sub(s.job.record.Asked) >= word.Grace || a.outOfTime(s))
 	})
 }
 
-// overstays says that a job was asked to leave, and that its grace is over.
+// overstays says that a job was asked to leave and that its grace is over.
 func (t *managedJob) overstays(now time.Time) bool {
 	asked := t.record.Asked
 	return !asked.IsZero() && now.Sub(asked) >= t.said.word.Grace
 }
 
-// departed lists the victims that run no more.
+// departed lists the asked jobs that no longer run.
 func (a preempting) departed() []*step {
 	return a.steps.filter(func(s *step) bool {
-		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != Running
+		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != slurm.Running
 	})
 }
 
-// closeAccount credits a victim's run up to its end.
+// closeAccount credits a preempted job's run up to its end.
 func (a preempting) closeAccount(s *step) {
 	j, there := a.find(s.Job)
-	if !there || j.State != Pending {
+	if !there || j.State != slurm.Pending {
 		return
 	}
 	left := *s.job
@@ -129,22 +131,23 @@ func (a preempting) closeAccount(s *step) {
 	left.record.credit(&left, a.now())
 }
 
-// restore gives a victim that has left its user's own request back, with a lease. The lease is said first, while the
-// last run is still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile
-// needs nothing, and one that somebody holds is left as it is.
+// restore gives a job that has left its user's own request and a lease. It is written while the last run is still being
+// cleaned up: Slurm then keeps the lease in place of its own requeue penalty. Nothing is done about a job that has
+// ended, started or been held meanwhile.
 func (a preempting) restore(ctx context.Context, s *step) error {
 	j := *a.seenNow(s.Job)
-	if j.State == Pending {
-		err := a.write(ctx, s, a.leased(s))
-		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) && !errors.Is(err, ErrHeld) {
+	if j.State == slurm.Pending {
+		err := a.write(ctx, s, a.leaseUpdate(s))
+		if err != nil && !errors.Is(err, slurm.ErrGone) && !errors.Is(err, slurm.ErrNotPending) &&
+			!errors.Is(err, slurm.ErrHeld) {
 			return err
 		}
 	}
 	return nil
 }
 
-// after runs the hook for the victims that were restored: once all of them have their leases, since Slurm's own penalty
-// may be over before a hook is.
+// after runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own penalty may
+// end before a hook does.
 func (a preempting) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {
@@ -155,7 +158,7 @@ func (a preempting) after(ctx context.Context, gone []*step) error {
 		j := *a.seenNow(s.Job)
 		j.ID, j.Runs = s.Job, s.job.Runs
 		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
-			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
+			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // reported, but the job has left and has its lease
 		}
 		return nil
 	})

@@ -6,50 +6,51 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// scene is an observation sorted by whose business each job is.
-type scene struct {
+// sortedObservation is an observation in which jobs are sorted by how rounds treat them (see standing).
+type sortedObservation struct {
 	at       time.Time
-	nodes    []Node // as observed, ascending in name
+	nodes    []slurm.Node // as observed, ascending in name
 	topology *topology
-	managed  []*managedJob // managed, ascending in ID
+	managed  []*managedJob // ascending in ID
 	debtors  []*managedJob // deferred or returning ones with a record, ascending in ID
-	outside  []Outside     // with our directive, but left to Slurm
-	// of these the ones that wait
+	outside  []Outside     // jobs with our directive that are left to Slurm
+	// unplanned are those of outside that wait.
 	unplanned []*managedJob
-	strangers []*managedJob       // those of others that wait for room, in Slurm's order
-	leaving   map[string]bool     // nodes on which jobs of ours are being torn down
-	ahead     map[int]policy.Next // the jobs that are to be armed
-	arms      bool                // somebody may be
-	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
-	secured   map[int]bool        // the jobs that the round under way has armed, and may lease again
+	strangers []*managedJob       // unmanaged jobs that only wait for room, in Slurm's order
+	leaving   map[string]bool     // nodes on which managed jobs are being cleaned up
+	ahead     map[int]policy.Next // jobs to be armed
+	arms      bool                // jobs may be armed in this round
+	behind    map[int]bool        // jobs behind others in Slurm's queue, to be armed with their grants
+	secured   map[int]bool        // jobs that the round under way has armed and may lease again
 
-	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
+	expiring map[int]bool // jobs that stay by the plan and whose time limits need action
 
-	unions       map[string][]string // the nodes of several partitions together, by their list
-	reservations []Reservation
-	reserved     map[string][]policy.Reservation // by node, ascending in their beginning
+	unions       map[string][]string // nodes of several partitions together, by list of partitions
+	reservations []slurm.Reservation
+	reserved     map[string][]policy.Reservation // by node, ascending in start
 }
 
-// sort sorts an observation. known are the debts so far.
-func (r *Runner) sort(seen Observed, known Records) scene {
+// sort makes a sortedObservation of an observation. known are the present debts.
+func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 	r.reader.sight++
 	r.reader.nodes = seen.Nodes
-	s := scene{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes),
+	s := sortedObservation{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes),
 		managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
 		t.wouldHold, t.unsaved, t.saved = nil, nil, nil
 		t.record.follow(t.Job)
-		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
+		t.ours = t.ours && !(t.matched && t.record != nil) // a job with a debt is not managed by a rule
 		if t.ours {
-			t.alone = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
-			if p := t.slurms(); t.alone == "" && p != nil {
-				t.alone = p.Why
+			t.untouchedBecause = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
+			if p := t.leftToSlurm(); t.untouchedBecause == "" && p != nil {
+				t.untouchedBecause = p.Why
 			}
 		}
 		switch t.standing(seen.At) {
@@ -73,8 +74,8 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 	return s
 }
 
-// leaves notes the nodes that a job of ours is leaving.
-func (s *scene) leaves(t *managedJob) {
+// leaves notes the nodes that a completing managed job is leaving.
+func (s *sortedObservation) leaves(t *managedJob) {
 	if s.leaving == nil {
 		s.leaving = map[string]bool{}
 	}
@@ -83,16 +84,16 @@ func (s *scene) leaves(t *managedJob) {
 	}
 }
 
-// setAside takes note of a job that no plan decides on.
-func (s *scene) setAside(t *managedJob) {
+// setAside notes a job on which no plan decides.
+func (s *sortedObservation) setAside(t *managedJob) {
 	if t.ours {
-		s.outside = append(s.outside, Outside{t.ID, t.alone})
-		if t.State == Pending {
-			t.bar = bar{CauseLeftToSlurm, t.alone}
-			switch p := t.slurms(); {
+		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
+		if t.State == slurm.Pending {
+			t.bar = bar{CauseLeftToSlurm, t.untouchedBecause}
+			switch p := t.leftToSlurm(); {
 			case t.Held:
 				t.bar.cause = CauseHeld
-			case t.alone == notInCanary:
+			case t.untouchedBecause == notInCanary:
 				t.bar.cause = CauseCanary
 			case p != nil && p.Cause.rank() < CauseLeftToSlurm.rank():
 				t.bar.cause = p.Cause
@@ -105,8 +106,8 @@ func (s *scene) setAside(t *managedJob) {
 	}
 }
 
-// leftAlone says why a round does not touch a job that carries our directive; empty when it does.
-func leftAlone(j *Job) string {
+// leftAlone says why a round does not touch a job with our directive; empty: it does.
+func leftAlone(j *slurm.Job) string {
 	pin := len(j.Request.Pin)
 	switch {
 	case j.Shape != "":
@@ -123,13 +124,14 @@ func leftAlone(j *Job) string {
 		return "exclusive: it asks for a part of a GPU and for whole nodes"
 	case j.Request.Nodes < 1 || j.Request.GPUs%j.Request.Nodes != 0:
 		return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.Request.GPUs, j.Request.Nodes)
-	case pin > 0 && pin != j.Request.Nodes && j.State == Pending:
+	case pin > 0 && pin != j.Request.Nodes && j.State == slurm.Pending:
 		return fmt.Sprintf("names %d nodes and asks for %d", pin, j.Request.Nodes)
 	}
 	return ""
 }
 
-// gainNow is the speed of a running managed job relative to the proportional share of its first node.
+// gainNow is the speed of a running managed job relative to the proportional share of its first node; 1 if there is no
+// profile for that.
 func (t *managedJob) gainNow() float64 {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere || t.Runs.PerNode.GPUs == 0 {
 		return 1
@@ -141,8 +143,8 @@ func (t *managedJob) gainNow() float64 {
 	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.on[0]), t.Runs.PerNode.GPUs))
 }
 
-// snapshot turns a scene into what the planner decides on.
-func (r *Runner) snapshot(s *scene) policy.Cluster {
+// snapshot makes what the planner decides on from a sorted observation.
+func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
@@ -165,19 +167,19 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 	taken := map[seat]bool{}
 	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
-		if t.State == Running {
+		if t.State == slurm.Running {
 			t.takeOff(c.Nodes, taken)
 		}
 	}
 	for i := range c.Nodes {
-		// Never negative: a managed job may have started between the reading of jobs and of nodes.
+		// It could be negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
 	s.oweWhatIsLeft(&c)
 	return c
 }
 
-// blank is a list of so many zero values, in spare memory where there is enough.
+// blank is a list of n zero values, in spare memory if that is large enough.
 func blank[T any](spare []T, n int) []T {
 	if spare == nil || cap(spare) < n {
 		return make([]T, n, n+cap(spare)/4)
@@ -186,8 +188,8 @@ func blank[T any](spare []T, n int) []T {
 	return spare[:n]
 }
 
-// takeOff takes what a managed job holds off what its nodes have given away; a GPU that several hold together once, and
-// one that others use as well not at all: it is still theirs when ours leaves.
+// takeOff subtracts what a managed job holds from what its nodes have allocated. A shared GPU is subtracted once, and
+// not at all if unmanaged jobs use it, too: it stays theirs when the managed job leaves.
 func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
 	for _, place := range t.on {
 		if place == elsewhere {
@@ -204,19 +206,19 @@ func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
 	}
 }
 
-// describe tells the planner what it must know of a managed job.
-func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
+// describe sets all that the planner must know of a managed job.
+func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
-	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, tasksPerNode(own), own.GPUType, rec.byTheCore()
-	j.Features, j.Only, j.Except = t.Features, s.only(t), s.topology.expand(t.Except)
+	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.byTheCore()
+	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
 	j.Share, j.Kept, j.Unruly = seating{r}.shares(t), seating{r}.kept(t), t.offence() != nil
-	if t.State != Running {
+	if t.State != slurm.Running {
 		t.bar = r.barred(t, s)
 	}
 	if t.Whole {
@@ -224,44 +226,38 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	} else {
 		r.claim(t, j)
 	}
-	if t.State != Running {
+	if t.State != slurm.Running {
 		j.Barred = t.bar.why
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.cluttered(t)
+	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.blockedByForeignCleanup(t)
 }
 
-// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done. One
-// whose nodes are being resumed hears nothing yet.
+// mustStay says that a running job must not be touched in this round, because stopping would lose its progress or is
+// impossible. A job whose nodes are being resumed cannot receive a signal yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.even() ||
-		now.Sub(t.since) < deaf
+	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.sameGPUsOnEachNode() ||
+		now.Sub(t.since) < trapSetupTime
 }
 
-// saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can
+// saves says that a job can be asked to save and leave: it declared that, did not end for good when last asked, and can
 // be requeued.
 func (t *managedJob) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
 
-// deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
-const deaf = 5 * time.Second
+// trapSetupTime is how long a job may need from its start until its traps are set. An earlier signal would kill it.
+const trapSetupTime = 5 * time.Second
 
-// even says that a running job holds GPUs on all its nodes, the same number on each, as those that we started do.
-func (t *managedJob) even() bool {
+// sameGPUsOnEachNode says that a running job holds the same number of GPUs on each of its nodes, as jobs that we
+// started do.
+func (t *managedJob) sameGPUsOnEachNode() bool {
 	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
 }
 
-func tasksPerNode(own *Request) int {
-	if own.Nodes < 1 {
-		return max(1, own.Tasks)
-	}
-	return max(1, (own.Tasks+own.Nodes-1)/own.Nodes)
-}
-
-// only lists the nodes that a job can use at all: those that its user named, or those of its partitions where there are
-// others.
-func (s *scene) only(t *managedJob) []string {
-	in := s.within(t)
+// allowedNodes lists the nodes that a job can use at all: those that its user named, or those of its partitions; nil:
+// all managed nodes.
+func (s *sortedObservation) allowedNodes(t *managedJob) []string {
+	in := s.partitionNodes(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
 		in = s.topology.expand(pin)
 	}
@@ -271,31 +267,31 @@ func (s *scene) only(t *managedJob) []string {
 	return s.reservedFor(t.Reservation, in)
 }
 
-// length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer,
-// and a job that runs faster gets further until then. Slurm begins the limit anew in every run.
+// length is the job's expected length at the proportional share: what the user declared, or else the progress until its
+// time limit. Slurm starts the limit anew in every run. 0: unknown.
 func (t *managedJob) length(now time.Time) time.Duration {
 	switch {
 	case t.said.word.Length > 0:
 		return t.said.word.Length
 	case t.TimeLimit == 0:
 		return 0
-	case t.State != Running:
+	case t.State != slurm.Running:
 		return t.record.Done + t.TimeLimit
 	}
 	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
 	return t.record.Done + sped(left, t.gain)
 }
 
-// maxBackOff bounds how many rounds a job sits out whose starts fail.
+// maxBackOff bounds for how many rounds a job is not started after its starts failed or it kept coming back.
 const maxBackOff = 12
 
-// patient is how often in a row a job may come back unasked before it has to wait for its next start.
+// patient is how often in a row a job may come back unasked before its next start is delayed.
 const patient = 3
 
-// restless says how many rounds a job that came back again and again has to wait.
+// restless is for how many rounds a job that keeps coming back is not started.
 func (r *Record) restless() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
-// failing says that a job's starts have failed, and that it is not to be started by us for a while; empty when it may.
+// failing says that a job's starts failed and that we do not start it for some rounds; empty: we may.
 func (r *Runner) failing(rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
@@ -305,12 +301,12 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 	return ""
 }
 
-// barred says why a waiting job may not start now; the zero value when it may.
-func (r *Runner) barred(t *managedJob, s *scene) bar {
+// barred says why a waiting job may not start now; zero: it may.
+func (r *Runner) barred(t *managedJob, s *sortedObservation) bar {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)
 	switch {
-	case t.standsForTasks():
+	case t.StandsForTasks():
 		return bar{CauseArray, "its tasks get jobs of their own as their turn comes"}
 	case t.Dependency:
 		return bar{CauseDependency, "waits for another job"}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -28,42 +29,44 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 	known := Records{{Job: 7}}
 	for _, c := range []struct {
 		name   string
-		change func(*Job)
+		change func(*slurm.Job)
 		want   string // ours, returning, kept on record, nothing, or the reason
 	}{
-		{"a plain one", func(*Job) {}, ours},
-		{"one that is over, as long as Slurm tells of it", func(j *Job) { j.State = Finished }, "kept"},
-		{"one that is over and was never ours", func(j *Job) { j.State, j.ID = Finished, 8 }, ""},
-		{"without our directive", func(j *Job) { j.Comment, j.ID = "mine", 8 }, ""},
-		{"that lost our directive", func(j *Job) { j.Comment = "mine" }, "returning"},
-		{"that lost our directive and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, "kept"},
-		{"that lost our directive and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, "kept"},
-		{"that lost our directive and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" },
+		{"a plain one", func(*slurm.Job) {}, ours},
+		{"one that is over, as long as Slurm tells of it", func(j *slurm.Job) { j.State = slurm.Finished }, "kept"},
+		{"one that is over and was never ours", func(j *slurm.Job) { j.State, j.ID = slurm.Finished, 8 }, ""},
+		{"without our directive", func(j *slurm.Job) { j.Comment, j.ID = "mine", 8 }, ""},
+		{"that lost our directive", func(j *slurm.Job) { j.Comment = "mine" }, "returning"},
+		{"that lost our directive and runs", func(j *slurm.Job) { j.Comment, j.State = "mine", slurm.Running }, "kept"},
+		{"that lost our directive and is held", func(j *slurm.Job) { j.Comment, j.Held = "mine", true }, "kept"},
+		{"that lost our directive and is no plain job", func(j *slurm.Job) { j.Comment, j.Shape = "mine", "an array" },
 			"kept"},
-		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "returning"},
-		{"of another partition", func(j *Job) { j.Partition, j.ID = "other", 8 }, ""},
-		{"an interactive one", func(j *Job) { j.Interactive = true }, ours},
-		{"an array", func(j *Job) { j.Shape, j.Held = "an array", true }, "kept: an array"},
-		{"an array, where nothing can split it", func(j *Job) { j.Tasks = []int{1, 2} },
+		{"that was moved out of our partitions", func(j *slurm.Job) { j.Partition = "other" }, "returning"},
+		{"of another partition", func(j *slurm.Job) { j.Partition, j.ID = "other", 8 }, ""},
+		{"an interactive one", func(j *slurm.Job) { j.Interactive = true }, ours},
+		{"an array", func(j *slurm.Job) { j.Shape, j.Held = "an array", true }, "kept: an array"},
+		{"an array, where nothing can split it", func(j *slurm.Job) { j.Tasks = []int{1, 2} },
 			"returning: is an array, and nothing here gives its tasks jobs of their own"},
-		{"a held one", func(j *Job) { j.Held = true }, "kept: held"},
-		{"an odd one", func(j *Job) { j.Odd = "features joined by |" }, "returning: features joined by |"},
-		{"without GPU", func(j *Job) { j.Request.GPUs = 0 }, "returning: asks for no GPU"},
-		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 },
+		{"a held one", func(j *slurm.Job) { j.Held = true }, "kept: held"},
+		{"an odd one", func(j *slurm.Job) { j.Odd = "features joined by |" }, "returning: features joined by |"},
+		{"without GPU", func(j *slurm.Job) { j.Request.GPUs = 0 }, "returning: asks for no GPU"},
+		{"on no nodes", func(j *slurm.Job) { j.Request.Nodes = 0 },
 			"returning: 2 GPUs cannot be divided equally over 0 nodes"},
-		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 },
+		{"an uneven gang", func(j *slurm.Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 },
 			"returning: 3 GPUs cannot be divided equally over 2 nodes"},
-		{"an even gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 4, 2 }, ours},
-		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} },
+		{"an even gang", func(j *slurm.Job) { j.Request.GPUs, j.Request.Nodes = 4, 2 }, ours},
+		{"named more nodes than it needs", func(j *slurm.Job) { j.Request.Pin = []string{"n1", "n2"} },
 			"returning: names 2 nodes and asks for 1"},
-		{"named its node", func(j *Job) { j.Request.Pin = []string{"n1"} }, ours},
-		{"runs, having named more nodes", func(j *Job) { j.Request.Pin, j.State = []string{"n1", "n2"}, Running },
+		{"named its node", func(j *slurm.Job) { j.Request.Pin = []string{"n1"} }, ours},
+		{"runs, having named more nodes", func(j *slurm.Job) {
+			j.Request.Pin, j.State = []string{"n1", "n2"}, slurm.Running
+		},
 			ours},
 	} {
-		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending,
+		j := slurm.Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: slurm.Pending,
 			Request: plainRequest()}
 		c.change(&j)
-		s := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, known)
+		s := viewer().sort(slurm.Observed{At: noon, Jobs: []*slurm.Job{&j}}, known)
 		got := strings.Repeat(ours, len(s.managed))
 		for _, tn := range s.debtors {
 			if got = "kept"; tn.standing(noon) == returning {
@@ -83,28 +86,29 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 	ago := func(s int) time.Time { return noon.Add(-time.Duration(s) * time.Second) }
 	for _, c := range []struct {
 		name string
-		job  Job
+		job  slurm.Job
 		rec  Record
 		want string
 	}{
-		{"nothing in its way", Job{}, Record{}, ""},
-		{"another job", Job{Dependency: true}, Record{}, "waits for another job"},
-		{"its own last run", Job{Completing: true}, Record{}, "its last run is still being cleaned up"},
-		{"its user", Job{}, Record{NotBefore: noon.Add(time.Second)}, "its user wants it to begin later"},
-		{"its user, until now", Job{}, Record{NotBefore: noon}, ""},
-		{"one start that failed just now", Job{}, Record{Failed: 1, FailedAt: noon}, ""},
-		{"one that failed, says a clock that is ahead", Job{}, Record{Failed: 1, FailedAt: noon.Add(time.Minute)}, ""},
-		{"two that failed less than a round ago", Job{}, Record{Failed: 2, FailedAt: ago(299)},
+		{"nothing in its way", slurm.Job{}, Record{}, ""},
+		{"another job", slurm.Job{Dependency: true}, Record{}, "waits for another job"},
+		{"its own last run", slurm.Job{Completing: true}, Record{}, "its last run is still being cleaned up"},
+		{"its user", slurm.Job{}, Record{NotBefore: noon.Add(time.Second)}, "its user wants it to begin later"},
+		{"its user, until now", slurm.Job{}, Record{NotBefore: noon}, ""},
+		{"one start that failed just now", slurm.Job{}, Record{Failed: 1, FailedAt: noon}, ""},
+		{"one that failed, says a clock that is ahead", slurm.Job{}, Record{Failed: 1,
+			FailedAt: noon.Add(time.Minute)}, ""},
+		{"two that failed less than a round ago", slurm.Job{}, Record{Failed: 2, FailedAt: ago(299)},
 			"did not start 2 times in a row, is tried again later"},
-		{"two that failed a round ago", Job{}, Record{Failed: 2, FailedAt: ago(300)}, ""},
-		{"four that failed less than three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(899)},
+		{"two that failed a round ago", slurm.Job{}, Record{Failed: 2, FailedAt: ago(300)}, ""},
+		{"four that failed less than three rounds ago", slurm.Job{}, Record{Failed: 4, FailedAt: ago(899)},
 			"did not start 4 times in a row, is tried again later"},
-		{"four that failed three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(900)}, ""},
-		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)},
+		{"four that failed three rounds ago", slurm.Job{}, Record{Failed: 4, FailedAt: ago(900)}, ""},
+		{"a hundred that failed less than an hour ago", slurm.Job{}, Record{Failed: 100, FailedAt: ago(3599)},
 			"did not start 100 times in a row, is tried again later"},
-		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
+		{"a hundred that failed an hour ago", slurm.Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &scene{at: noon}); got.why != c.want {
+		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &sortedObservation{at: noon}); got.why != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -112,26 +116,33 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 
 func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 	half := gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}
-	holds := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Running, Request: plainRequest(),
-		Runs: Allocated{Nodes: []string{"n1"}, PerNode: half}}
+	holds := slurm.Job{
+		ID:        7,
+		Partition: "gpu",
+		Comment:   "synergy-profile=x.json",
+		State:     slurm.Running,
+		Request:   plainRequest(),
+		Runs:      slurm.Allocated{Nodes: []string{"n1"}, PerNode: half},
+	}
 	leaves := holds
-	leaves.State, leaves.Completing = Pending, true
+	leaves.State, leaves.Completing = slurm.Pending, true
 	for _, c := range []struct {
 		name      string
-		jobs      []*Job
+		jobs      []*slurm.Job
 		allocated gres.Vector
 		want      gres.Vector
 	}{
 		{"nobody", nil, gres.Vector{}, gres.Vector{}},
-		{"a job of ours", []*Job{&holds}, half, gres.Vector{}},
+		{"a job of ours", []*slurm.Job{&holds}, half, gres.Vector{}},
 		{"somebody else", nil, half, half},
-		{"a job of ours and somebody else", []*Job{&holds}, fourGPUs, half},
-		{"a job of ours that is being torn down", []*Job{&leaves}, half, half},
-		{"a job of ours that started between two readings", []*Job{&holds}, gres.Vector{CPUs: 7}, gres.Vector{CPUs: 1}},
+		{"a job of ours and somebody else", []*slurm.Job{&holds}, fourGPUs, half},
+		{"a job of ours that is being torn down", []*slurm.Job{&leaves}, half, half},
+		{"a job of ours that started between two readings", []*slurm.Job{&holds}, gres.Vector{CPUs: 7},
+			gres.Vector{CPUs: 1}},
 	} {
 		r := viewer()
-		seen := Observed{At: noon, Jobs: c.jobs,
-			Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
+		seen := slurm.Observed{At: noon, Jobs: c.jobs,
+			Nodes: []slurm.Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
 		account(s.managed, noon)
 		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
@@ -141,7 +152,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 }
 
 func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
-	nodes := []Node{
+	nodes := []slurm.Node{
 		{Name: "b1", Partitions: []string{"big", "other"}, Total: fourGPUs},
 		{Name: "c1", Partitions: []string{"gpu"}, Total: gres.Vector{CPUs: 24, Memory: 500000}},
 		{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs},
@@ -162,10 +173,10 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 	} {
 		r := viewer()
 		r.Settings.Partitions = c.partitions
-		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending,
+		j := slurm.Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: slurm.Pending,
 			Request: plainRequest()}
 		j.Request.Pin = c.pin
-		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
+		s := r.sort(slurm.Observed{At: noon, Nodes: nodes, Jobs: []*slurm.Job{&j}}, nil)
 		account(s.managed, noon)
 		cluster := r.snapshot(&s)
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.topology.names, " ")); got != c.want {
@@ -188,12 +199,12 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		{"cannot hear yet", func(t *managedJob, _ *Settings) { t.since = noon.Add(-4999 * time.Millisecond) }, true},
 		{"can hear since now", func(t *managedJob, _ *Settings) { t.since = noon.Add(-5 * time.Second) }, false},
 		{"was given its GPUs unevenly", func(t *managedJob, _ *Settings) { t.Runs.Nodes, t.Runs.PerNode.GPUs = []string{"n1", "n2"}, 2 }, true},
-		{"holds nothing that we can see", func(t *managedJob, _ *Settings) { t.Runs = Allocated{} }, true},
+		{"holds nothing that we can see", func(t *managedJob, _ *Settings) { t.Runs = slurm.Allocated{} }, true},
 	} {
 		r := viewer()
-		tn := read(Job{
-			ID: 7, State: Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
-			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
+		tn := read(slurm.Job{
+			ID: 7, State: slurm.Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
+			Runs: slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
 		})
 		tn.said.word.Saves = true
 		c.change(tn, &r.Settings)
@@ -205,13 +216,13 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 }
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
-	tn := read(Job{
-		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Priority: 71,
+	tn := read(slurm.Job{
+		ID: 7, Name: "train", User: "ann", State: slurm.Pending, TimeLimit: 3 * time.Hour, Priority: 71,
 		Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	})
 	tn.said.word = Word{Profile: "x.json", Length: time.Hour, Saves: true}
 	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute,
-		Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
+		Own: slurm.Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
 	got := described(viewer(), tn)
 	want := policy.Job{
 		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100",
@@ -227,11 +238,11 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	if got := described(viewer(), tn).Length; got != 3*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}
-	tn.State, tn.Started, tn.gain = Running, noon.Add(-time.Hour), 2
+	tn.State, tn.Started, tn.gain = slurm.Running, noon.Add(-time.Hour), 2
 	if got := tn.length(noon); got != 4*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and what two hours at twice the speed bring", got)
 	}
-	tn.State = Pending
+	tn.State = slurm.Pending
 	tn.profile = steep(t)
 	if got := described(viewer(), tn).Restart; got != 30*time.Second {
 		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)
@@ -240,37 +251,38 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 
 // described is what the planner is told of a job at noon.
 func described(r *Runner, t *managedJob) (j policy.Job) {
-	r.describe(t, &scene{at: noon, topology: &topology{}}, &j)
+	r.describe(t, &sortedObservation{at: noon, topology: &topology{}}, &j)
 	return j
 }
 
 func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
 	for own, want := range map[[2]int]int{{1, 1}: 1, {1, 4}: 4, {2, 2}: 1, {2, 3}: 2, {2, 4}: 2, {0, 3}: 3, {0, 0}: 1,
 		{4, 1}: 1} {
-		if got := tasksPerNode(&Request{Nodes: own[0], Tasks: own[1]}); got != want {
+		if got := (&slurm.Request{Nodes: own[0], Tasks: own[1]}).TasksPerNode(); got != want {
 			t.Errorf("%d tasks on %d nodes: %d on one, want %d", own[1], own[0], got, want)
 		}
 	}
 }
 
 func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
-	h := &topology{nodes: []Node{{Name: "n1", Total: fourGPUs}}, managed: []int{0}, names: []string{"n1"}}
+	h := &topology{nodes: []slurm.Node{{Name: "n1", Total: fourGPUs}}, managed: []int{0}, names: []string{"n1"}}
 	profile := steep(t)
 	for _, c := range []struct {
 		name    string
 		profile *sensitivity.Profile
-		runs    Allocated
+		runs    slurm.Allocated
 		want    float64
 	}{
-		{"its profile knows", profile, Allocated{Nodes: []string{"n1"},
+		{"its profile knows", profile, slurm.Allocated{Nodes: []string{"n1"},
 			PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 2},
-		{"no profile", nil, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
-		{"a node that is not managed", profile, Allocated{Nodes: []string{"x1"},
+		{"no profile", nil, slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6,
+			Memory: 62500}}, 1},
+		{"a node that is not managed", profile, slurm.Allocated{Nodes: []string{"x1"},
 			PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
-		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
-		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
+		{"no node", profile, slurm.Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
+		{"no GPU", profile, slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
-		tn := managedJob{Job: &Job{Runs: c.runs}, profile: c.profile, topology: h, on: h.find(c.runs.Nodes)}
+		tn := managedJob{Job: &slurm.Job{Runs: c.runs}, profile: c.profile, topology: h, on: h.find(c.runs.Nodes)}
 		if got := tn.gainNow(); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
 		}
@@ -280,8 +292,10 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 // steep is a model that trains twice as fast with twice its share of cores.
 func steep(t *testing.T) *sensitivity.Profile {
 	t.Helper()
-	p, err := sensitivity.Parse([]byte(`{"version":1,"model":"steep","task":"test","gpu_type":"any","batch":1,"cores_per_gpu":[3,6],
-		"memory_per_gpu_mib":[62500],"throughput_samples_per_s":[[100],[200]],"checkpoint_s":10,"start_s":20}`))
+	p, err := sensitivity.Parse(
+		[]byte(`{"version":1,"model":"steep","task":"test","gpu_type":"any","batch":1,"cores_per_gpu":[3,6],
+		"memory_per_gpu_mib":[62500],"throughput_samples_per_s":[[100],[200]],"checkpoint_s":10,"start_s":20}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,8 +303,14 @@ func steep(t *testing.T) *sensitivity.Profile {
 }
 
 func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
-	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
-	jobs := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).managed
+	j := slurm.Job{
+		ID:        7,
+		Partition: "gpu",
+		Comment:   "synergy-profile=x.json",
+		State:     slurm.Pending,
+		Request:   plainRequest(),
+	}
+	jobs := viewer().sort(slurm.Observed{At: noon, Jobs: []*slurm.Job{&j}}, nil).managed
 	if want := "gets the proportional share: not found"; !slices.ContainsFunc(jobs,
 		func(t *managedJob) bool { return t.note == want }) {
 		t.Errorf("note %q, want %q", jobs[0].note, want)
@@ -299,20 +319,20 @@ func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 
 func TestWhatAUserAskedForIsCountedOnEachNode(t *testing.T) {
 	for name, c := range map[string]struct {
-		own  Request
+		own  slurm.Request
 		want gres.Vector
 	}{
-		"cores and memory": {Request{Nodes: 1, Tasks: 1, CPUsPerTask: 4, CPUs: 4, Memory: 9000, GPUs: 1},
+		"cores and memory": {slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 4, CPUs: 4, Memory: 9000, GPUs: 1},
 			gres.Vector{GPUs: 1, CPUs: 4, Memory: 9000}},
-		"two nodes": {Request{Nodes: 2, Tasks: 4, CPUsPerTask: 3, CPUs: 12, Memory: 9000, GPUs: 4},
+		"two nodes": {slurm.Request{Nodes: 2, Tasks: 4, CPUsPerTask: 3, CPUs: 12, Memory: 9000, GPUs: 4},
 			gres.Vector{GPUs: 2, CPUs: 6, Memory: 9000}},
-		"memory by the core": {Request{Nodes: 1, Tasks: 2, CPUsPerTask: 4, CPUs: 8, MemoryPerCPU: 1000, GPUs: 1},
+		"memory by the core": {slurm.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 4, CPUs: 8, MemoryPerCPU: 1000, GPUs: 1},
 			gres.Vector{GPUs: 1, CPUs: 8, Memory: 8000}},
-		"both by the GPU": {Request{Nodes: 2, Tasks: 2, CPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 10_000, GPUs: 8},
+		"both by the GPU": {slurm.Request{Nodes: 2, Tasks: 2, CPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 10_000, GPUs: 8},
 			gres.Vector{GPUs: 4, CPUs: 12, Memory: 40_000}},
-		"nothing": {Request{GPUs: 1}, gres.Vector{GPUs: 1}},
+		"nothing": {slurm.Request{GPUs: 1}, gres.Vector{GPUs: 1}},
 	} {
-		if got := c.own.perNode(); got != c.want {
+		if got := c.own.PerNode(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

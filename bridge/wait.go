@@ -5,47 +5,49 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
-// Wait is why a job waits, in words of fixed lists. Where several reasons hold, it is the first of them in the order of
-// WaitReasons: what nobody but its user or the site can mend goes before what passes by itself.
+// Wait is why a job waits, by fixed lists of reasons and causes. If several hold, it is the first in the order of
+// waitCauses: what only the user or the site can change comes before what passes by itself.
 type Wait struct {
 	Job    int        `json:"job"`
 	Reason WaitReason `json:"reason"`
 	Cause  WaitCause  `json:"cause"`
 	Why    string     `json:"why"`
-	// Place is where among the waiting jobs the policy has it, the next one first, from 1; 0: it was not asked.
+	// Place is the job's position among the waiting jobs in the policy's order, from 1; 0: not computed.
 	Place     int    `json:"place,omitempty"`
 	Partition string `json:"partition,omitempty"` // several, joined by commas, while it may start in any of them
-	// Of a job that no plan decides on, what the snapshot says of others. Since is the submission of its current run.
+	// The following are set only for a job on which no plan decides, since the snapshot has them for others. Since is
+	// when its current run was submitted.
 	Name  string    `json:"name,omitempty"`
 	User  string    `json:"user,omitempty"`
 	GPUs  int       `json:"gpus,omitempty"`
 	Since time.Time `json:"since,omitzero"`
-	// Starts is when it is expected to start, by the last estimate; nil: there is none.
+	// Starts is its expected start by the last estimate; nil: there is none.
 	Starts *forecast.Spread `json:"starts,omitempty"`
 }
 
 // WaitReason is a kind of reason why jobs wait.
 type WaitReason string
 
-// The reasons, those that bind first before the others.
+// The reasons. Those that bind first come first.
 const (
-	// Misconfigured jobs wait until somebody changes the request or the site: no room that comes free helps them.
+	// Misconfigured jobs wait until someone changes the request or the site; free room does not help them.
 	Misconfigured WaitReason = "configuration"
 	OnHold        WaitReason = "held"
-	Unplanned     WaitReason = "unplanned"  // no round decides on it: it is Slurm's
-	ByItself      WaitReason = "own-choice" // what its user asked it to wait for
-	Recovering    WaitReason = "recovering" // from its last run, or from starts that failed
-	ByLimits      WaitReason = "limits"     // others hold all that the site allows them together
-	NodesClosed   WaitReason = "nodes"      // those that could hold it are closed, or reserved for others
-	ByOrder       WaitReason = "order"      // there is or would be room, which the rules keep for others
+	Unplanned     WaitReason = "unplanned"  // no round decides on it: it is left to Slurm
+	ByItself      WaitReason = "own-choice" // its user asked it to wait for something
+	Recovering    WaitReason = "recovering" // from its last run, or from failed starts
+	ByLimits      WaitReason = "limits"     // other jobs hold all that the site allows them together
+	NodesClosed   WaitReason = "nodes"      // nodes that could hold it are closed or reserved for others
+	ByOrder       WaitReason = "order"      // there is or would be room, which the rules keep for other jobs
 	ForRoom       WaitReason = "room"       // the ordinary wait
 )
 
-// WaitCause is what a reason comes from.
+// WaitCause is what exactly a job waits for.
 type WaitCause string
 
 // The causes.
@@ -55,43 +57,43 @@ const (
 	CausePartitionRules  WaitCause = "partition-rules"  // its partition does not take such jobs
 	CauseAccount         WaitCause = "account"          // its account may not run there
 	CauseQOS             WaitCause = "qos"              // its QOS may not run there
-	CauseRequest         WaitCause = "request"          // Slurm cannot ever serve what it asks for
+	CauseRequest         WaitCause = "request"          // Slurm can never serve its request
 	CauseReservationGone WaitCause = "reservation-gone" // its reservation cannot be used any more
 	CauseBurstBuffer     WaitCause = "burst-buffer"     // its burst buffer has failed
 	CauseLeftToSlurm     WaitCause = "left-to-slurm"    // no round plans it
-	CauseCanary          WaitCause = "canary"           // it is none of those with whom the daemon is tried
+	CauseCanary          WaitCause = "canary"           // the daemon is on trial, and the job is not in the canary
 	CauseHeld            WaitCause = "held"
 	CauseDependency      WaitCause = "dependency"
 	CauseBegin           WaitCause = "begin-time"
-	CauseReservation     WaitCause = "own-reservation" // that it was submitted to has not begun
-	CauseArray           WaitCause = "array"           // its tasks' turn comes one after the other
+	CauseReservation     WaitCause = "own-reservation" // its reservation has not begun
+	CauseArray           WaitCause = "array"           // its tasks start one after the other
 	CauseCleanup         WaitCause = "cleanup"
 	CauseFailedStart     WaitCause = "failed-start"
 	CauseCameBack        WaitCause = "came-back"
-	CauseQuota           WaitCause = "quota"      // the jobs of its group hold all that the site leaves them
-	CauseSlurmLimit      WaitCause = "site-limit" // the same, in Slurm's own word
-	CauseUsedUp          WaitCause = "used-up"    // its group has used all that it may over time
+	CauseQuota           WaitCause = "quota"      // its group's jobs hold all that the site leaves them
+	CauseSlurmLimit      WaitCause = "site-limit" // the same, by Slurm's own reason
+	CauseUsedUp          WaitCause = "used-up"    // its group has used up its usage over time
 	CauseLicenses        WaitCause = "licenses"
 	CauseClosed          WaitCause = "closed"
 	CausePartitionDown   WaitCause = "partition-down"
 	CauseReserved        WaitCause = "reserved"
 	CauseHeldBack        WaitCause = "held-back"
-	CauseRules           WaitCause = "rules" // on stopping others
+	CauseRules           WaitCause = "rules" // the rules on preemption
 	CauseClearing        WaitCause = "clearing"
-	CauseBehind          WaitCause = "behind" // others go first in Slurm's own order
+	CauseBehind          WaitCause = "behind" // other jobs go first in Slurm's own order
 	CauseTurn            WaitCause = "turn"
 	CauseGang            WaitCause = "gang"
 	CauseCores           WaitCause = "cores"
 	CauseMemory          WaitCause = "memory"
-	CauseSeat            WaitCause = "no-seat"    // it could share a GPU, and each is shared by as many as may be
-	CauseGPUMemory       WaitCause = "gpu-memory" // it could share a GPU, and needs more of its memory than is left
-	CauseSlowdown        WaitCause = "slowdown"   // it could share a GPU, and somebody would be too slow
+	CauseSeat            WaitCause = "no-seat"    // it could share a GPU, and each GPU has as many jobs as it may
+	CauseGPUMemory       WaitCause = "gpu-memory" // it could share a GPU, and needs more GPU memory than is left
+	CauseSlowdown        WaitCause = "slowdown"   // it could share a GPU, and a job there would become too slow
 	CauseGaveWay         WaitCause = "gave-way"
-	CauseSlurmRoom       WaitCause = "slurm-room" // Slurm lacks ports, powered nodes, a burst buffer
+	CauseSlurmRoom       WaitCause = "slurm-room" // Slurm lacks ports, powered nodes or a burst buffer
 	CauseOther           WaitCause = "other"
 )
 
-// waitCauses are all causes, and of which reason each is, in the order in which they bind.
+// waitCauses are all causes with their reasons. The causes that bind first come first.
 var waitCauses = []struct {
 	cause  WaitCause
 	reason WaitReason
@@ -119,10 +121,10 @@ func WaitCauses() []WaitCause {
 	return all
 }
 
-// Reason is of which reason a cause is.
+// Reason is the reason to which a cause belongs.
 func (c WaitCause) Reason() WaitReason { return waitCauses[c.rank()].reason }
 
-// rank is a cause's place in the order; that of CauseOther for one that is not on the list.
+// rank is a cause's index in waitCauses; that of CauseOther for an unknown one.
 func (c WaitCause) rank() int {
 	for i, known := range waitCauses {
 		if known.cause == c {
@@ -132,7 +134,7 @@ func (c WaitCause) rank() int {
 	return len(waitCauses) - 1
 }
 
-// plannedCauses are those that the planner knows, by its own word.
+// plannedCauses are the causes of the planner's reasons.
 var plannedCauses = map[policy.Reason]WaitCause{
 	policy.Shape: CauseShape, policy.Closed: CauseClosed, policy.Turn: CauseTurn, policy.Gang: CauseGang,
 	policy.Cores: CauseCores, policy.RAM: CauseMemory, policy.HeldBack: CauseHeldBack,
@@ -148,7 +150,7 @@ type bar struct {
 	why   string
 }
 
-// waits says of each job that the plan lets wait why it does, ascending in job.
+// waits says why each job waits that does not start by the plan, ascending in job.
 func (t *turn) waits() []Wait {
 	places := t.places()
 	var all []Wait
@@ -167,14 +169,14 @@ func (t *turn) waits() []Wait {
 	return all
 }
 
-// barOf is why a job waits: what the plan says, or what Slurm said when it was to start last, whichever binds first.
+// barOf is why a job waits: by the plan, or by Slurm's last refusal, whichever binds first.
 func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
 	planned := bar{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
 		planned.cause = tn.bar.cause
 	}
 	if planned.cause == "" {
-		planned.cause = CauseOther // of a planner of the site's own
+		planned.cause = CauseOther // from a site's own planner
 	}
 	if refused := known.bars(tn, now); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
 		return refused
@@ -182,7 +184,7 @@ func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) b
 	return planned
 }
 
-// places are those of the waiting jobs in the policy's order. Small rounds ask nobody: they come often.
+// places are the positions of the waiting jobs in the policy's order. Small rounds come often and do not compute it.
 func (t *turn) places() map[int]int {
 	if t.small {
 		return nil
@@ -196,17 +198,17 @@ func (t *turn) places() map[int]int {
 
 // Ended is a job that is over.
 type Ended struct {
-	Job      int     `json:"job"`
-	End      End     `json:"end"`
-	Attained float64 `json:"attained_gpu_s"` // up to when it was last seen to run
-	Done     float64 `json:"done_s"`         // progress at the proportional share, in seconds
+	Job      int       `json:"job"`
+	End      slurm.End `json:"end"`
+	Attained float64   `json:"attained_gpu_s"` // up to when it was last seen to run
+	Done     float64   `json:"done_s"`         // progress at the proportional share, in seconds
 }
 
-// over lists the jobs that were ours and are over. Each is told of for as long as Slurm tells of it.
+// over lists the jobs that were ours and are over, each as long as Slurm lists it.
 func over(debtors []*managedJob) []Ended {
 	var all []Ended
 	for _, t := range debtors {
-		if t.State == Finished && !t.Completing {
+		if t.State == slurm.Finished && !t.Completing {
 			all = append(all, Ended{t.ID, t.End, t.record.Attained, t.record.Done.Seconds()})
 		}
 	}

@@ -3,22 +3,23 @@ package bridge
 import (
 	"cmp"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// An exclusive job (--exclusive) gets its nodes whole, whatever its request says: all cores and GPUs of each, and
-// nobody beside it. So its size is that of its nodes. A plan chooses when it starts and where; it is never moved, and
-// its request stays as its user wrote it.
+// An exclusive job (--exclusive) gets whole nodes whatever it asks for: all cores and GPUs of each, and no other job
+// beside it. So its size is that of its nodes. A plan chooses when and where it starts; it is never moved, and its
+// request stays as its user wrote it.
 
-// unlikeNodes says why an exclusive job is left to Slurm.
+// unlikeNodes is why an exclusive job is left to Slurm.
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
 
-// describeWhole has the planner give an exclusive job its share of whole nodes, which is all of them.
-func (s *scene) describeWhole(t *managedJob, j *policy.Job) {
+// describeWhole makes the planner give an exclusive job whole nodes.
+func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
 	j.Profile, j.ProfileName = nil, ""
-	if t.State == Running {
+	if t.State == slurm.Running {
 		return
 	}
 	names, size := s.wholeNodes(t)
@@ -30,10 +31,10 @@ func (s *scene) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Only = size.GPUs*j.Nodes, names
 }
 
-// wholeNodes lists the nodes that a waiting exclusive job may get, ascending, all of one size, so that its GPUs are a
-// number. Of several sizes it is the one that most nodes have, and of these the smallest.
-func (s *scene) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
-	in := s.only(t)
+// wholeNodes lists the nodes that a waiting exclusive job may get, ascending, all of one size, so that its number of
+// GPUs is fixed. Of several sizes it is the one that most nodes have, and of these the smallest.
+func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
+	in := s.allowedNodes(t)
 	if in == nil {
 		in = s.topology.names
 	}
@@ -54,9 +55,9 @@ func (s *scene) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
 	return names, size
 }
 
-// gpus is how many GPUs a job asks for, or holds where it was given whole nodes.
+// gpus is how many GPUs a job asks for, or holds if it was given whole nodes.
 func (t *managedJob) gpus() int {
-	if t.Whole && t.State == Running {
+	if t.Whole && t.State == slurm.Running {
 		return t.Runs.PerNode.GPUs * len(t.Runs.Nodes)
 	}
 	return t.Request.GPUs

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -22,11 +22,11 @@ func TestAnExclusiveJobIsPlannedAsItsWholeNodesAndNeverMoved(t *testing.T) {
 	others := []int{w.submit(8, model("gnmt"), forAges), w.submit(8, model("gnmt"), forAges)}
 	w.rounds(3)
 	job := w.job(id)
-	if job.State != bridge.Running || job.Runs.PerNode.GPUs != 8 || job.Runs.PerNode.CPUs != 24 ||
+	if job.State != slurm.Running || job.Runs.PerNode.GPUs != 8 || job.Runs.PerNode.CPUs != 24 ||
 		running(w, others) != 2 {
 		t.Errorf("%s on %v with %s, %d others run", job.State, job.Runs.Nodes, job.Runs.PerNode, running(w, others))
 	}
-	if job := w.job(plain); job.State != bridge.Running || strings.Contains(job.Extra, "it is lent") {
+	if job := w.job(plain); job.State != slurm.Running || strings.Contains(job.Extra, "it is lent") {
 		t.Errorf("one without a checkpoint is %s and told %s", job.State, job.Extra)
 	}
 	asked.Pin = job.Request.Pin
@@ -49,11 +49,11 @@ func TestAnExclusiveJobHasItsTurn(t *testing.T) {
 	w.rounds(1)
 	id := w.submit(1, "synergy-profile=res18.json", forAges, exclusive)
 	w.rounds(1)
-	if job := w.job(id); job.State != bridge.Pending || strings.Contains(job.Extra, "handed back") {
+	if job := w.job(id); job.State != slurm.Pending || strings.Contains(job.Extra, "handed back") {
 		t.Fatalf("%s beside job %d: %s", job.State, first, job.Extra)
 	}
 	w.rounds(3)
-	if job := w.job(id); job.State != bridge.Running || job.Runs.PerNode.GPUs != 8 {
+	if job := w.job(id); job.State != slurm.Running || job.Runs.PerNode.GPUs != 8 {
 		t.Errorf("%s with %s: %s", job.State, job.Runs.PerNode, job.Extra)
 	}
 }
@@ -73,7 +73,7 @@ func TestAnExclusiveJobGetsNodesOfOneSizeOrIsSlurms(t *testing.T) {
 	w.rounds(1)
 	three := w.submit(3, model("res18"), forAges, exclusive, func(s *slurmtest.Spec) { s.Request.Nodes = 3 })
 	w.rounds(3)
-	if job := w.job(three); job.State == bridge.Pending && !job.Begin.IsZero() && job.Begin.After(w.clock.Now()) ||
+	if job := w.job(three); job.State == slurm.Pending && !job.Begin.IsZero() && job.Begin.After(w.clock.Now()) ||
 		!strings.Contains(job.Extra, "exclusive") {
 		t.Errorf("three nodes: %s, begins %s: %s", job.State, job.Begin, job.Extra)
 	}

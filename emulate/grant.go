@@ -12,11 +12,11 @@ import (
 // Grant is what a job was given: the same on each of its nodes.
 type Grant struct {
 	Nodes   int         `json:"nodes"`
-	PerNode gres.Vector `json:"per_node"` // Memory 0: no limit is known
+	PerNode gres.Vector `json:"per_node"` // Memory 0: no known limit
 }
 
-// FromSlurm is the grant that Slurm's environment describes, as the batch script and its steps see it. What the
-// environment does not say is 0, except that there is one node: the caller knows better or refuses.
+// FromSlurm reads the grant from Slurm's environment, as the batch script and its steps see it. A missing amount is 0,
+// except that there is at least one node; the caller knows better or refuses it.
 func FromSlurm(getenv func(string) string) (Grant, error) {
 	env := environment{get: getenv}
 	g := Grant{
@@ -39,13 +39,13 @@ func FromSlurm(getenv func(string) string) (Grant, error) {
 	return g, env.err
 }
 
-// environment reads numbers until one is none.
+// environment reads numbers and keeps the last error.
 type environment struct {
 	get func(string) string
 	err error
 }
 
-// maxNumber bounds what the environment may claim, so that products of two numbers cannot overflow.
+// maxNumber bounds the numbers, so that the product of two cannot overflow.
 const maxNumber = 1 << 30
 
 func (e *environment) number(name string) int {
@@ -61,7 +61,7 @@ func (e *environment) number(name string) int {
 	return n
 }
 
-// visibleDevices counts the entries of a list such as 0,2 or GPU-3d2a,GPU-77b0. CUDA takes -1 and NoDevFiles for none.
+// visibleDevices counts the entries of a list such as 0,2 or GPU-3d2a,GPU-77b0. In CUDA, -1 and NoDevFiles mean none.
 func visibleDevices(list string) int {
 	if list == "" || strings.HasPrefix(list, "-") || list == "NoDevFiles" {
 		return 0
@@ -69,11 +69,11 @@ func visibleDevices(list string) int {
 	return strings.Count(list, ",") + 1
 }
 
-// GPUs is the number on all nodes.
+// GPUs returns the number on all nodes.
 func (g Grant) GPUs() int { return g.Nodes * g.PerNode.GPUs }
 
-// share is what each GPU has. Where no limit of memory is known, it is as much as was measured, so that memory does not
-// slow the job down.
+// share returns what each GPU has. If no memory limit is known it is the most that was measured, so that memory does
+// not slow the job down.
 func (g Grant) share(p *sensitivity.Profile) sensitivity.Share {
 	share := sensitivity.ShareOf(g.PerNode)
 	if g.PerNode.Memory == 0 {
@@ -82,14 +82,14 @@ func (g Grant) share(p *sensitivity.Profile) sensitivity.Share {
 	return share
 }
 
-// Rate is how many iterations a second the job does with the grant: one iteration is a batch on each GPU, and all GPUs
-// go at the same pace (data parallel, no loss from scaling).
+// Rate returns the job's iterations per second with the grant. An iteration is one batch on each GPU, and all GPUs run
+// at the same pace (data parallel, no loss from scaling).
 func (g Grant) Rate(p *sensitivity.Profile) float64 {
 	return p.Rate(g.share(p)) / float64(p.Batch)
 }
 
-// CPUSeconds is the CPU time that one iteration costs on each node. A profile tells it by the cores that the model
-// keeps busy where it is slowed down by nothing but cores: that is where each core gives most.
+// CPUSeconds returns the CPU time of one iteration on each node. It is computed at the profile's size where each core
+// gives most, since there the model is limited by cores alone and keeps them busy.
 func (g Grant) CPUSeconds(p *sensitivity.Profile) float64 {
 	share, best := g.share(p), 0.0
 	for _, cores := range p.CoresPerGPU {

@@ -1,6 +1,6 @@
-// Package emulate is a training job without training: it iterates at the rate that a sensitivity profile gives for what
-// it was granted, saves and resumes as a real one does, and keeps a log from which the rate can be checked. It computes
-// no gradients, touches no GPU and knows nothing of the planner; the process around it brings signals and Slurm's
+// Package emulate is a training job without training: it iterates at the rate that a sensitivity profile gives for its
+// grant, saves and resumes as a real job does, and keeps a log from which the rate can be checked. It computes no
+// gradients, touches no GPU and knows nothing of the planner; the process around it handles signals and Slurm's
 // environment.
 package emulate
 
@@ -17,12 +17,12 @@ import (
 
 // The two ways of working, as the log names them.
 const (
-	VirtualCPU = "virtual-cpu" // a Sleeper: as if the granted cores were there
-	RealCPU    = "real-cpu"    // a Burner: keeps the cores busy that are there
+	VirtualCPU = "virtual-cpu" // a Sleeper: runs as if it had the granted cores
+	RealCPU    = "real-cpu"    // a Burner: keeps the real cores busy
 )
 
-// Job is one start of an emulated training job. Durations are the job's own: Speedup divides them all, except Interval,
-// which is by the wall clock.
+// Job is one start of an emulated training job. Durations are in the job's own time: Speedup divides them all, except
+// Interval, which is by the wall clock.
 type Job struct {
 	ID      string // Slurm's; empty outside Slurm
 	Restart int    // Slurm's count of restarts
@@ -35,31 +35,31 @@ type Job struct {
 	Speedup float64 // greater than 0
 
 	Warmup   time.Duration // from the start to the first iteration
-	Cost     time.Duration // of a checkpoint, while nothing iterates
-	Every    time.Duration // from a checkpoint to the next; 0: only when asked
+	Cost     time.Duration // of a checkpoint, during which it does not iterate
+	Every    time.Duration // time between checkpoints; 0: only on request
 	Store    *Store        // nil: the job cannot save
-	Adopt    bool          // resume from another job's checkpoint, too
-	Leave    os.Signal     // asks the job to save and go
+	Adopt    bool          // resume from the checkpoint of another job, too
+	Leave    os.Signal     // the signal that asks the job to save and leave
 	Signals  <-chan os.Signal
 	Log      Log
 	Interval time.Duration // between log lines, by the wall clock
-	// Report tells the site how many iterations are done, with each log line; nil: it is not told.
+	// Report tells the site how many iterations are done, with each log line; may be nil.
 	Report func(iterations int64) error
-	// Cores is how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work must
-	// then be a Sleeper or a Turner. Progress takes the iterations so far; nil: nobody counts. Both are asked every
+	// Cores returns how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work
+	// must then be a Sleeper or a Turner. Progress takes the iterations so far; may be nil. Both are called every
 	// Watch.
 	Cores    func() int
 	Progress func(iterations int64) error
 	Watch    time.Duration
 }
 
-// Goal is when the job has done its work, counted over all starts.
+// Goal is when the job is done, counted over all starts.
 type Goal struct {
 	Iterations int64
-	Training   time.Duration // at the grant's rate, without starts and checkpoints; counts where Iterations is 0
+	Training   time.Duration // at the grant's rate, without starts and checkpoints; used if Iterations is 0
 }
 
-// Pace is the iterations a second by the wall clock.
+// Pace returns the iterations per second by the wall clock.
 func (j *Job) Pace() float64 { return j.Grant.Rate(j.Profile) * j.Speedup }
 
 // Reason is why a start ended.
@@ -73,18 +73,18 @@ const (
 	Killed     Reason = "killed"     // it was told to end, and could not save
 )
 
-// Outcome is what one start came to.
+// Outcome is the result of one start.
 type Outcome struct {
 	Reason Reason
 	Done   int64 // iterations in this start
 	Total  int64 // iterations in all starts
 	Goal   int64 // iterations
 	Starts int
-	Lost   int64 // iterations that were or will be done twice, as far as is known
+	Lost   int64 // iterations done twice, now or later, as far as known
 }
 
 // Run trains until the goal is reached or a signal ends it. SIGTERM saves and ends the job, Leave does so after the
-// iteration under way, and any other signal saves and goes on. Errors are of the checkpoints and the log.
+// iteration under way, and any other signal saves and goes on. Errors come from checkpoints and the log.
 func (j *Job) Run() (Outcome, error) {
 	r := &run{Job: j, begun: time.Now()}
 	if err := r.resume(); err != nil {
@@ -104,17 +104,17 @@ func (j *Job) Run() (Outcome, error) {
 // run is a Job that runs.
 type run struct {
 	*Job
-	state State // the last checkpoint; without a store, what would be in one
-	from  State // where this start began
+	state State // the last checkpoint; without a Store, what would be in it
+	from  State // the state at this start
 	goal  int64 // iterations
 
 	begun, logged, saved time.Time
 	watched              time.Time
-	used                 int   // cores of each node that it goes by; 0: all
+	used                 int   // cores of each node that the rate is set for; 0: all
 	told                 int64 // iterations at the last log line
 }
 
-// resume takes up the newest checkpoint and counts this start in it at once, so that a start that dies early is
+// resume loads the newest checkpoint and saves it at once with this start counted, so that a start that dies early is
 // counted, too.
 func (r *run) resume() error {
 	r.state = State{Job: r.ID, Model: r.Profile.Model, Starts: r.Restart + 1}
@@ -127,6 +127,7 @@ func (r *run) resume() error {
 	return nil
 }
 
+// load continues from the Store's checkpoint, if there is one and it is this job's.
 func (r *run) load() error {
 	found, err := r.Store.Load()
 	switch {
@@ -147,6 +148,7 @@ func (r *run) load() error {
 	return errors.Join(r.Store.Save(r.state), r.Store.Note(r.state.Iterations))
 }
 
+// takeUp continues from a checkpoint. Iterations that the last start did after it are counted as lost.
 func (r *run) takeUp(found State) {
 	found.Job = r.ID
 	found.Starts = max(found.Starts, r.Restart) + 1
@@ -154,7 +156,7 @@ func (r *run) takeUp(found State) {
 	r.state = found
 }
 
-// setGoal counts a goal of training time in iterations: those that are done, and what the rest of the time is good for.
+// setGoal converts a goal of training time to iterations: those done, plus what the rest of the time is good for.
 func (r *run) setGoal() {
 	r.goal = r.Goal.Iterations
 	if r.goal == 0 {
@@ -163,6 +165,7 @@ func (r *run) setGoal() {
 	}
 }
 
+// train iterates until the goal or a signal ends the start, and does in between what is due.
 func (r *run) train() (Reason, error) {
 	if r.iterations() >= r.goal {
 		return Finished, nil
@@ -188,6 +191,7 @@ func (r *run) train() (Reason, error) {
 	return Finished, nil
 }
 
+// warmUp waits for the time of the warm-up; a signal may end it.
 func (r *run) warmUp() (Reason, error) {
 	ready := time.After(r.scaled(r.Warmup))
 	for {
@@ -202,10 +206,10 @@ func (r *run) warmUp() (Reason, error) {
 	}
 }
 
-// scaled is how long d takes by the wall clock.
+// scaled returns how long d takes by the wall clock.
 func (r *run) scaled(d time.Duration) time.Duration { return seconds(d.Seconds() / r.Speedup) }
 
-// iterations is the number in all starts.
+// iterations returns the number in all starts.
 func (r *run) iterations() int64 {
 	return min(r.from.Iterations+int64(r.Work.Done()), max(r.goal, r.from.Iterations))
 }
@@ -213,7 +217,7 @@ func (r *run) iterations() int64 {
 // leastWait bounds how often a job wakes up, whatever its rate.
 const leastWait = time.Millisecond
 
-// untilNext is the time to whatever is due first: the goal, a log line or a checkpoint.
+// untilNext returns the time until the next thing is due: the goal, a log line, a look at the cores, or a checkpoint.
 func (r *run) untilNext() time.Duration {
 	rest := float64(r.goal-r.from.Iterations) - r.Work.Done()
 	next := min(seconds(rest/r.Pace()), time.Until(r.logged.Add(r.Interval)))
@@ -228,7 +232,7 @@ func (r *run) untilNext() time.Duration {
 
 func (r *run) savesByItself() bool { return r.Store != nil && r.Every > 0 }
 
-// doWhatIsDue does nothing at the goal, where the end saves and tells.
+// doWhatIsDue does what is due now. At the goal it does nothing, since the end saves and logs.
 func (r *run) doWhatIsDue() error {
 	if r.iterations() >= r.goal {
 		return nil
@@ -249,7 +253,7 @@ func (r *run) doWhatIsDue() error {
 	return nil
 }
 
-// watch goes on with as many cores as the job may use now, and says how far it has come.
+// watch adapts the rate to the cores that the job may use now, and reports progress.
 func (r *run) watch() error {
 	r.watched = time.Now()
 	if work, is := r.Work.(paced); is && r.Cores != nil {
@@ -267,7 +271,7 @@ func (r *run) watch() error {
 	return r.Progress(r.iterations())
 }
 
-// obey does what a signal asks for; a reason ends the start.
+// obey carries out a signal. A reason means that the start ends.
 func (r *run) obey(signal os.Signal) (Reason, error) {
 	if r.Store == nil {
 		return r.obeyUnsaved(signal)
@@ -285,7 +289,8 @@ func (r *run) obey(signal os.Signal) (Reason, error) {
 	return "", r.checkpoint()
 }
 
-// obeyUnsaved is obey for a job that cannot save. It is told to leave by mistake; to obey would lose everything.
+// obeyUnsaved is obey for a job that cannot save. Such a job is asked to leave by mistake, and would lose everything,
+// so it ignores that.
 func (r *run) obeyUnsaved(signal os.Signal) (Reason, error) {
 	if signal == syscall.SIGTERM {
 		return Killed, nil
@@ -294,7 +299,7 @@ func (r *run) obeyUnsaved(signal os.Signal) (Reason, error) {
 		Why: "the job has no checkpoint to save to"})
 }
 
-// leave ends with the iteration under way, which may be the last.
+// leave ends after the iteration under way, which may be the last.
 func (r *run) leave() (Reason, error) {
 	r.Work.Finish()
 	if r.iterations() >= r.goal {
@@ -316,7 +321,7 @@ func (r *run) checkpoint() error {
 	return err
 }
 
-// save pays for a checkpoint and keeps it, unless the last one still holds.
+// save spends the cost of a checkpoint and stores it, unless the last one is still current.
 func (r *run) save() error {
 	if r.iterations() == r.state.Iterations {
 		return nil
@@ -325,6 +330,7 @@ func (r *run) save() error {
 	return r.keep()
 }
 
+// keep stores a checkpoint without the cost.
 func (r *run) keep() error {
 	n := r.iterations()
 	r.state.Saves++
@@ -336,7 +342,7 @@ func (r *run) keep() error {
 	return r.Log.write(Record{Event: "save", Iteration: n})
 }
 
-// tell writes the line of an interval.
+// tell writes the log line of an interval.
 func (r *run) tell() error {
 	now, n := time.Now(), r.iterations()
 	rate := float64(n-r.told) / now.Sub(r.logged).Seconds()
@@ -357,7 +363,8 @@ func (r *run) tell() error {
 	return r.Log.write(record)
 }
 
-// turned is how many turns on its GPU the job has taken in this start, and how long it has waited for them, seconds.
+// turned returns how many slices on its GPU the job has used in this start, and how long it has waited for them,
+// seconds.
 func (r *run) turned() (turns int64, waited float64) {
 	work, takes := r.Work.(*Turner)
 	if !takes {
@@ -367,11 +374,11 @@ func (r *run) turned() (turns int64, waited float64) {
 	return turns, thousandths(wait.Seconds())
 }
 
-// thousandths keeps figures of the log readable.
+// thousandths rounds figures, to keep the log readable.
 func thousandths(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// end writes the last line. A job that has reached its goal has not saved yet; it does so now and for free, so that one
-// more start finds nothing to do.
+// end writes the last log line. A job that has reached its goal has not saved yet; it does so here without the cost, so
+// that another start finds nothing to do.
 func (r *run) end(reason Reason) (Outcome, error) {
 	if r.Store != nil && r.iterations() != r.state.Iterations {
 		if err := r.keep(); err != nil {
@@ -388,6 +395,7 @@ func (r *run) end(reason Reason) (Outcome, error) {
 	})
 }
 
+// outcome returns the result of this start.
 func (r *run) outcome(reason Reason) Outcome {
 	n := r.iterations()
 	out := Outcome{Reason: reason, Done: n - r.from.Iterations, Total: n, Goal: r.goal, Starts: r.state.Starts,
@@ -398,6 +406,7 @@ func (r *run) outcome(reason Reason) Outcome {
 	return out
 }
 
+// startRecord returns the first log line of a start.
 func (r *run) startRecord() Record {
 	record := r.grantRecord("start")
 	record.Mode, record.Model, record.GPUType, record.Batch = r.Mode, r.Profile.Model, r.Profile.GPUType,

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Work is what iterates. It is stopped to begin with, and may be stopped and started again any number of times.
+// Work is what iterates. It is stopped at first, and may be started and stopped any number of times.
 type Work interface {
 	Start()
-	// Stop ends the work as soon as it can be; an unfinished iteration may count in part.
+	// Stop ends the work as soon as possible; an unfinished iteration may count in part.
 	Stop()
 	// Finish lets the iteration under way end, and then stops.
 	Finish()
-	// Done is the number of iterations since the work was made.
+	// Done returns the number of iterations since the work was made.
 	Done() float64
 }
 
-// paced is Work that can go on at another rate when it is started again.
+// paced is Work whose rate can be changed while it is stopped.
 type paced interface {
 	setRate(iterationsASecond float64)
 }
 
-// Sleeper does Rate iterations a second without any CPU: progress is read from the clock, so nothing wakes up for it.
+// Sleeper does Rate iterations per second without CPU: progress is computed from the clock, so nothing wakes up for it.
 type Sleeper struct {
 	Rate float64
 
@@ -47,26 +47,26 @@ func (s *Sleeper) Finish() {
 	s.done = whole
 }
 
-// Done counts parts of an iteration, too.
+// Done includes the part of an unfinished iteration.
 func (s *Sleeper) Done() float64 {
 	if s.since.IsZero() {
 		return s.done
 	}
-	return s.done + time.Since(s.since).Seconds()*s.Rate
+	return s.done + float64(time.Since(s.since).Seconds()*s.Rate)
 }
 
 func (s *Sleeper) setRate(rate float64) { s.Rate = rate }
 
-// seconds is s as a Duration, rounded up so that what takes s is over afterwards.
+// seconds converts s to a Duration, rounded up so that what takes s is over afterwards.
 func seconds(s float64) time.Duration {
 	return time.Duration(math.Ceil(min(s, maxSeconds) * float64(time.Second)))
 }
 
-// maxSeconds is more than any job runs and less than a Duration holds.
+// maxSeconds is longer than any job and less than a Duration holds.
 const maxSeconds = 1e9
 
-// Burner keeps cores busy: every iteration costs CPUSeconds on Cores cores together and takes no less than 1/Rate. With
-// fewer or slower cores than the profile promised, iterations take longer.
+// Burner keeps cores busy: every iteration costs CPUSeconds on Cores cores together and takes at least 1/Rate. With
+// fewer or slower cores than the profile assumes, iterations take longer.
 type Burner struct {
 	Rate       float64
 	CPUSeconds float64
@@ -87,7 +87,7 @@ func (b *Burner) Start() {
 	})
 }
 
-// Stop waits for the end of the iteration: what burns cannot be cut short.
+// Stop waits for the end of the iteration, since its computation cannot be cut short.
 func (b *Burner) Stop() {
 	if b.stop != nil && !closed(b.stop) {
 		close(b.stop)
@@ -110,10 +110,10 @@ func closed(stop <-chan struct{}) bool {
 	}
 }
 
-// leastStep keeps the cost of starting threads, some hundred microseconds, small beside the work that they do.
+// leastStep keeps the cost of starting threads, some hundred microseconds, small relative to their work.
 const leastStep = 0.1 // seconds
 
-// step does as many iterations at once as fill leastStep, but one at least.
+// step does as many iterations at once as fit into leastStep, at least one.
 func (b *Burner) step() {
 	n := max(1, math.Floor(b.Rate*leastStep))
 	enough := time.After(seconds(n / b.Rate))
@@ -126,7 +126,7 @@ func (b *Burner) step() {
 	b.done.Add(int64(n))
 }
 
-// burn uses a core for an amount of CPU time of its own thread, so that time on a contended core does not count.
+// burn uses a core for an amount of CPU time of its own thread, so that waiting for a contended core does not count.
 func burn(amount time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -135,7 +135,7 @@ func burn(amount time.Duration) {
 	}
 }
 
-// spin is some microseconds of arithmetic that the compiler cannot leave out.
+// spin does some microseconds of arithmetic that the compiler cannot drop.
 func spin() {
 	x := 1.0
 	for range 10000 {
@@ -144,11 +144,11 @@ func spin() {
 	runtime.KeepAlive(x)
 }
 
-// threadTime is the CPU time that the calling thread has used.
+// threadTime returns the CPU time that the calling thread has used.
 func threadTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_THREAD, &usage); err != nil {
-		panic(err) // the kernel knows no other answer to these arguments than the figures
+		panic(err) // the kernel cannot fail with these arguments
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// signals are those that Slurm passes on to a job's tasks and that a job may be asked with.
+// signals are the signals that Slurm passes on to a job's tasks and with which a job may be asked.
 var signals = []struct {
 	name   string
 	signal syscall.Signal
@@ -16,7 +16,7 @@ var signals = []struct {
 	{"QUIT", syscall.SIGQUIT}, {"ALRM", syscall.SIGALRM}, {"CONT", syscall.SIGCONT}, {"TERM", syscall.SIGTERM},
 }
 
-// SignalNamed is the signal that USR1 or SIGUSR1 means. SIGTERM is none to ask with: it has a meaning of its own.
+// SignalNamed returns the signal named like USR1 or SIGUSR1. SIGTERM is refused, since it has a meaning of its own.
 func SignalNamed(name string) (os.Signal, error) {
 	for _, s := range signals {
 		if s.name == strings.TrimPrefix(name, "SIG") && s.signal != syscall.SIGTERM {

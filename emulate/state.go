@@ -13,37 +13,37 @@ import (
 	"strings"
 )
 
-// State is what a checkpoint keeps.
+// State is the content of a checkpoint.
 type State struct {
 	Version    int     `json:"version"` // stateVersion
 	Job        string  `json:"job"`     // Slurm's job ID; empty outside Slurm
 	Model      string  `json:"model"`
-	Saves      int     `json:"saves"`      // how many checkpoints came before, in all starts
-	Starts     int     `json:"starts"`     // this one included
+	Saves      int     `json:"saves"`      // number of earlier checkpoints, over all starts
+	Starts     int     `json:"starts"`     // including this one
 	Iterations int64   `json:"iterations"` // in all starts
-	Trained    float64 `json:"trained_s"`  // what they took, as the profile has it
-	Lost       int64   `json:"lost"`       // iterations that were done twice, as far as is known
-	Checksum   string  `json:"checksum"`   // of the document with an empty checksum
+	Trained    float64 `json:"trained_s"`  // seconds that they took by the profile
+	Lost       int64   `json:"lost"`       // iterations that were done twice, as far as known
+	Checksum   string  `json:"checksum"`   // of the JSON with an empty checksum
 }
 
 const stateVersion = 1
 
-// What a caller can tell apart about a failed Load.
+// Errors of Load that a caller can distinguish.
 var (
 	ErrNoState = errors.New("no checkpoint")
 	ErrDamaged = errors.New("damaged checkpoint")
 )
 
-// Store keeps the last two checkpoints in Path.0 and Path.1, so that there is always a whole one, whatever happens
-// while the next is written. One process at a time.
+// Store keeps the last two checkpoints in Path.0 and Path.1, so that one is always complete, whatever happens while the
+// next is written. Only one process may write.
 type Store struct {
 	Path string
-	// Follows says that another process keeps the checkpoints: this one only reads them.
+	// Follows means that another process writes the checkpoints and this one only reads them.
 	Follows bool
 }
 
-// Load is the newest checkpoint that is whole. Where there are some and none is whole, it is ErrDamaged rather than a
-// silent new beginning; where there is none at all, ErrNoState.
+// Load returns the newest complete checkpoint. If there are checkpoints and none is complete it returns ErrDamaged,
+// rather than silently starting over; if there is none at all, ErrNoState.
 func (s Store) Load() (State, error) {
 	var newest State
 	var damage []error
@@ -66,8 +66,10 @@ func (s Store) Load() (State, error) {
 	return State{}, fmt.Errorf("%s: %w", s.Path, ErrNoState)
 }
 
+// slot returns the file for the checkpoint with this number.
 func (s Store) slot(saves int) string { return s.Path + "." + strconv.Itoa(saves%2) }
 
+// read reads a checkpoint and checks it against its checksum.
 func read(path string) (State, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -87,7 +89,7 @@ func read(path string) (State, error) {
 	return found, nil
 }
 
-// encode writes s with its checksum.
+// encode returns the JSON of s with its checksum.
 func (s State) encode() ([]byte, error) {
 	s.Version, s.Checksum = stateVersion, ""
 	text, err := json.Marshal(s)
@@ -99,7 +101,7 @@ func (s State) encode() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Save makes state the newest checkpoint, in place of the older of the two. It is on the disk when Save returns.
+// Save makes state the newest checkpoint, in place of the older of the two. It is on disk when Save returns.
 func (s Store) Save(state State) error {
 	if s.Follows {
 		return nil
@@ -121,6 +123,7 @@ func (s Store) Save(state State) error {
 	return nil
 }
 
+// writeThrough writes a file and syncs it to disk.
 func writeThrough(path string, text []byte) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -138,8 +141,8 @@ func syncDirectory(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Note records, without waiting for the disk, how far the job has come. It is not a checkpoint: a later start only
-// learns from it how much was lost.
+// Note records how far the job has come, without waiting for the disk. It is no checkpoint: a later start only learns
+// from it how much was lost.
 func (s Store) Note(iterations int64) error {
 	if s.Follows {
 		return nil
@@ -147,7 +150,7 @@ func (s Store) Note(iterations int64) error {
 	return os.WriteFile(s.Path+".seen", strconv.AppendInt(nil, iterations, 10), 0o644)
 }
 
-// Seen is the last Note, 0 where there is none that can be read.
+// Seen returns the last Note; 0 if there is none that can be read.
 func (s Store) Seen() int64 {
 	text, err := os.ReadFile(s.Path + ".seen")
 	if err != nil {

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Turns is who says when the job may use its GPU: done is called when the GPU has finished what was wanted of it.
+// Turns gives the job slices of its GPU. Turn waits for a slice; the job calls done when the GPU has finished the work.
 type Turns interface {
 	Turn(ctx context.Context, estimate time.Duration) (done func(), err error)
 }
 
-// Turner is a Sleeper that uses a GPU which others use, too: of each iteration it works the part Busy on the GPU, and
-// only in its turn. What it waits for that comes on top, so that its speed is that of the turns it gets.
+// Turner is a Sleeper on a GPU that other jobs use, too. Of each iteration it works the part Busy on the GPU, and only
+// in its slice. Waiting for slices adds to the iteration, so its speed depends on the slices that it gets.
 type Turner struct {
 	Rate  float64
 	Busy  float64 // more than 0, at most 1
 	Turns Turns
 
 	done, turns, waited atomic.Int64
-	cut                 context.CancelFunc
-	last                chan struct{} // closed when the iteration under way shall be the last
+	cut                 context.CancelFunc // cancels the iteration under way
+	last                chan struct{}      // closed when the iteration under way is to be the last
 	work                sync.WaitGroup
-	late                time.Duration // by which sleeps were too long so far
+	late                time.Duration // by how much sleeps have been too long so far
 }
 
 // Start goes on with a new iteration.
@@ -38,7 +38,7 @@ func (w *Turner) Start() {
 	})
 }
 
-// Stop cuts the iteration short; what was done of it does not count.
+// Stop cancels the iteration; what was done of it does not count.
 func (w *Turner) Stop() {
 	if w.cut != nil {
 		w.cut()
@@ -57,17 +57,17 @@ func (w *Turner) Finish() {
 // Done counts whole iterations.
 func (w *Turner) Done() float64 { return float64(w.done.Load()) }
 
-// Turned is how many turns it has taken, and how long it has waited for them.
+// Turned returns how many slices it has used, and how long it has waited for them.
 func (w *Turner) Turned() (turns int64, waited time.Duration) {
 	return w.turns.Load(), time.Duration(w.waited.Load())
 }
 
 func (w *Turner) setRate(rate float64) { w.Rate = rate }
 
-// leastTurn keeps what a turn costs small beside the work that is done in it.
+// leastTurn keeps the cost of a slice small relative to the work in it.
 const leastTurn = 0.005 // seconds
 
-// step does as many iterations in one turn as fill leastTurn, but one at least. It is false when it was cut short.
+// step does as many iterations in one slice as fit into leastTurn, at least one. It returns false if it was cancelled.
 func (w *Turner) step(ctx context.Context) bool {
 	n := max(1, math.Floor(w.Rate*leastTurn))
 	onGPU := seconds(n / w.Rate * w.Busy)
@@ -89,10 +89,11 @@ func (w *Turner) step(ctx context.Context) bool {
 	return whole
 }
 
-// mostLate is how much of what sleeps were too long is made good. A process that was stopped has lost its time.
+// mostLate bounds the correction for sleeps that were too long, since a process that was stopped must not catch up.
 const mostLate = 10 * time.Millisecond
 
-// sleep sleeps less where the sleeps before were too long, so that the rate stays what it is on a busy machine.
+// sleep sleeps for d, less the time by which earlier sleeps were too long, so that the rate is right on a busy machine.
+// It returns false if it was cancelled.
 func (w *Turner) sleep(ctx context.Context, d time.Duration) bool {
 	began, wanted := time.Now(), d-w.late
 	if wanted > 0 {

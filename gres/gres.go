@@ -1,6 +1,5 @@
-// Package gres is the vocabulary of countable resources: GPUs, cores, memory, a node's capacity, and the notation in
-// which Slurm writes them. It counts and compares; it does not know jobs, prices or policies, and it never asks Slurm
-// anything.
+// Package gres has the types of countable resources: GPUs, cores, memory, a node's capacity, and the notation in which
+// Slurm writes them. It counts and compares. It knows no jobs, prices or policies, and asks Slurm nothing.
 package gres
 
 import (
@@ -11,56 +10,55 @@ import (
 // Memory is an amount of memory in MiB, the unit that Slurm writes as M.
 type Memory int64
 
-// Gigabyte is the unit in which the paper and most users speak. Slurm sites configure a 500 GB server as
-// RealMemory=500000, so a gigabyte here is 1000 of Slurm's megabytes: eight shares of 62.5 GB fill such a server
-// exactly.
+// Gigabyte is the unit that the paper and most users use. Slurm sites configure a 500 GB server as RealMemory=500000,
+// so a gigabyte here is 1000 of Slurm's megabytes: eight shares of 62.5 GB fill such a server exactly.
 const Gigabyte Memory = 1000
 
-// String prints m in gigabytes, without trailing zeros.
+// String formats m in gigabytes, without trailing zeros.
 func (m Memory) String() string {
 	return strconv.FormatFloat(float64(m)/float64(Gigabyte), 'f', -1, 64) + "G"
 }
 
-// Vector is an amount of each resource: on a node, of a job, or left over. Components may be negative in a difference.
+// Vector is an amount of each resource: of a node, of a job, or left over. Components of a difference may be negative.
 type Vector struct {
 	GPUs   int    `json:"gpus"`
 	CPUs   int    `json:"cpus"`       // cores as Slurm counts them
 	Memory Memory `json:"memory_mib"` // MiB
 }
 
-// Plus is the sum of v and w.
+// Plus returns the sum of v and w.
 func (v Vector) Plus(w Vector) Vector {
 	return Vector{v.GPUs + w.GPUs, v.CPUs + w.CPUs, v.Memory + w.Memory}
 }
 
-// Minus is v without w; a component is negative where w has more.
+// Minus returns v − w; a component is negative where w has more.
 func (v Vector) Minus(w Vector) Vector {
 	return Vector{v.GPUs - w.GPUs, v.CPUs - w.CPUs, v.Memory - w.Memory}
 }
 
-// Times is n copies of v.
+// Times returns n copies of v.
 func (v Vector) Times(n int) Vector {
 	return Vector{v.GPUs * n, v.CPUs * n, v.Memory * Memory(n)}
 }
 
-// Fits says whether v can be taken out of free: no component of v exceeds free's.
+// Fits reports whether v can be taken out of free: no component of v exceeds free's.
 func (v Vector) Fits(free Vector) bool {
 	return v.GPUs <= free.GPUs && v.CPUs <= free.CPUs && v.Memory <= free.Memory
 }
 
-// Max takes the larger of each component.
+// Max returns the larger of each component.
 func (v Vector) Max(w Vector) Vector {
 	return Vector{max(v.GPUs, w.GPUs), max(v.CPUs, w.CPUs), max(v.Memory, w.Memory)}
 }
 
-// String prints v the way the drawings of the planner do: gpu=1 cpu=3 mem=62.5G.
+// String formats v as the planner's drawings do: gpu=1 cpu=3 mem=62.5G.
 func (v Vector) String() string {
 	return fmt.Sprintf("gpu=%d cpu=%d mem=%s", v.GPUs, v.CPUs, v.Memory)
 }
 
-// Proportional is the GPU-proportional share of gpus GPUs on a server that has total: cores and memory in the ratio of
-// the GPUs, rounded down so that the shares of all GPUs together fit (Synergy, OSDI'22, §2), but one core at least,
-// since no job runs on none. A server without GPUs owes nothing.
+// Proportional returns the GPU-proportional share of gpus GPUs on a server with the given total: cores and memory in
+// the ratio of the GPUs. It is rounded down so that the shares of all GPUs fit together (Synergy, OSDI'22, §2), but is
+// at least one core, since no job runs on none. On a server without GPUs the share is empty.
 func Proportional(total Vector, gpus int) Vector {
 	if total.GPUs == 0 {
 		return Vector{}

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// maxHosts bounds what one expression may expand to; the largest Slurm clusters have tens of thousands of nodes.
+// maxHosts bounds how many names one expression may give; the largest Slurm clusters have tens of thousands of nodes.
 const maxHosts = 1 << 16
 
-// maxDigits and maxBrackets bound the length of a name, so that an expansion stays small in bytes, too.
+// maxDigits and maxBrackets bound the length of a name, so that the result stays small in bytes, too.
 const (
 	maxDigits   = 18
 	maxBrackets = 4
 )
 
 // ParseHosts expands Slurm's node list notation, e.g. n[1-3,07],login → n1 n2 n3 n07 login. A name may have several
-// brackets, as users write them for racks; the rightmost runs fastest. Order and repetitions are kept. Errors name the
-// part.
+// brackets, as used for racks; the rightmost varies fastest. Order and duplicates are kept. Errors name the part.
 func ParseHosts(text string) ([]string, error) {
 	if text == "" || text == "(null)" || text == "None assigned" {
 		return nil, nil
@@ -36,7 +35,7 @@ func ParseHosts(text string) ([]string, error) {
 	return hosts, nil
 }
 
-// splitHosts cuts at the commas that are not inside brackets.
+// splitHosts splits at commas outside of brackets.
 func splitHosts(text string) []string {
 	var parts []string
 	depth, start := 0, 0
@@ -54,8 +53,8 @@ func splitHosts(text string) []string {
 	return append(parts, text[start:])
 }
 
-// expandHost lists the names that part stands for, room at most: what is in front of its first bracket, with each
-// number in it, with each expansion of what comes behind.
+// expandHost returns the names that part stands for, at most room: the text before its first bracket, with each number
+// in the bracket, with each expansion of the text after it.
 func expandHost(part string, room int) ([]string, error) {
 	prefix, rest, bracket := strings.Cut(part, "[")
 	if !bracket {
@@ -76,6 +75,7 @@ func expandHost(part string, room int) ([]string, error) {
 	return join(join([]string{prefix}, numbers), tails), err
 }
 
+// plainHost returns a name without brackets, if there is room for one more.
 func plainHost(name string, room int) ([]string, error) {
 	if !isWord(name) {
 		return nil, fmt.Errorf("%q cannot be in a node name", name)
@@ -86,7 +86,7 @@ func plainHost(name string, room int) ([]string, error) {
 	return []string{name}, nil
 }
 
-// join puts each tail behind each head.
+// join appends each tail to each head.
 func join(heads, tails []string) []string {
 	joined := make([]string, 0, len(heads)*len(tails))
 	for _, head := range heads {
@@ -97,6 +97,7 @@ func join(heads, tails []string) []string {
 	return joined
 }
 
+// expandRanges expands the content of a bracket, such as 1-3,07.
 func expandRanges(ranges string, room int) ([]string, error) {
 	var all []string
 	for item := range strings.SplitSeq(ranges, ",") {
@@ -109,7 +110,7 @@ func expandRanges(ranges string, room int) ([]string, error) {
 	return all, nil
 }
 
-// expandRange expands 07-10 to 07 08 09 10: the width of the first number is the width of all.
+// expandRange expands 07-10 to 07 08 09 10: the width of the first number applies to all.
 func expandRange(item string, room int) ([]string, error) {
 	low, high, isRange := strings.Cut(item, "-")
 	if !isRange {
@@ -144,7 +145,7 @@ func hostNumber(text string) (int, error) {
 	return int(n), nil
 }
 
-// FormatRanges writes ascending numbers as Slurm writes CPUs, cores and devices, as short as it goes: 0 1 3 is 0-1,3.
+// FormatRanges formats ascending numbers as Slurm writes CPUs, cores and devices: 0 1 3 becomes 0-1,3.
 func FormatRanges(numbers []int) string {
 	var parts []string
 	for first := 0; first < len(numbers); {

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Count is one term of Slurm's GRES notation: a name, a type where one was given, how many, and, where Slurm tells,
-// which and where.
+// Count is one term of Slurm's GRES notation: a name, an optional type, how many, and, if Slurm says so, which ones and
+// where.
 type Count struct {
 	Name    string // gpu, shard, …
-	Type    string // a100, …; empty where the site has no types
+	Type    string // a100, …; empty if the site has no types
 	Count   int
-	Index   string // IDX list as Slurm prints it ("0-1,3"); empty where not given
-	Sockets string // S list as Slurm prints it ("0-1"), the sockets whose cores may use them; empty where not given
+	Index   string // IDX list as Slurm prints it ("0-1,3"); empty if not given
+	Sockets string // S list as Slurm prints it ("0-1"), the sockets whose cores may use them; empty if not given
 }
 
-// ParseCounts reads Slurm's GRES notation in any of the forms that slurmctld prints or sbatch takes:
+// ParseCounts parses Slurm's GRES notation in any of the forms that slurmctld prints or sbatch accepts:
 //
 //	gpu:8   gpu:a100:4(S:0-1)   gres/gpu:2   gres/gpu=2   gres:gpu:1   gpu   gpu:g0:1(IDX:0),shard:0
 //	gpu:(null):3(IDX:0-2)   bandwidth:lustre:no_consume:4G   shard:2(0/4,2/4)
 //
-// The empty string and (null) are no resources. A last part of digits, or of digits and one of the suffixes k M G T, is
-// a count; anything else is a type. Errors name the term.
+// The empty string and (null) mean no resources. A last part of digits, or of digits and one of the suffixes k M G T,
+// is a count; anything else is a type. Errors name the term.
 func ParseCounts(text string) ([]Count, error) {
 	if text == "" || text == "(null)" || text == "N/A" {
 		return nil, nil
@@ -38,7 +38,7 @@ func ParseCounts(text string) ([]Count, error) {
 	return counts, nil
 }
 
-// splitTerms cuts at the commas that are not inside parentheses: gpu:2(IDX:0,2) is one term.
+// splitTerms splits at commas outside of parentheses: gpu:2(IDX:0,2) is one term.
 func splitTerms(text string) []string {
 	var terms []string
 	depth, start := 0, 0
@@ -56,6 +56,7 @@ func splitTerms(text string) []string {
 	return append(terms, text[start:])
 }
 
+// parseCount parses one term.
 func parseCount(term string) (Count, error) {
 	body, inside, err := cutInside(dropNoise(strings.TrimSpace(term)))
 	if err != nil {
@@ -74,13 +75,13 @@ func parseCount(term string) (Count, error) {
 	return count, nil
 }
 
-// dropNoise removes what Slurm prints between the parts and what changes nothing here: (null) for "no type", and the
-// mark of resources that jobs do not use up.
+// dropNoise removes what Slurm inserts and what has no effect here: (null) for "no type", and the mark of resources
+// that jobs do not consume.
 func dropNoise(term string) string {
 	return strings.Replace(strings.Replace(term, ":(null)", "", 1), ":no_consume", "", 1)
 }
 
-// cutInside takes the parenthesis off a term and returns what is in it.
+// cutInside removes the parenthesis from a term and returns its content.
 func cutInside(term string) (body, inside string, err error) {
 	body, rest, found := strings.Cut(term, "(")
 	if !found {
@@ -93,8 +94,8 @@ func cutInside(term string) (body, inside string, err error) {
 	return body, inside, nil
 }
 
-// listed is the list behind the prefix: IDX:0-2 lists devices, S:0-1 sockets. A list of shares, 0/4,2/4, has none and
-// is dropped.
+// listed returns the list after the prefix: IDX:0-2 lists devices, S:0-1 sockets. A list of shares, 0/4,2/4, has
+// neither prefix and is dropped.
 func listed(inside, prefix string) string {
 	list, is := strings.CutPrefix(inside, prefix)
 	if !is || list == "N/A" {
@@ -103,7 +104,7 @@ func listed(inside, prefix string) string {
 	return list
 }
 
-// nameParts splits name[:type][:count] after taking off the word gres, and sees to it that each part is one.
+// nameParts splits name[:type][:count] after removing the word gres, and checks each part.
 func nameParts(body string) ([]string, error) {
 	if rest, found := strings.CutPrefix(body, "gres"); found && rest != "" && strings.Contains("/:", rest[:1]) {
 		body = rest[1:]
@@ -120,10 +121,10 @@ func nameParts(body string) ([]string, error) {
 	return parts, nil
 }
 
-// maxWord is the longest name that the domain name system, and so Slurm, has for a node.
+// maxWord is the longest node name in DNS, and so in Slurm.
 const maxWord = 253
 
-// isWord says whether text could be the name or type of a resource, or of a node.
+// isWord reports whether text could be the name or type of a resource, or of a node.
 func isWord(text string) bool {
 	return text != "" && len(text) <= maxWord && strings.IndexFunc(text,
 		func(r rune) bool { return !isWordRune(r) }) < 0
@@ -133,8 +134,8 @@ func isWordRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+", r)
 }
 
-// fill takes type and count from the one or two parts behind the name. A single part is a count if it looks like one:
-// Slurm reads gpu:3090 as 3090 GPUs, too.
+// fill sets type and count from the one or two parts after the name. A single part is a count if it looks like one:
+// Slurm, too, reads gpu:3090 as 3090 GPUs.
 func (c *Count) fill(rest []string) (err error) {
 	last := rest[len(rest)-1]
 	switch {
@@ -149,8 +150,7 @@ func (c *Count) fill(rest []string) (err error) {
 	return err
 }
 
-// maxCount bounds what one term may claim: it leaves room for resources counted in bytes, and sums of such counts still
-// cannot overflow.
+// maxCount bounds the count of a term: it allows resources counted in bytes, and sums of such counts cannot overflow.
 const maxCount = 1 << 40
 
 // suffixes are Slurm's multipliers, each 1024 times the one before.
@@ -173,6 +173,7 @@ func looksLikeAmount(text string) bool {
 	return digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
+// parseAmount parses a whole number with an optional suffix.
 func parseAmount(text string) (int, error) {
 	digits, exponent := cutAmount(text)
 	scale := 1 << (10 * exponent)
@@ -183,7 +184,7 @@ func parseAmount(text string) (int, error) {
 	return int(n) * scale, nil
 }
 
-// Retyped is a request with the GPUs of another type, or of any where that is empty: gres/gpu:2 of a100 is
+// Retyped returns a request with GPUs of another type, or of any type if that is empty: gres/gpu:2 for a100 becomes
 // gres/gpu:a100:2.
 func Retyped(text, gpuType string) (string, error) {
 	if text == "" {
@@ -203,7 +204,7 @@ func Retyped(text, gpuType string) (string, error) {
 	return strings.Join(terms, ","), nil
 }
 
-// GPUs sums the terms named gpu and tells their type: the common one, or empty where there is none or more than one.
+// GPUs returns the sum of the terms named gpu, and their common type; empty if there is none or more than one.
 func GPUs(counts []Count) (n int, gpuType string) {
 	first := true
 	for _, c := range counts {
@@ -221,7 +222,7 @@ func GPUs(counts []Count) (n int, gpuType string) {
 	return n, gpuType
 }
 
-// String prints c as sbatch --gres and slurmrestd's tres_per_node take it: gres/gpu:a100:2.
+// String formats c as sbatch --gres and slurmrestd's tres_per_node accept it: gres/gpu:a100:2.
 func (c Count) String() string {
 	if c.Type == "" {
 		return fmt.Sprintf("gres/%s:%d", c.Name, c.Count)

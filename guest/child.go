@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is a program as a process of ours. It is what go-plugin runs in place of its own runner, since that one waits
-// for whoever has inherited the program's output, for ever if need be, and cannot tell a process from the next one of
-// its number.
+// child is an external program as a child process. It replaces go-plugin's own runner, which waits, possibly for ever,
+// for every process that has inherited the program's output, and cannot tell a process from a later one with the same
+// PID.
 type child struct {
 	command  *exec.Cmd
-	out, err *os.File // our ends of its output
+	out, err *os.File // our ends of its output pipes
 
 	mu      sync.Mutex
-	stopped bool // it is not to be started any more
-	reaped  bool // its number may be another's by now
+	stopped bool // it must not be started any more
+	reaped  bool // its PID may belong to another process by now
 }
 
-// errStopped is a start that came after the end.
+// errStopped means that the start came after the end.
 var errStopped = errors.New("it was ended before it was started")
 
 // Start implements runner.Runner.
@@ -49,8 +49,8 @@ func (c *child) Start(context.Context) error {
 	return c.command.Start()
 }
 
-// Wait implements runner.Runner. While the process is dead and not reaped nobody else can have its number: that is the
-// moment to end all that it has started, as far as it has stayed in its group.
+// Wait implements runner.Runner. As long as the dead process is not reaped, no other can have its PID. In that time
+// Wait kills everything that the program has started and that has stayed in its process group.
 func (c *child) Wait(context.Context) error {
 	for errors.Is(unix.Waitid(unix.P_PID, c.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
@@ -61,7 +61,7 @@ func (c *child) Wait(context.Context) error {
 	return c.command.Wait()
 }
 
-// Kill implements runner.Runner. Whoever holds the other ends of the output may go on holding them.
+// Kill implements runner.Runner. Other processes may still hold the other ends of the output pipes.
 func (c *child) Kill(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,12 +69,13 @@ func (c *child) Kill(context.Context) error {
 	c.kill()
 	for _, file := range []*os.File{c.out, c.err} {
 		if file != nil {
-			_ = file.Close() // a second time: fine
+			_ = file.Close() // closing twice does no harm
 		}
 	}
 	return nil
 }
 
+// kill kills the process group, unless the process was reaped.
 func (c *child) kill() {
 	if c.command.Process != nil && !c.reaped {
 		_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL)
@@ -100,13 +101,14 @@ func (c *child) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// lair is a child whose socket has to lie in a folder.
+// lair is a child whose socket must lie in a given folder.
 type lair struct {
 	*child
 	folder string
 }
 
-// PluginToHost implements runner.Runner: before an address is kept, and so before anybody is called there.
+// PluginToHost implements runner.Runner. It checks the program's socket before go-plugin stores the address, and so
+// before anything connects to it.
 func (l lair) PluginToHost(network, address string) (string, string, error) {
 	return network, address, within(&net.UnixAddr{Name: address, Net: network}, l.folder)
 }

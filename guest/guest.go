@@ -1,11 +1,11 @@
-// Package guest runs a program of somebody else's beside the daemon and talks to it over gRPC: hashicorp/go-plugin, on
-// a socket in a folder that nobody else may enter. It proves what can be proved before the program is started (who may
-// change the file, its checksum), tells it nothing that it need not know (none of our environment), and sees to it that
-// it ends with us. A guest that failed is ended, and started again after a pause that doubles. What is said over the
-// connection is the business of the packages that use this one.
+// Package guest runs an external program beside the daemon and talks to it over gRPC: hashicorp/go-plugin, on a socket
+// in a folder that no other user may enter. Before it starts the program it checks who may change the file, and its
+// checksum. It passes none of our environment, and makes sure that the program ends with us. A program that failed is
+// ended, and started again after a pause that doubles. The messages on the connection are defined by the packages that
+// use this one.
 //
-// A guest runs as the daemon's user. What that user can read it can read: nothing here makes a program harmless that is
-// not.
+// A guest runs as the daemon's user and can read what that user can read: nothing here makes a harmful program
+// harmless. There is no mutual TLS, since whoever can reach the socket is that user already.
 package guest
 
 import (
@@ -26,67 +26,66 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Kind is what a program is for. A program of another kind refuses to start.
+// Kind is the purpose of a program. A program of another kind refuses to start.
 type Kind string
 
-// The kinds, in the words that host and program show each other.
+// The kinds, as host and program exchange them.
 const (
 	Planner Kind = "planner"
 	Slurm   Kind = "slurm"
 )
 
-// Version is that of what is said over the connection, of all kinds together. A program that does not speak it is not
-// used.
+// Version is the version of the protocols of all kinds together. A program with another version is not used.
 const Version = 1
 
-// Cookie is the variable by which a program knows that it was started as a plugin; its value is the Kind.
+// Cookie is the environment variable by which a program knows that it was started as a plugin; its value is the Kind.
 const Cookie = "SYNERGY_PLUGIN"
 
-// Program is what an administrator names.
+// Program is an external program as the administrator configures it.
 type Program struct {
 	Path   string // absolute
 	SHA256 string // 64 hexadecimal digits; empty: any content
 	Kind   Kind
 }
 
-// Errors that a caller may want to tell apart.
+// Errors that a caller may want to distinguish.
 var (
 	ErrResting = errors.New("the plugin failed and is not started again yet")
 	ErrNotYet  = errors.New("the plugin is still starting")
 	ErrStart   = errors.New("the plugin does not start")
-	ErrEnded   = errors.New("the plugin has died") // since it was last used
+	ErrEnded   = errors.New("the plugin has died") // since the last use
 	ErrClosed  = errors.New("the plugin was ended")
 )
 
 // Limits on a guest's behaviour.
 const (
-	startLimit = 10 * time.Second // from its start until it can be asked, however many rounds that takes
-	firstPause = time.Second      // after a failure; doubles with each one in a row
+	startLimit = 10 * time.Second // from its start until it answers, over any number of rounds
+	firstPause = time.Second      // after a failure; doubled with each one in a row
 	longest    = 10 * time.Minute
 )
 
-// Guest is a program under our care. Its methods may be called from several goroutines.
+// Guest is a program that this package runs. Its methods may be called from several goroutines.
 type Guest struct {
 	program Program
 	said    *lines
 	now     func() time.Time
 
 	mu       sync.Mutex
-	process  *process // nil: none runs
-	birth    *birth   // of the one that is starting; nil: none is
-	failures int      // in a row
-	wake     time.Time
+	process  *process  // the running program; nil: none
+	birth    *birth    // the start under way; nil: none
+	failures int       // in a row
+	wake     time.Time // when the next start is allowed
 	closed   bool
 }
 
-// New is a guest that has not been started. Each line that it writes to its standard error is told to said, cut where
-// it is long; nil: to nobody.
+// New returns a guest that has not been started. said gets each line that the program writes to its standard error, cut
+// if it is long; it may be nil.
 func New(program Program, said func(line string)) *Guest {
 	return &Guest{program: program, said: &lines{tell: said}, now: time.Now}
 }
 
-// Conn is the connection to the running program, which is started if none runs. ErrResting: it failed, and it is too
-// soon.
+// Conn returns the connection to the program, and starts the program if it does not run. ErrResting means that it
+// failed and may not be started again yet.
 func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	conn, b, err := g.running()
 	if b == nil {
@@ -100,7 +99,7 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 }
 
-// running is the connection to the program that runs, or the start that is under way.
+// running returns the connection to the running program, or the start that is under way.
 func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,14 +123,14 @@ func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
 	return nil, g.birth, nil
 }
 
-// birth is a start under way. It goes on when nobody waits for it any more.
+// birth is a start under way. It goes on even if no caller waits for it any more.
 type birth struct {
 	process *process
 	done    chan struct{}
-	err     error // once it is done
+	err     error // valid when done is closed
 }
 
-// begin starts the program, if it is one that may be started.
+// begin starts the program, if it passes inspection.
 func (g *Guest) begin() error {
 	path, err := g.program.inspect()
 	if err != nil {
@@ -140,15 +139,15 @@ func (g *Guest) begin() error {
 	g.said.forget()
 	b := &birth{process: prepare(path, g.program.Kind, g.said), done: make(chan struct{})}
 	g.birth = b
-	go func() { // Close ends the process, and waits for this
+	go func() { // Close ends the process and then waits for this goroutine
 		defer close(b.done)
 		b.err = b.process.launch(g.program.Kind)
 	}()
 	return nil
 }
 
-// born takes over what became of a start, unless another caller has. Where the program has been ended since, the
-// connection says so.
+// born takes over the result of a start, unless another caller has. If the program has been ended since, the connection
+// reports that.
 func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,22 +165,22 @@ func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
 	return b.process.conn, nil
 }
 
-// Well says that the program did what was asked of it.
+// Well records that the program did what was asked, so that its failures are forgotten.
 func (g *Guest) Well() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failures = 0
 }
 
-// Dismiss ends a program that did not do what was asked of it. The next one is started after a pause.
+// Dismiss ends a program that did not do what was asked. The next one is started after a pause.
 func (g *Guest) Dismiss() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dismiss()
 }
 
-// Drop is Dismiss for the program at the other end of this connection. Of several calls that one death has ended each
-// may say so: the next program is not ended for that.
+// Drop is Dismiss for the program at the other end of this connection. Several calls may fail by the same death and all
+// call Drop; the next program is not ended by that.
 func (g *Guest) Drop(conn *grpc.ClientConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -196,7 +195,7 @@ func (g *Guest) dismiss() {
 	g.failures++
 }
 
-// Renew ends the program, so that the next one is started when it is wanted, without a pause.
+// Renew ends the program. The next one is started when it is needed, without a pause.
 func (g *Guest) Renew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -204,7 +203,7 @@ func (g *Guest) Renew() {
 	g.wake, g.failures = time.Time{}, 0
 }
 
-// LastWords is how the program ended, if it has, and what it wrote to its standard error, in one line.
+// LastWords returns in one line how the program ended, if it has, and what it wrote to its standard error.
 func (g *Guest) LastWords() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +221,7 @@ func (g *Guest) Close() {
 	g.end()
 }
 
-// end leaves no program, neither one that runs nor one that is starting.
+// end ends the program, whether it runs or is starting.
 func (g *Guest) end() {
 	if b := g.birth; b != nil {
 		_ = b.process.child.Kill(context.Background())
@@ -238,10 +237,11 @@ func (g *Guest) end() {
 	}
 }
 
-// firstLine leaves of what the library says the line that says what happened; a paragraph of guesses comes after it now
-// and then.
+// firstLine reduces an error of go-plugin to its first line, which says what happened; sometimes a paragraph of guesses
+// follows.
 func firstLine(err error) error { return short{err} }
 
+// short is an error whose text is cut to one line.
 type short struct{ error }
 
 func (s short) Error() string {
@@ -251,7 +251,7 @@ func (s short) Error() string {
 
 func (s short) Unwrap() error { return s.error }
 
-// connection is all that go-plugin need know of our protocols.
+// connection implements goplugin.Plugin for gRPC.
 type connection struct {
 	goplugin.NetRPCUnsupportedPlugin
 	register func(grpc.ServiceRegistrar)
@@ -270,11 +270,11 @@ func handshake(kind Kind) goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{ProtocolVersion: Version, MagicCookieKey: Cookie, MagicCookieValue: string(kind)}
 }
 
-// MaxMessage bounds what a program may send at once: a plan for 100,000 jobs is a tenth of it.
+// MaxMessage is the largest message, bytes; a plan for 100,000 jobs is a tenth of it.
 const MaxMessage = 256 << 20
 
-// Serve makes this process a plugin of that kind. It returns when the host is gone, or when the process was not started
-// as one.
+// Serve makes this process a plugin of that kind. It returns when the host is gone, or if the process was not started
+// as a plugin.
 func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake(kind),
@@ -286,7 +286,7 @@ func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 	})
 }
 
-// within says whether a socket lies in the folder that was made for it.
+// within returns an error unless the address is a socket in the folder that was made for it.
 func within(address net.Addr, folder string) error {
 	if address.Network() != "unix" || filepath.Dir(filepath.Clean(address.String())) != filepath.Clean(folder) {
 		return fmt.Errorf("it listens on %s %s: want a unix socket in the folder that %s names", address.Network(),

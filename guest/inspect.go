@@ -13,14 +13,14 @@ import (
 	"syscall"
 )
 
-// Check says what is wrong with the program before anything is started, so that an administrator hears of it at once.
+// Check reports what is wrong with the program before it is started, so that an administrator learns of it at once.
 func (p Program) Check() error {
 	_, err := p.inspect()
 	return err
 }
 
-// inspect proves that nobody but root and ourselves can have written the program, and that it is the one whose checksum
-// was named. It returns the path that was looked at, which is the one to start.
+// inspect checks that only root and we can have written the program, and that it has the configured checksum. It
+// returns the path that it checked, with links resolved, which is the one to start.
 func (p Program) inspect() (path string, err error) {
 	if !filepath.IsAbs(p.Path) {
 		return "", fmt.Errorf("plugin %q is not an absolute path", p.Path)
@@ -44,8 +44,8 @@ func (p Program) inspect() (path string, err error) {
 	return path, err
 }
 
-// ours says that a program, and every folder and link on the way to it from the root, can be changed by root and
-// ourselves alone: whoever could change one of them could do all that the daemon can.
+// ours checks that the program, and every folder and link on the path to it from the root, can be changed by root and
+// us only: whoever could change one of them could do all that the daemon can.
 func ours(named, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -66,12 +66,12 @@ func ours(named, path string) error {
 	return nil
 }
 
-// maxLinks is how many links may lead to a program, as for the kernel.
+// maxLinks is how many links may lead to a program, as in the kernel.
 const maxLinks = 40
 
-// onTheWay lists what has to be passed to come to an absolute path: each folder from the root on, each link and where
-// that leads, and the file itself. Behind a link .. is the parent of where that leads, so no path is made shorter by
-// its text alone.
+// onTheWay returns everything that is passed on an absolute path: each folder from the root on, each link and its
+// target, and the file itself. After a link, .. is the parent of the link's target, so the path is not shortened by its
+// text alone.
 func onTheWay(path string) (places []string, err error) {
 	at, rest, links := "/", steps(path), 0
 	places = []string{at}
@@ -99,11 +99,12 @@ func onTheWay(path string) (places []string, err error) {
 	return places, nil
 }
 
-// steps are the names in a path, .. among them.
+// steps returns the names in a path, including "..".
 func steps(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
+// safe returns an error if users other than root and we can change the file or folder.
 func safe(place string) error {
 	info, err := os.Lstat(place)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// How much of what a guest writes is looked at.
+// How much of a guest's output is kept, bytes.
 const (
-	longLine  = 1000 // bytes; the rest of it is dropped
-	firstKept = 200  // bytes, for the error of one that ended: Go says at the beginning why it panics,
-	lastKept  = 400  // and Python at the end
+	longLine  = 1000 // of a line; the rest is dropped
+	firstKept = 200  // of the beginning, for the error when it ended: Go says there why it panics,
+	lastKept  = 400  // of the end, where Python says it
 )
 
-// lines cuts what a program writes to its standard error into lines, and keeps the end of it.
+// lines splits what a program writes to its standard error into lines, and keeps its beginning and end.
 type lines struct {
 	tell func(string)
 
@@ -23,9 +23,10 @@ type lines struct {
 	line []byte
 	head []byte
 	tail []byte
-	more bool // something between head and tail is dropped
+	more bool // something between head and tail was dropped
 }
 
+// Write takes output of the program; it never fails.
 func (l *lines) Write(text []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +42,7 @@ func (l *lines) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// keep keeps the beginning and the end of everything.
+// keep keeps the beginning and the end of all output.
 func (l *lines) keep(text []byte) {
 	first := min(len(text), firstKept-len(l.head))
 	l.head, text = append(l.head, text[:first]...), text[first:]
@@ -50,6 +51,7 @@ func (l *lines) keep(text []byte) {
 	l.tail = append(l.tail[:0], l.tail[max(0, len(l.tail)-lastKept):]...)
 }
 
+// end reports the complete line.
 func (l *lines) end() {
 	if l.tell != nil && len(l.line) > 0 {
 		l.tell(strings.ToValidUTF8(string(l.line), "?"))
@@ -57,7 +59,7 @@ func (l *lines) end() {
 	l.line = l.line[:0]
 }
 
-// words is what was written, in one line: its beginning and its end where it was much.
+// words returns in one line what was written, its beginning and end if it is long.
 func (l *lines) words() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,26 +21,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// process is one life of a program.
+// process is one run of a program.
 type process struct {
 	child  *child
 	client *goplugin.Client
 	config *goplugin.ClientConfig
 	conn   *grpc.ClientConn
 	folder string    // of its socket
-	due    time.Time // when it has to listen, and answer
+	due    time.Time // by when it must listen and answer
 
-	gone   chan struct{} // closed when it shall end
-	minder sync.WaitGroup
+	gone   chan struct{}  // closed when the program is to end
+	minder sync.WaitGroup // the goroutine whose thread has started it
 }
 
-// prepare is a process that has not been started. The path is the program's own, not that of a link to it.
+// prepare returns a process that has not been started. path must be the program's own, not a link to it.
 func prepare(path string, kind Kind, said *lines) *process {
 	command := exec.Command(path)
 	command.Dir = "/"
 	command.Env = environment()
-	// Its own group, so that all that it starts can be ended with it; and the kernel ends it when we are gone, however
-	// that came about.
+	// The plugin gets a process group, so that everything that it starts can be ended with it. The kernel kills it when
+	// this process ends, however that happens.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &process{child: &child{command: command}, gone: make(chan struct{})}
 	p.config = &goplugin.ClientConfig{
@@ -56,15 +56,15 @@ func prepare(path string, kind Kind, said *lines) *process {
 	return p
 }
 
-// runner lets go-plugin have the process, and learns from it where the socket goes.
+// runner gives go-plugin the process, and learns the folder of the socket.
 func (p *process) runner(_ hclog.Logger, spec *exec.Cmd, folder string) (runner.Runner, error) {
 	p.folder = folder
 	p.child.command.Env = append(p.child.command.Env, spec.Env...)
 	return lair{p.child, folder}, nil
 }
 
-// environment is what a program is told beside the handshake: where programs are, that text is UTF-8, and that Python
-// leaves nothing behind in the folder that it lies in.
+// environment returns what a program gets besides the handshake: a PATH, UTF-8 text, and no compiled Python files in
+// its own folder.
 func environment() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
 		"PYTHONDONTWRITEBYTECODE=1"}
@@ -84,8 +84,8 @@ func (p *process) launch(kind Kind) error {
 	return err
 }
 
-// mind starts the process from a thread that lives as long as it does: the kernel takes the end of the thread that
-// started a process for the end of its parent.
+// mind starts the process from a thread that lives as long as the process, because the kernel treats the end of the
+// starting thread as the end of the parent.
 func (p *process) mind() error {
 	started := make(chan error)
 	p.minder.Go(func() {
@@ -100,6 +100,7 @@ func (p *process) mind() error {
 	return <-started
 }
 
+// connect connects to the program that has been started.
 func (p *process) connect(kind Kind) error {
 	p.config.GRPCDialOptions = dialing(max(time.Until(p.due), time.Millisecond))
 	protocol, err := p.client.Client()
@@ -118,8 +119,8 @@ func (p *process) connect(kind Kind) error {
 	return nil
 }
 
-// dialing is how a program is called, for so long at first. What go-plugin says to it by itself is small, and what it
-// has for plugins that call back is closed: nobody of ours does.
+// dialing returns the options for connecting, with the time allowed for the first connection. go-plugin's own messages
+// are small. Its channel for plugins that call back is closed, since none of ours does.
 func dialing(patience time.Duration) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
@@ -130,7 +131,7 @@ func dialing(patience time.Duration) []grpc.DialOption {
 	}
 }
 
-// confined is for the streams, which are go-plugin's own: ours are single calls.
+// confined handles streams, which are go-plugin's own; our calls are unary.
 func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
@@ -140,7 +141,7 @@ func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn,
 	return streamer(ctx, desc, conn, method, append(opts, grpc.MaxCallRecvMsgSize(small))...)
 }
 
-// ending says how the process ended, if it has or is about to, and what it wrote.
+// ending says how the process ended, if it has or does within a moment, and what it wrote.
 func (p *process) ending(said *lines) string {
 	for range 20 {
 		if p.client.Exited() {
@@ -151,8 +152,8 @@ func (p *process) ending(said *lines) string {
 	return said.words()
 }
 
-// end kills the process and its group, and returns when it is gone. It is not asked first: one that hangs would keep us
-// waiting, and one that has something to save has no business here.
+// end kills the process and its group, and returns when it is gone. The program is not asked first: one that hangs
+// would make us wait, and a guest must have nothing to save.
 func (p *process) end() {
 	_ = p.child.Kill(context.Background())
 	p.client.Kill()

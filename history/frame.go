@@ -8,29 +8,31 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A round is kept as text that is nearly that of the round before, so it is compressed against that. Now and then one
-// is kept by itself, so that no round takes more than keyRounds to be read, and damage costs no more than these.
+// The text of a round differs little from that of the round before, so it is compressed with that text as dictionary.
+// Every keyRounds rounds one is compressed by itself, which bounds the work of reading a round and the rounds lost to
+// damage.
 
-// keyRounds is after how many rounds: four hours of rounds of five minutes.
+// keyRounds is the distance between rounds compressed by themselves: four hours with rounds of five minutes.
 const keyRounds = 48
 
-// Bounds on what is read from a file, whatever it claims: a round of 100,000 jobs is less.
+// Bounds on what is read from a file, in bytes, whatever the file claims; a round of 100,000 jobs is smaller.
 const (
 	mostText   = 1 << 28
 	mostWindow = 1 << 29
-	leastBits  = 20 // of a window
+	leastBits  = 20 // the smallest window has 2^leastBits bytes
 )
 
-// errFrame is a text that cannot be had again from what is kept.
+// errFrame says that a round's text cannot be reconstructed.
 var errFrame = errors.New("a kept round cannot be read")
 
-// packer compresses each text against the one before. The zero value has none.
+// packer compresses each text against the one before. The zero value starts with a text compressed by itself.
 type packer struct {
 	before []byte
-	left   int // texts, before one is to be kept by itself
+	left   int // texts until one is compressed by itself
 }
 
-// pack is text compressed; alone says that it is so by itself. Who cannot keep it forgets the packer.
+// pack compresses a text; alone says that it does not depend on the one before. A caller that fails to store the result
+// must discard the packer.
 func (p *packer) pack(text []byte) (packed []byte, alone bool, err error) {
 	if alone = p.left == 0; alone {
 		packed, err = compress(text)
@@ -43,12 +45,12 @@ func (p *packer) pack(text []byte) (packed []byte, alone bool, err error) {
 	return packed, alone, err
 }
 
-// windowFor is how far back an encoder has to look to find in one text what is the same in the other.
+// windowFor is the window, in bytes, over which an encoder finds repetitions between two texts of this total length.
 func windowFor(bytes int) int {
 	return min(1<<max(leastBits, bits.Len(uint(bytes))), zstd.MaxWindowSize)
 }
 
-// unpack is a text that was compressed against the one before.
+// unpack reconstructs a text that was compressed against the one before.
 func unpack(packed, before []byte) ([]byte, error) {
 	return decompress(packed, zstd.WithDecoderDictRaw(1, before))
 }

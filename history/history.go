@@ -1,9 +1,11 @@
-// Package history remembers rounds for a year: what each job was told and given and how fast it ran, an index by job
-// and by user, and what it takes to plan a round again. It is a folder with a file of bbolt for each day (UTC), so that
-// a day that is too old gives its place back to the disk, and one that is damaged costs no more than itself. One
-// process writes, to the file of the day; the files of days before may be read by anybody whom the folder lets in.
+// Package history keeps rounds for a year: what was decided about each job, what it was given, how fast it ran, an
+// index by job and by user, and everything needed to plan a round again. It is a folder with one bbolt file for each
+// day (UTC), so that removing an old day frees its disk space and a damaged day affects no other. One process writes,
+// and only to the present day's file; older files may be read by anyone with access to the folder.
 //
-// It is a convenience: no round waits for it, nothing is decided by it, and what cannot be written is left out.
+// The history is optional: no round waits for it, no decision depends on it, and what cannot be written is left out. A
+// round is kept as text with its profiles, compressed against the round before. Of small rounds only the passages are
+// kept. There is no further state: a daemon that starts continues from the last kept round.
 package history
 
 import (
@@ -21,44 +23,45 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
-// What a caller branches on.
+// Errors that callers branch on.
 var (
 	ErrLocked  = errors.New("another process writes this day")
 	ErrRoom    = errors.New("too little room is left")
 	ErrNoRound = errors.New("no such round is kept")
 )
 
-// format is the version of what a file holds. A day of another one is not read.
+// format is the version of a file's content. A file with another version is not read.
 const format = "1"
 
-// The buckets of a day.
+// The buckets of a day's file. A place is the sequence number of a report in it.
 var (
 	metaBucket    = []byte("meta")    // "format" → format
-	passageBucket = []byte("told")    // place → what one round told, compressed
+	passageBucket = []byte("told")    // place → the passages of one report, compressed
 	runBucket     = []byte("runs")    // place → the runs that began or ended in it, compressed
-	jobBucket     = []byte("jobs")    // jobKey → nothing
+	jobBucket     = []byte("jobs")    // jobKey (job, place) → nothing
 	userBucket    = []byte("users")   // user → nothing
-	frameBucket   = []byte("frames")  // place → a round to be planned again: its key's place, and the text packed
-	numberBucket  = []byte("numbers") // round → place, of the last one of that number
+	frameBucket   = []byte("frames")  // place → a frame, from which a round can be planned again: see putFrame
+	numberBucket  = []byte("numbers") // round → the place of the last round with that number
 	formatKey     = []byte("format")
-	pointBucket   = []byte("points") // place → what is drawn of a round; a day of before there were any has none
+	pointBucket   = []byte("points") // place → data for drawing a round; absent in files older than this bucket
 )
 
+// buckets lists the buckets that every day's file must have.
 func buckets() [][]byte {
 	return [][]byte{metaBucket, passageBucket, runBucket, jobBucket, userBucket, frameBucket, numberBucket}
 }
 
 const extension = ".history"
 
-// dayOf is the name of a moment's day.
+// dayOf is the name of the day (UTC) of a moment.
 func dayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// archive is the folder as it is read.
+// archive is the folder, for reading.
 type archive struct{ dir string }
 
 func (a archive) path(day string) string { return filepath.Join(a.dir, day+extension) }
 
-// days are those that are kept, ascending.
+// days lists the days that are kept, ascending.
 func (a archive) days() ([]string, error) {
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -71,10 +74,10 @@ func (a archive) days() ([]string, error) {
 			days = append(days, day)
 		}
 	}
-	return days, nil // as ReadDir sorts them
+	return days, nil // ReadDir sorts them
 }
 
-// open opens the file of a day, to read it.
+// open opens a day's file for reading.
 func (a archive) open(day string) (*bolt.DB, error) {
 	db, err := pages.Open(a.path(day), readWait, true)
 	if errors.Is(err, berrors.ErrTimeout) {
@@ -86,10 +89,10 @@ func (a archive) open(day string) (*bolt.DB, error) {
 	return db, nil
 }
 
-// readWait is how long a reader waits for a file that somebody writes.
+// readWait is how long a reader waits for a file that another process has open.
 const readWait = 50 * time.Millisecond
 
-// look reads a day that was opened.
+// look runs read in a transaction on an open day; damage becomes an error.
 func look(db *bolt.DB, day string, read func(tx *bolt.Tx) error) error {
 	err := pages.Guard(func() error {
 		return db.View(func(tx *bolt.Tx) error {
@@ -105,7 +108,7 @@ func look(db *bolt.DB, day string, read func(tx *bolt.Tx) error) error {
 	return nil
 }
 
-// recognise refuses what is no day, or one of another format.
+// recognise refuses a database that is no day's file, and a file of another format.
 func recognise(tx *bolt.Tx) error {
 	for _, name := range buckets() {
 		if tx.Bucket(name) == nil {
@@ -118,26 +121,26 @@ func recognise(tx *bolt.Tx) error {
 	return nil
 }
 
-// number is n as a key: keys ascend as numbers do.
+// number encodes n as a key, so that keys sort as the numbers do.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// jobKey is the key of what a place tells of a job: there are many, so that both have four bytes.
+// jobKey is the key for a job's passages at a place. There are many such keys, so both parts have only four bytes.
 func jobKey(job int, place []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(job)), place[placeBytes-jobBytes:]...)
 }
 
-// placeOf is the place in such a key.
+// placeOf extracts the place from a jobKey.
 func placeOf(key []byte) []byte {
 	return append(make([]byte, placeBytes-jobBytes), key[jobBytes:]...)
 }
 
-// The bytes of a place, and of a job in a key.
+// The bytes of a place, and of a job in a jobKey.
 const (
 	placeBytes = 8
 	jobBytes   = 4
 )
 
-// mostUser is how much of a user's name is a key.
+// mostUser is how many bytes of a user's name are used as key.
 const mostUser = 256
 
 func userKey(user string) []byte { return []byte(user[:min(len(user), mostUser)]) }

@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/replay"
@@ -52,7 +53,7 @@ func report(round int, at, since time.Time) *bridge.Report {
 func over(round int, at time.Time) *bridge.Report {
 	r := report(round, at, time.Time{})
 	r.Snapshot.Jobs, r.Plan.Decisions = nil, nil
-	r.Ended = []bridge.Ended{{Job: 17, End: bridge.End{State: "COMPLETED"}, Attained: 2 * 26 * 3600}}
+	r.Ended = []bridge.Ended{{Job: 17, End: slurm.End{State: "COMPLETED"}, Attained: 2 * 26 * 3600}}
 	return r
 }
 

@@ -17,14 +17,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// Reader answers from the days that are kept. A day that cannot be read is a gap, and the others answer.
+// Reader answers questions from the kept days. A day that cannot be read is reported as a gap, and the other days
+// answer.
 type Reader struct {
 	archive
-	// live reads in the day that this process writes; false: that is not the day.
+	// live reads from the day that this process is writing; false if day is another one.
 	live func(day string, read func(tx *bolt.Tx) error) (bool, error)
 }
 
-// Read is a reader of a folder that others write.
+// Read returns a reader of a folder that other processes write.
 func Read(dir string) (*Reader, error) {
 	r := &Reader{archive{dir}, func(string, func(*bolt.Tx) error) (bool, error) { return false, nil }}
 	days, err := r.days()
@@ -37,9 +38,10 @@ func Read(dir string) (*Reader, error) {
 	return r, nil
 }
 
-// Reader answers from the history that is written to.
+// Reader returns a reader of the history that s writes.
 func (s *Store) Reader() *Reader { return &Reader{s.archive, s.live} }
 
+// live runs read on the open day; false if another day, or none, is open.
 func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
 	s.writing.RLock()
 	defer s.writing.RUnlock()
@@ -49,7 +51,7 @@ func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
 	return true, look(s.db, day, read)
 }
 
-// in reads in a day.
+// in runs read on a day.
 func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
 	if is, err := r.live(day, read); is || err != nil {
 		return err
@@ -62,7 +64,8 @@ func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
 	return look(db, day, read)
 }
 
-// Story is what was told of a job, the oldest first. The newest days are read first, until ctx ends, which is a gap.
+// Story returns the passages about a job, the oldest first. It reads the newest days first, until ctx ends, which is
+// reported as a gap.
 func (r *Reader) Story(ctx context.Context, job int) (told []story.Passage, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
@@ -87,10 +90,10 @@ func (r *Reader) Story(ctx context.Context, job int) (told []story.Passage, gaps
 	return slices.Concat(all...), gaps, nil
 }
 
-// mostPassages bounds what is read of a job in one day.
+// mostPassages bounds what is read about a job in one day.
 const mostPassages = 10_000
 
-// storyIn is what a day tells of a job.
+// storyIn returns the passages about a job in a day.
 func storyIn(tx *bolt.Tx, job int) (told []story.Passage, err error) {
 	cursor, prefix := tx.Bucket(jobBucket).Cursor(), jobKey(job, number(0))[:jobBytes]
 	key, _ := cursor.Seek(prefix)
@@ -114,6 +117,7 @@ func storyIn(tx *bolt.Tx, job int) (told []story.Passage, err error) {
 	return told, nil
 }
 
+// unpackList decodes a list of passages or runs; nil gives none.
 func unpackList[T story.Passage | story.Run](packed []byte) (list []T, err error) {
 	if packed == nil {
 		return nil, nil
@@ -132,24 +136,23 @@ func listOf[T story.Passage | story.Run](text []byte) (list []T, err error) {
 	return list, nil
 }
 
-// Question is which runs are asked for: those that began or ended in a time, and those under way that began before its
-// end.
+// Question selects runs: those that ran at some time between Since and Until, including those still running.
 type Question struct {
 	User  string // empty: any
 	Job   int    // 0: any
 	Since time.Time
 	Until time.Time
-	Most  int // runs; the last ones, where there are more
+	Most  int // runs, the last ones if there are more; 0: no bound
 }
 
-// wants says that a run is one of those.
+// wants says whether the question selects a run.
 func (q *Question) wants(r *story.Run) bool {
 	return (q.User == "" || r.User == q.User) && (q.Job == 0 || r.Job == q.Job) && r.Began.Before(q.Until) &&
 		(r.Ended.IsZero() || !r.Ended.Before(q.Since))
 }
 
-// Runs are the runs that are asked for, by when they began and then by job. The newest days are read first, until there
-// are enough or ctx ends, which is a gap; more says that there are others.
+// Runs returns the selected runs, by start and then by job. It reads the newest days first, until it has enough runs or
+// ctx ends, which is reported as a gap. more says that further runs match.
 func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more bool, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
@@ -177,7 +180,7 @@ func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more b
 
 var errLong = errors.New("it takes too long: ask for less time")
 
-// Of are the runs that are asked for, as reports tell of them, the oldest first.
+// Of returns the selected runs from reports, by start and then by job.
 func Of(reports []bridge.Report, q Question) (runs []story.Run, more bool) {
 	found, teller := collectorOf(q), &story.Teller{}
 	for i := range reports {
@@ -190,20 +193,21 @@ func Of(reports []bridge.Report, q Question) (runs []story.Run, more bool) {
 	return found.sorted()
 }
 
-// run is which run one is.
+// run identifies a run.
 type run struct {
 	job   int
 	began int64
 }
 
-// collector gathers runs, each once.
+// collector gathers runs and merges what several rounds say of the same one.
 type collector struct {
 	question Question
-	marks    [][]byte // that the text of a run has which is asked for
+	marks    [][]byte // bytes that the JSON of every selected run contains
 	runs     []story.Run
 	places   map[run]int
 }
 
+// collectorOf makes a collector. Its marks let collect skip texts without parsing them.
 func collectorOf(q Question) *collector {
 	c := &collector{question: q, places: map[run]int{}}
 	if user, err := json.Marshal(q.User); q.User != "" && err == nil {
@@ -215,7 +219,7 @@ func collectorOf(q Question) *collector {
 	return c
 }
 
-// collect takes up the runs of a day.
+// collect adds the runs of a day.
 func (c *collector) collect(tx *bolt.Tx) error {
 	if q := c.question; q.User != "" && !has(tx.Bucket(userBucket), userKey(q.User)) {
 		return nil
@@ -251,6 +255,7 @@ func hasPrefix(bucket *bolt.Bucket, prefix []byte) bool {
 	return bytes.HasPrefix(found, prefix)
 }
 
+// add adds a run of the selected user and job, or merges it into the same run found before.
 func (c *collector) add(r *story.Run) {
 	if q := c.question; q.User != "" && r.User != q.User || q.Job != 0 && r.Job != q.Job {
 		return
@@ -265,7 +270,7 @@ func (c *collector) add(r *story.Run) {
 	c.runs[place] = story.MergeRuns(c.runs[place:place+1:place+1], []story.Run{*r})[0]
 }
 
-// wanted is how many of the runs are asked for.
+// wanted counts the runs that the question selects.
 func (c *collector) wanted() (n int) {
 	for i := range c.runs {
 		if c.question.wants(&c.runs[i]) {
@@ -275,6 +280,7 @@ func (c *collector) wanted() (n int) {
 	return n
 }
 
+// sorted returns the selected runs, at most question.Most; more says whether further ones were dropped.
 func (c *collector) sorted() (runs []story.Run, more bool) {
 	runs = slices.DeleteFunc(c.runs, func(r story.Run) bool { return !c.question.wants(&r) })
 	slices.SortStableFunc(runs, func(a, b story.Run) int {
@@ -286,7 +292,8 @@ func (c *collector) sorted() (runs []story.Run, more bool) {
 	return runs, false
 }
 
-// Round is the text of a round that can be planned again, the last one of that number. ErrNoRound: none is kept.
+// Round returns the text of the last round with this number, from which it can be planned again. ErrNoRound: none is
+// kept.
 func (r *Reader) Round(n int) ([]byte, error) {
 	days, err := r.days()
 	if err != nil {
@@ -310,7 +317,7 @@ func (r *Reader) Round(n int) ([]byte, error) {
 	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
 }
 
-// Days are those that are kept, ascending, as 2026-11-23.
+// Days lists the days that are kept, ascending, such as 2026-11-23.
 func (r *Reader) Days() ([]string, error) {
 	days, err := r.days()
 	if err != nil {
@@ -319,7 +326,7 @@ func (r *Reader) Days() ([]string, error) {
 	return days, nil
 }
 
-// Points calls see with what was kept of a day's rounds to be drawn, in their order. The text is see's for that long.
+// Points calls see with the drawing data of each round of a day, in order. The text is valid only during the call.
 func (r *Reader) Points(day string, see func(text []byte)) error {
 	return r.in(day, func(tx *bolt.Tx) error {
 		points := tx.Bucket(pointBucket)
@@ -333,9 +340,9 @@ func (r *Reader) Points(day string, see func(text []byte)) error {
 	})
 }
 
-// frameAt is the text of the frame at a place, which may be nil.
+// frameAt reconstructs the text of the frame at a place, which may be nil.
 func frameAt(tx *bolt.Tx, place []byte) ([]byte, error) {
-	var chain [][]byte // from the one that is asked for to one that stands by itself
+	var chain [][]byte // from the requested frame back to one compressed by itself
 	frames := tx.Bucket(frameBucket)
 	for at := place; ; {
 		packed := frames.Get(at)

@@ -20,13 +20,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// Options of a Store. The zero value is good.
+// Options of a Store. The zero value selects the defaults.
 type Options struct {
-	Keep      time.Duration // for how long days are kept; 0: DefaultKeep
-	MostBytes int64         // that all days together may have; 0: DefaultMostBytes
-	LeastFree int64         // bytes, which are left to others on the disk; 0: DefaultLeastFree
-	Version   string        // of the program whose rounds are kept
-	// Point is what is kept of a round to be drawn, in words that are the caller's own; nil: nothing is.
+	Keep      time.Duration // how long days are kept; 0: DefaultKeep
+	MostBytes int64         // bound of all files together; 0: DefaultMostBytes
+	LeastFree int64         // bytes that stay free on the disk; 0: DefaultLeastFree
+	Version   string        // of the program that made the rounds
+	// Point makes the drawing data of a round, in a format of the caller's; nil: none is kept.
 	Point func(*bridge.Report) ([]byte, error)
 }
 
@@ -50,24 +50,24 @@ func (o Options) orDefaults() Options {
 	return o
 }
 
-// Store is a history that is written to. Its methods may be called from several goroutines.
+// Store is a history open for writing. Its methods may be called from several goroutines.
 type Store struct {
 	archive
 	options Options
 
-	mu      sync.Mutex // of what follows, while a report is booked
+	mu      sync.Mutex // held while a report is stored; guards the fields below
 	teller  *story.Teller
 	packer  packer
-	frameAt uint64 // place of the last frame in the day's file
-	notes   int    // since the day's file was opened
-	begun   bool   // the day's file holds a report
-	full    error  // why nothing is written for now
-	writing sync.RWMutex
-	day     string   // whose file is open
-	db      *bolt.DB // nil: none is
+	frameAt uint64       // place of the last frame in the present day's file
+	notes   int          // reports since the present day's file was opened
+	begun   bool         // the present day's file holds a report
+	full    error        // why nothing is written at present
+	writing sync.RWMutex // guards day and db against readers
+	day     string       // whose file is open
+	db      *bolt.DB     // nil: no file is open
 }
 
-// Open opens the history in the folder, which is made if need be. The first report opens a file.
+// Open opens the history in a folder, which it creates if necessary. The first report opens a file.
 func Open(dir string, options Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open history: %w", err)
@@ -75,7 +75,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return &Store{archive: archive{dir}, options: options.orDefaults()}, nil
 }
 
-// Close lets go of the day's file.
+// Close closes the day's file.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *Store) Close() error {
 	return s.shut()
 }
 
-// shut closes the file that is open. It is called with writing held: nobody reads in it.
+// shut closes the open file. The caller holds writing, so no reader uses it.
 func (s *Store) shut() error {
 	if s.db == nil {
 		return nil
@@ -94,20 +94,21 @@ func (s *Store) shut() error {
 	return err
 }
 
-// Note books a report. What cannot be written is as if it had not been seen: the next report that can be tells what is
-// new since the last one that was.
+// Note stores a report. A report that cannot be written counts as not seen: the next one that is written contains
+// everything new since the last one written.
 func (s *Store) Note(report *bridge.Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.note(report); err != nil {
 		s.writing.Lock()
-		s.shut() // what is wrong with the file shows when it is opened again
+		s.shut() // a fault of the file shows when it is opened again
 		s.writing.Unlock()
 		return fmt.Errorf("book round %d in the history: %w", report.Round, err)
 	}
 	return nil
 }
 
+// note stores a report, unless it is a small one without new passages.
 func (s *Store) note(report *bridge.Report) error {
 	if err := s.room(); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (s *Store) note(report *bridge.Report) error {
 	return nil
 }
 
-// room says whether enough is left on the disk.
+// room checks that enough space is left on the disk.
 func (s *Store) room() error {
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(s.dir, &disk); err != nil {
@@ -141,7 +142,7 @@ func (s *Store) room() error {
 	return nil
 }
 
-// turnTo opens the file of a day, where another one or none is open.
+// turnTo opens the file of a day unless it is open, and prunes from time to time.
 func (s *Store) turnTo(day string, now time.Time) error {
 	if s.db == nil || s.day != day {
 		if err := s.begin(day, now); err != nil {
@@ -154,10 +155,9 @@ func (s *Store) turnTo(day string, now time.Time) error {
 	return s.full
 }
 
-// begin opens a day's file in place of the one that is open. One that is damaged is set aside: its day is told from
-// here.
+// begin opens a day's file in place of the open one. A damaged file is renamed, and the day starts anew.
 func (s *Store) begin(day string, now time.Time) error {
-	s.writing.Lock() // who reads meanwhile waits until it is open: nobody else could open it
+	s.writing.Lock() // readers wait, since this process holds the file's lock
 	defer s.writing.Unlock()
 	if err := s.shut(); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (s *Store) begin(day string, now time.Time) error {
 
 var errDamaged = errors.New("the file is damaged")
 
-// openDay opens the file to write, makes it if need be, and checks its pages.
+// openDay opens a day's file for writing, creates it if necessary, and checks its pages.
 func openDay(path string) (*bolt.DB, error) {
 	db, err := pages.Open(path, time.Second, false)
 	var errno syscall.Errno
@@ -219,10 +219,10 @@ func openDay(path string) (*bolt.DB, error) {
 	return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 }
 
-// growth is by how many bytes a day's file grows.
+// growth is by how many bytes a day's file grows at a time.
 const growth = 1 << 20
 
-// prepare makes the buckets of a new day, and knows those of one that has begun.
+// prepare creates the buckets of a new day, or checks those of an existing file.
 func prepare(tx *bolt.Tx) error {
 	if _, err := tx.CreateBucketIfNotExists(pointBucket); err != nil {
 		return err
@@ -238,10 +238,10 @@ func prepare(tx *bolt.Tx) error {
 	return tx.Bucket(metaBucket).Put(formatKey, []byte(format))
 }
 
-// checkPages finds pages that are used twice or not at all, on which later writes would go wrong.
+// checkPages finds pages that are used twice or not at all, which later writes would corrupt.
 func checkPages(tx *bolt.Tx) error {
 	ends := byte(0)
-	// all is read in this goroutine first, where Guard can catch a fault
+	// All values are read in this goroutine first, where Guard can catch a fault: tx.Check reads in one of its own.
 	for _, name := range append(buckets(), pointBucket) {
 		err := tx.Bucket(name).ForEach(func(_, value []byte) error {
 			for at := 0; at < len(value); at += os.Getpagesize() {
@@ -263,16 +263,16 @@ func checkPages(tx *bolt.Tx) error {
 	return first
 }
 
-// recall is a teller that remembers the last round that was booked, in this day or the one before: so a restart tells
-// nothing again.
+// recall returns a teller that knows the last stored round, of this day or of the day before, so that a restart repeats
+// no passages.
 func (s *Store) recall(db *bolt.DB, day string) *story.Teller {
 	teller := &story.Teller{}
 	if recallFrom(db, day, teller) == nil {
 		return teller
 	}
-	days, _ := s.days() // where there are none, or that fails, all is new
+	days, _ := s.days() // without older days everything counts as new
 	for _, before := range slices.Backward(days) {
-		if before >= day { // this one, and what a clock left that was ahead
+		if before >= day { // this day, and files from a clock that was ahead
 			continue
 		}
 		if old, err := s.open(before); err == nil {
@@ -284,7 +284,7 @@ func (s *Store) recall(db *bolt.DB, day string) *story.Teller {
 	return teller
 }
 
-// recallFrom has a teller remember the last round of a day.
+// recallFrom feeds the last stored round of a day to a teller.
 func recallFrom(db *bolt.DB, day string, teller *story.Teller) error {
 	text, err := lastFrame(db, day)
 	if err != nil {
@@ -302,7 +302,7 @@ func recallFrom(db *bolt.DB, day string, teller *story.Teller) error {
 	return err
 }
 
-// lastFrame is the text of a day's last frame.
+// lastFrame is the text of the last frame of a day.
 func lastFrame(db *bolt.DB, day string) (text []byte, err error) {
 	err = look(db, day, func(tx *bolt.Tx) (err error) {
 		place, _ := tx.Bucket(frameBucket).Cursor().Last()
@@ -312,7 +312,7 @@ func lastFrame(db *bolt.DB, day string) (text []byte, err error) {
 	return text, err
 }
 
-// write books a report and what it tells, all or nothing.
+// write stores a report and its passages, all or nothing.
 func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 	text, err := s.frameOf(report)
 	if err != nil {
@@ -347,13 +347,13 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 		})
 	})
 	if err != nil {
-		s.packer = packer{} // the last frame was not written
+		s.packer = packer{} // the next frame must not depend on one that was not written
 	}
 	s.begun = s.begun || err == nil
 	return err
 }
 
-// frameOf is the text by which a round can be planned again; none of small rounds, of which there are hundreds.
+// frameOf is the text from which a round can be planned again; nil for small rounds, of which there are hundreds.
 func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 	if report.Small {
 		return nil, nil
@@ -367,7 +367,7 @@ func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 	return round.Print()
 }
 
-// pointOf is what is drawn of a round; nothing of small rounds.
+// pointOf is the drawing data of a round; nil for small rounds.
 func (s *Store) pointOf(report *bridge.Report) ([]byte, error) {
 	if report.Small || s.options.Point == nil {
 		return nil, nil
@@ -375,7 +375,8 @@ func (s *Store) pointOf(report *bridge.Report) ([]byte, error) {
 	return s.options.Point(report)
 }
 
-// opening are the runs under way when a day begins, which are told again so that each day knows who ran in it.
+// opening returns the running runs if the day's file is empty. They are stored again, so that each day's file lists all
+// runs of that day.
 func (s *Store) opening() []story.Run {
 	if s.begun {
 		return nil
@@ -383,13 +384,15 @@ func (s *Store) opening() []story.Run {
 	return s.teller.Running()
 }
 
-// entry is what one report tells, as it is written.
+// entry is what is stored of one report.
 type entry struct {
-	told, runs []byte // compressed; runs: nil where none began or ended
+	told, runs []byte // compressed; runs is nil if none began or ended
 	jobs       []int
 	users      map[string]bool
 }
 
+// entryOf encodes passages and runs. Runs are stored apart from their passages, so that a search for runs reads nothing
+// else.
 func entryOf(told []story.Passage, runs []story.Run) (e entry, err error) {
 	e.users = map[string]bool{}
 	for _, r := range runs {
@@ -421,9 +424,10 @@ func compressJSON[T []story.Passage | []story.Run](list T) ([]byte, error) {
 	return compress(text)
 }
 
+// put writes the entry under its place and indexes it by job and by user.
 func (e *entry) put(tx *bolt.Tx, place []byte) error {
 	for _, name := range [][]byte{passageBucket, runBucket, frameBucket, pointBucket} {
-		tx.Bucket(name).FillPercent = 1 // places ascend
+		tx.Bucket(name).FillPercent = 1 // places ascend, so pages can be filled completely
 	}
 	if err := tx.Bucket(passageBucket).Put(place, e.told); err != nil {
 		return err
@@ -449,8 +453,8 @@ func (e *entry) put(tx *bolt.Tx, place []byte) error {
 	return nil
 }
 
-// putFrame writes a round that can be planned again, behind the place of the one that it is compressed against, which
-// is its own where it stands by itself.
+// putFrame writes a packed frame. It begins with the place of the frame that it is compressed against, or with its own
+// place if it is compressed by itself.
 func (s *Store) putFrame(tx *bolt.Tx, place uint64, text []byte) error {
 	packed, alone, err := s.packer.pack(text)
 	if err != nil {
@@ -464,18 +468,19 @@ func (s *Store) putFrame(tx *bolt.Tx, place uint64, text []byte) error {
 	return tx.Bucket(frameBucket).Put(number(place), append(number(against), packed...))
 }
 
-// pruneEvery is after how many reports the sizes are looked at, and prunedAtOnce how many days are removed then at
-// most: the removal of a large file takes a while on some disks.
+// pruneEvery is the number of reports between two prunings. prunedAtOnce bounds the days removed by one, since removing
+// a large file takes a while on some disks.
 const (
 	pruneEvery   = 50
 	prunedAtOnce = 4
 )
 
-// present is the day after the last one that was written before this one, or now if that is earlier.
+// present is the time from which the age of days is measured: the end of the day after the last stored day before the
+// open one, or now if that is earlier. So a single day without rounds makes no difference.
 func (s *Store) present(days []string, now time.Time) time.Time {
 	for _, day := range slices.Backward(days) {
 		if at, err := time.Parse(time.DateOnly, day); err == nil && day < s.day {
-			if next := at.AddDate(0, 0, 2); next.Before(now) { // its end is one day on, and a gap of a day is none
+			if next := at.AddDate(0, 0, 2); next.Before(now) { // the end of the day after at
 				return next
 			}
 			break
@@ -484,8 +489,8 @@ func (s *Store) present(days []string, now time.Time) time.Time {
 	return now
 }
 
-// prune removes days that are too old, and the oldest ones where all together have too much; never the day that is
-// written. A clock that jumps ahead makes no day old: days age by the last one before that of the clock, too.
+// prune removes days that are too old, and the oldest ones if all together are too large, but never the open day. A
+// clock that jumps ahead removes nothing: see present.
 func (s *Store) prune(now time.Time) error {
 	days, err := s.days()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Environment is what a process of a job is told of its size on top of the environment that it has, where that does not
-// say it (docs/node-setup.md has the names and the rules). Where Slurm says nothing, neither does it. OpenMP gets a
-// thread for each core of a GPU, since a training process has one GPU: so the model was profiled, too.
+// Environment returns variables that tell a process of a job its size, without those that its environment has already
+// (docs/node-setup.md has the names and the rules). It adds nothing that Slurm does not say. OpenMP gets one thread for
+// each core of a GPU, since a training process has one GPU; the model was profiled in the same way.
 func Environment(env []string, onNode gres.Vector) (more []string) {
 	has := map[string]string{}
 	for _, word := range env {
@@ -35,7 +35,7 @@ func Environment(env []string, onNode gres.Vector) (more []string) {
 	return more
 }
 
-// coresOfTask is what SLURM_CPUS_PER_TASK says, unless that is more than there is here, or else its part of the node's.
+// coresOfTask returns SLURM_CPUS_PER_TASK, unless that is more than the node has, and else the task's part of the node.
 func coresOfTask(has map[string]string, here, tasks int) int {
 	said, err := strconv.Atoi(has["SLURM_CPUS_PER_TASK"])
 	if err == nil && said > 0 && (here == 0 || said <= here) {
@@ -44,7 +44,8 @@ func coresOfTask(has map[string]string, here, tasks int) int {
 	return here / tasks
 }
 
-// tasksHere is how many tasks share a node; a managed job has as many on each: 2(x3) is two on each of three.
+// tasksHere returns how many tasks share a node. A managed job has the same number on each node: 2(x3) is two on each
+// of three.
 func tasksHere(has map[string]string) int {
 	text := has["SLURM_STEP_TASKS_PER_NODE"]
 	if text == "" {

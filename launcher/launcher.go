@@ -1,7 +1,9 @@
-// Package launcher runs a trainer that knows nothing of us as the last command of a job, or as a task of srun: the
-// signal by which the daemon asks is turned into the one that the trainer listens to, and its end into the exit code
-// with which a job gives way. All other signals and codes pass as they are. It knows neither Slurm nor the daemon,
-// beyond that exit code and what scancel is.
+// Package launcher runs a trainer that does not know the daemon, as the last command of a job or as a task of srun. It
+// translates the daemon's request signal into the one that the trainer handles, and the trainer's end into the exit
+// code of a job that gives way. All other signals and codes pass unchanged; an unexpected end after a request stays a
+// failure. The trainer is started by a second copy of the program that ignores the request signal and then becomes the
+// trainer, so that no signal is lost in between. Beyond that exit code and scancel the package knows neither Slurm nor
+// the daemon.
 package launcher
 
 import (
@@ -23,27 +25,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a trainer as it is to be run.
+// Command is a trainer and how to run it.
 type Command struct {
 	Argv []string
 	Env  []string // as NAME=VALUE; nil: our own
 
-	// asks it to save and leave; said again it is not passed on, since a second one ends many trainers at once
+	// On is the signal that asks to save and leave. It is passed on once, since a second one ends many trainers at
+	// once.
 	On     syscall.Signal
-	Send   syscall.Signal // what the trainer listens to
-	To     Target         // who gets that
-	Job    string         // whose steps, as scancel names it; for To == Steps alone
-	Grace  time.Duration  // from the request until it is ended by force; 0: that is for others to do
-	Exit   int            // the code of a job that gives way
-	Accept []int          // codes that say that it has saved, besides those that always do (leaves)
+	Send   syscall.Signal // the signal that the trainer handles
+	To     Target         // who gets Send
+	Job    string         // the job whose steps get it, as scancel names it; for Steps only
+	Grace  time.Duration  // from the request until the trainer is ended by force; 0: never here
+	Exit   int            // the exit code of a job that gives way
+	Accept []int          // exit codes that also mean that it has saved, besides those in leaves
 
-	// that whoever started us ignores (Ignored): they stay so, as under nohup
+	// Ignored are the signals that our caller ignores (see the function Ignored). They stay ignored, as under nohup.
 	Ignored []os.Signal
-	Output  io.Writer // gets a copy of what the trainer prints; nil: nobody reads along
-	// run while the trainer does, each in a goroutine, and have to end with ctx: when it has ended, and as soon as it
-	// is to leave, since it has better to do then. One that does not, as on a file system that hangs, is left behind.
+	Output  io.Writer // gets a copy of the trainer's output; nil: none
+	// Beside run while the trainer runs, each in a goroutine. They must return when ctx ends, which is at the trainer's
+	// end or as soon as it is asked to leave. One that does not, as on a hanging file system, is abandoned.
 	Beside []func(ctx context.Context, pid int)
-	Say    func(text string) // takes a line for people
+	Say    func(text string) // prints a line for people
 }
 
 // Target is who gets the signal.
@@ -52,50 +55,52 @@ type Target int
 // The targets.
 const (
 	Process Target = iota // the command
-	// what it has started itself, as torchrun its workers; the command where there is nothing yet
+	// Children are the processes that the command has started, such as torchrun's workers, or the command if there are
+	// none yet.
 	Children
-	Group // the command and all that is in its process group
-	Steps // the tasks of all steps of the job, and no batch script
+	Group // the command's process group
+	Steps // the tasks of all steps of the job, without the batch script
 )
 
-// Codes of a command that did not start, as shells have them.
+// The exit codes for a command that did not start, as in a shell.
 const (
 	CannotRun = 126
 	NotFound  = 127
 )
 
 const (
-	patience = 10 * time.Second // from SIGTERM to SIGKILL, for one whose grace is over
-	tidy     = 2 * time.Second  // the same for what it has left behind
+	patience = 10 * time.Second // from SIGTERM to SIGKILL after the grace
+	tidy     = 2 * time.Second  // the same for processes that the command left behind
 )
 
-// running is a command that runs. All but the waiting is done by one goroutine, and the process is reaped by that one:
-// its number, and that of its group, are its own as long as anything is sent there.
+// running is a running command. One goroutine does everything but the waiting and also reaps the process, so the PID
+// and process group are still the command's whenever a signal is sent.
 type running struct {
 	*Command
 	process *exec.Cmd
-	shares  bool // our process group, so a terminal's signals reach it without us
+	shares  bool // it shares our process group, so a terminal's signals reach it directly
 	caught  chan os.Signal
-	exited  chan struct{} // closed when it has, and is not reaped yet
-	before  []int         // children of ours that are not from it
-	// of Ignored: in the background of a shell INT is, and a trainer could not even catch it if it is what we send
+	exited  chan struct{} // closed when it has exited; it is not reaped yet
+	before  []int         // our children that it did not start
+	// ignored is Ignored without On and Send: in a shell's background SIGINT is ignored, and a trainer could not catch
+	// it if it is what we send.
 	ignored []os.Signal
 
-	ctx    context.Context // ends when it has
+	ctx    context.Context // ends when the command has ended
 	others sync.WaitGroup
 	alone  context.CancelFunc // ends what runs beside it
-	beside sync.WaitGroup     // that
+	beside sync.WaitGroup     // waits for what runs beside it
 
-	asked   bool
-	forced  bool // it was ended since its grace was over
+	asked   bool // it was asked to save and leave
+	forced  bool // it was ended by force after its grace
 	overdue <-chan time.Time
-	orphans // of those that it has left behind
+	orphans // processes that it left behind
 }
 
-// Run runs the command to its end and returns the code with which this process should end. An error says why it did not
-// start.
+// Run runs the command to its end and returns the code with which this process should exit. An error says why it did
+// not start.
 func (c *Command) Run() (int, error) {
-	// The kernel takes the end of the thread that starts a process for the end of its parent.
+	// The kernel treats the end of the thread that starts a process as the end of its parent.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,6 +119,7 @@ func (c *Command) Run() (int, error) {
 	return r.end(), nil
 }
 
+// start starts the command through the shim, and prepares for signals and orphans.
 func (r *running) start() error {
 	path, err := exec.LookPath(r.Argv[0])
 	if err != nil {
@@ -123,17 +129,17 @@ func (r *running) start() error {
 	r.process.Stdin, r.process.Stdout, r.process.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if r.Output != nil {
 		r.process.Stdout, r.process.Stderr = io.MultiWriter(os.Stdout, r.Output), io.MultiWriter(os.Stderr, r.Output)
-		// for what has left its group and its parent with the output open
+		// For processes that have left the group and the parent and hold the output open.
 		r.process.WaitDelay = tidy
-		// who reads us no more: the trainer is told, by the pipe that it writes to
+		// If our output is closed, the trainer learns it from the pipe that it writes to.
 		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
-	// In a group of its own it is not met by what is meant for ours: Slurm signals whole trees, and shells whole
-	// groups. At a terminal it shares ours, or it could not read there. SIGTERM and not SIGKILL when we are killed:
-	// launchers end their workers then.
+	// In a process group of its own the command does not get signals meant for us: Slurm signals whole trees, and
+	// shells whole groups. At a terminal it shares our group, or it could not read from the terminal. If we are killed
+	// it gets SIGTERM and not SIGKILL, so that launchers can end their workers.
 	r.shares = r.To != Group && hasTerminal()
 	r.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: !r.shares, Pdeathsig: syscall.SIGTERM}
-	// orphans become ours, so that they can be found and ended; without that, init's
+	// Orphans become our children, so that they can be found and ended; otherwise they become init's.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	for _, p := range children(os.Getpid()) {
 		r.before = append(r.before, p.pid)
@@ -146,7 +152,7 @@ func (r *running) start() error {
 	return r.process.Start()
 }
 
-// codeOf is what a shell ends with when it cannot run a command.
+// codeOf returns a shell's exit code for a command that it cannot run.
 func codeOf(err error) int {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
 		return NotFound
@@ -154,7 +160,7 @@ func codeOf(err error) int {
 	return CannotRun
 }
 
-// accompany begins what goes on beside the command, and the wait for its end.
+// accompany starts what runs beside the command, and the wait for its end.
 func (r *running) accompany() {
 	pid := r.process.Process.Pid
 	r.others.Go(func() {
@@ -169,7 +175,7 @@ func (r *running) accompany() {
 	}
 }
 
-// part waits for what has run beside the command, for a moment.
+// part waits a moment for what has run beside the command.
 func (r *running) part() {
 	ended := make(chan struct{})
 	go func() {
@@ -183,7 +189,7 @@ func (r *running) part() {
 	}
 }
 
-// mind passes on what comes, until the command has ended.
+// mind handles signals and deadlines until the command has ended.
 func (r *running) mind() {
 	for {
 		select {
@@ -199,6 +205,7 @@ func (r *running) mind() {
 	}
 }
 
+// take handles a signal that we caught.
 func (r *running) take(caught syscall.Signal) {
 	if caught == r.On || slices.Contains(ending, caught) {
 		r.alone()
@@ -210,11 +217,11 @@ func (r *running) take(caught syscall.Signal) {
 		r.ask()
 	case r.shares && (caught == unix.SIGINT || caught == unix.SIGQUIT): // the terminal has sent it to both of us
 	default:
-		_ = r.process.Process.Signal(caught) // one that has ended meanwhile does not mind
+		_ = r.process.Process.Signal(caught) // it may have ended meanwhile
 	}
 }
 
-// ask asks the command to save and leave, once. One that has ended by then has not been asked.
+// ask asks the command to save and leave, once. A command that has ended by then counts as not asked.
 func (r *running) ask() {
 	select {
 	case <-r.exited:
@@ -233,6 +240,7 @@ func (r *running) ask() {
 	r.deliver()
 }
 
+// whom describes the target for people.
 func (r *running) whom() string {
 	name := fmt.Sprintf("%s (%d)", filepath.Base(r.Argv[0]), r.process.Process.Pid)
 	switch r.To {
@@ -246,6 +254,7 @@ func (r *running) whom() string {
 	return name
 }
 
+// deliver sends the signal to the target.
 func (r *running) deliver() {
 	pid := r.process.Process.Pid
 	switch r.To {
@@ -266,8 +275,7 @@ func (r *running) deliver() {
 	}
 }
 
-// signalSteps has Slurm signal the tasks, again and again while that fails, since slurmctld may be away and a step may
-// be on its way.
+// signalSteps has Slurm signal the tasks. It retries, since slurmctld may be away and a step may just be starting.
 func (r *running) signalSteps() {
 	for r.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
@@ -284,7 +292,8 @@ func (r *running) signalSteps() {
 	}
 }
 
-// force ends a command that has not left within its grace: what it had saved before has to do.
+// force ends a command that has not left within its grace, by SIGTERM and the next time by SIGKILL. Only what it saved
+// before is kept.
 func (r *running) force() {
 	signal, pid := unix.SIGTERM, r.process.Process.Pid
 	if r.forced {
@@ -301,11 +310,11 @@ func (r *running) force() {
 	_ = unix.Kill(pid, signal)
 }
 
-// end reaps the command and judges how it ended.
+// end reaps the command and returns the exit code for this process.
 func (r *running) end() int {
 	err := r.process.Wait()
 	state := r.process.ProcessState
-	if state == nil { // whoever else has waited for it knows how it ended, and we do not
+	if state == nil { // the exit status was lost to another waiter
 		r.Say(fmt.Sprintf("how it ended is not known: %v", err))
 		return CannotRun
 	}
@@ -323,15 +332,15 @@ func (r *running) end() int {
 	return code
 }
 
-// leaves says whether one that was asked and ended with this code has done what it was asked to. A signal that was
-// meant to make it save has killed it if it had not begun yet, and SIGTERM is what Slurm sends to a job that has
-// requeued itself.
+// leaves reports whether an exit code after a request means that the command did as asked. The request signal may have
+// killed a command that had not begun to handle signals, and SIGTERM is what Slurm sends to a job that has requeued
+// itself.
 func (c *Command) leaves(code int) bool {
 	well := []int{0, c.Exit, 128 + int(c.Send), 128 + int(c.On), 128 + int(unix.SIGTERM)}
 	return slices.Contains(well, code) || slices.Contains(c.Accept, code)
 }
 
-// shellCode is what a shell says of an end.
+// shellCode returns a shell's exit code for this status.
 func shellCode(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return 128 + int(status.Signal())

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one of this machine's, as /proc shows it.
+// process is a process of this machine, as /proc shows it.
 type process struct {
 	pid, parent int
-	dead        bool // and not reaped
+	dead        bool // a zombie: ended and not reaped
 }
 
-// children are the processes of a parent; those of other users that /proc hides are none of ours.
+// children returns the children of a process. Processes of other users, which /proc may hide, are never ours.
 func children(parent int) (all []process) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -41,7 +41,7 @@ func children(parent int) (all []process) {
 	return all
 }
 
-// parseStat reads 17 (name) S 4 …: the name may have anything in it, parentheses as well.
+// parseStat parses a line like "17 (name) S 4 …"; the name may contain anything, also parentheses.
 func parseStat(pid int, text []byte) (process, bool) {
 	words := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(words) < 2 {
@@ -51,14 +51,14 @@ func parseStat(pid int, text []byte) (process, bool) {
 	return process{pid, parent, string(words[0]) == "Z"}, err == nil
 }
 
-// orphans are processes whose parents have ended, and which are ours since. The dead among them have to be reaped, as
-// init does; commands that somebody here has started and waits for have not.
+// orphans are processes whose parents have ended and which became our children. Zombies among them must be reaped, as
+// init does, but not commands that another goroutine here has started and waits for.
 type orphans struct {
-	due  <-chan time.Time // when they are looked at
-	dead []int            // at the last look
+	due  <-chan time.Time // when to look at them
+	dead []int            // zombies at the last look
 }
 
-// between two looks whoever waits for a command of his own has reaped it.
+// between is the time between two looks. In it, a goroutine that waits for its own command has reaped it.
 const between = time.Second
 
 func (o *orphans) lookSoon() {
@@ -67,7 +67,7 @@ func (o *orphans) lookSoon() {
 	}
 }
 
-// reap reaps those that were dead at the last look, too.
+// reap reaps the zombies that were zombies at the last look, too.
 func (o *orphans) reap(now []process) {
 	before := o.dead
 	o.due, o.dead = nil, nil
@@ -88,7 +88,8 @@ func reap(pid int) {
 	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
 }
 
-// left are our children beside the command and those that were here before it. Those are not ended; they are reaped.
+// left returns our children without the command and without those that were here before it, except for zombies among
+// these, which are reaped but not ended.
 func (r *running) left() (all []process) {
 	for _, p := range children(os.Getpid()) {
 		if p.pid != r.process.Process.Pid && (p.dead || !slices.Contains(r.before, p.pid)) {
@@ -98,8 +99,8 @@ func (r *running) left() (all []process) {
 	return all
 }
 
-// sweep ends what the command has left behind: a loader that outlives its trainer holds memory and a GPU. Nobody here
-// waits for a command of his own any more.
+// sweep ends the processes that the command left behind, since a loader that outlives its trainer holds memory and a
+// GPU. At this point no goroutine waits for a command of its own.
 func (r *running) sweep() {
 	for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		told := map[int]bool{}
@@ -123,7 +124,7 @@ func (r *running) sweep() {
 	}
 }
 
-// hasTerminal says whether this process has a controlling terminal.
+// hasTerminal reports whether this process has a controlling terminal.
 func hasTerminal() bool {
 	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -133,8 +134,8 @@ func hasTerminal() bool {
 	return true
 }
 
-// Unheard says, for people, who would die of the signal in our place; empty: nobody. Slurm signals the batch script's
-// process or a task's: that is us after an exec, and the shell that waits for us without one.
+// Unheard returns, for people, the process that would die of the request signal in our place; empty: none. Slurm
+// signals the process of the batch script or task: that is us after an exec, and otherwise the shell that waits for us.
 func Unheard(asked syscall.Signal, task string) string {
 	pid, err := strconv.Atoi(task)
 	if err != nil || pid <= 0 || pid == os.Getpid() {

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The signals that a job may be asked with (docs/job-contract.md), and those that a trainer may listen to.
+// The signals with which a job may be asked (docs/job-contract.md), and those that a trainer may handle.
 var (
 	Asking    = []string{"USR1", "USR2", "HUP", "INT", "TERM"}
 	Listening = append(slices.Clone(Asking), "QUIT")
 )
 
-// ParseSignal reads the name of a signal, with SIG or without, which has to be among the names.
+// ParseSignal parses the name of a signal, with SIG or without, which must be one of the given names.
 func ParseSignal(text string, among []string) (syscall.Signal, error) {
 	bare := strings.TrimPrefix(strings.ToUpper(text), "SIG")
 	if !slices.Contains(among, bare) {
@@ -26,30 +26,30 @@ func ParseSignal(text string, among []string) (syscall.Signal, error) {
 	return unix.SignalNum("SIG" + bare), nil
 }
 
-// name is a signal as scancel and kill name it.
+// name returns a signal's name as scancel and kill use it.
 func name(s syscall.Signal) string { return strings.TrimPrefix(unix.SignalName(s), "SIG") }
 
-// kept are signals that are not passed on: those that cannot be caught, that the kernel sends to the process that has
-// made a mistake, that tell us of our own children and terminal, and that Go's runtime sends to itself.
+// kept are signals that are not passed on: those that cannot be caught, that the kernel sends to a process for its own
+// mistake, that concern our own children and terminal, and that Go's runtime sends to itself.
 var kept = []syscall.Signal{
 	unix.SIGKILL, unix.SIGSTOP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGSYS,
 	unix.SIGTRAP, unix.SIGSTKFLT,
 	unix.SIGCHLD, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGPROF, unix.SIGURG,
 }
 
-// ending are those by which others have a process end, after it has saved or without.
+// ending are the signals by which a process is told to end, with or without saving.
 var ending = []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP}
 
-// jobControl stops and continues; who shares our process group is told as we are.
+// jobControl are signals for stopping and continuing; a command in our process group gets them directly.
 var jobControl = []syscall.Signal{unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 
-// The real-time signals that are not the C library's own, nor left alone by Go's runtime.
+// The real-time signals that neither the C library uses nor Go's runtime reserves.
 const (
 	firstRealTime = 35
 	lastRealTime  = 64
 )
 
-// passed are the signals that go on to the command, and the one that tells of children.
+// passed returns the signals that are passed on to the command, and SIGCHLD, which tells us about our children.
 func (r *running) passed() (all []os.Signal) {
 	take := func(s syscall.Signal) {
 		if !slices.Contains(kept, s) && !slices.Contains(r.ignored, os.Signal(s)) &&
@@ -66,8 +66,8 @@ func (r *running) passed() (all []os.Signal) {
 	return append(all, unix.SIGCHLD)
 }
 
-// Ignored are those of the signals that people ignore on purpose, under nohup or in a shell's background, which this
-// process has ignored so far. It has to be asked before anybody catches one.
+// Ignored returns which of the signals that users ignore on purpose, under nohup or in a shell's background, this
+// process ignores. It must be called before any signal is caught.
 func Ignored() (all []os.Signal) {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(s) {

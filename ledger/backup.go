@@ -17,33 +17,34 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
-// ErrNoBackup says that a file is no backup, or a damaged one. What it should have replaced stands.
+// ErrNoBackup says that a file is not a backup or is damaged. A restore from it has changed nothing.
 var ErrNoBackup = errors.New("not a whole backup")
 
-// Files are what one daemon keeps: the ledger, and the folder of the history, with a database for each day, where there
-// is one.
+// Files are the files of one daemon: the ledger, and the history's folder with a database for each day, if there is
+// one.
 type Files struct{ Ledger, History string }
 
-// Content is what a backup has.
+// Content says what a backup contains.
 type Content struct {
-	Round   int      // the last that settled
-	Jobs    int      // of which there are records
-	Days    int      // of the history
-	Damaged []string // days that are left out of it
+	Round   int      // the last settled round
+	Jobs    int      // jobs with a record
+	Days    int      // days of the history
+	Damaged []string // days that were left out because they are damaged
 }
 
-// A backup is a tar archive, compressed, whose checksum tells damage: the ledger, and then the days, ascending.
+// A backup is a tar archive, compressed with gzip, whose checksum reveals damage. It holds the ledger and then the
+// days, ascending.
 const ledgerMember = "ledger"
 
-// dayMember is a day's name in the archive; the last part is its file's.
+// dayMember matches a day's name in the archive; the last part is its file name.
 var dayMember = regexp.MustCompile(`^history/([0-9]{4}-[0-9]{2}-[0-9]{2}\.history)$`)
 
-// mostRestored bounds a file that a backup unpacks to, in bytes.
+// mostRestored bounds the size of one unpacked file, in bytes.
 const mostRestored = 64 << 30
 
-// Backup writes the files to a new one at target, which only its owner can read; one that is there is replaced when
-// the new one is whole. A daemon may have them open, and writes on meanwhile. A history that is not there is left out,
-// and so are days of it that are damaged.
+// Backup writes the files to a new file at target that only its owner can read; an existing one is replaced when the
+// new one is complete. A daemon may have the files open and keep writing. A missing history and damaged days are left
+// out.
 func Backup(files Files, target string) (Content, error) {
 	content, err := backup(files, target)
 	if err != nil {
@@ -65,7 +66,8 @@ func backup(files Files, target string) (content Content, err error) {
 	return content, replace(whole, target)
 }
 
-// packAll packs what there is, each file by way of a copy in a folder.
+// packAll packs all files. Each is copied into the folder place first, so that the archive holds one consistent state
+// of it.
 func packAll(to io.Writer, files Files, place string, content *Content) error {
 	zipped := gzip.NewWriter(to)
 	packed := tar.NewWriter(zipped)
@@ -88,7 +90,7 @@ func packAll(to io.Writer, files Files, place string, content *Content) error {
 	return zipped.Close()
 }
 
-// packDays packs the history, as far as it is whole. A day that is removed meanwhile was too old.
+// packDays packs the undamaged days of the history. A day that disappears meanwhile was removed for its age.
 func packDays(packed *tar.Writer, folder, place string, content *Content) error {
 	entries, err := os.ReadDir(folder) // sorted
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -118,18 +120,19 @@ func packDays(packed *tar.Writer, folder, place string, content *Content) error 
 	return nil
 }
 
-// Copies are tried so often: a round writes for milliseconds, and then not for a second.
+// The number of attempts to copy a file, and the pause between them. A round writes for milliseconds and then not for a
+// second.
 const (
 	copyTries = 100
 	copyPause = 20 * time.Millisecond
 )
 
-// errMoved: the file was written to while it was copied.
+// errMoved says that a file was written to while it was copied.
 var errMoved = errors.New("the daemon wrote to it all the time: try again")
 
-// copyStill copies a database while its owner writes to it. bbolt never overwrites a page of the state that is in
-// force: a new state is written elsewhere in the file, and then put in force by one of the two pages that it begins
-// with. When these are the same after the copy as before, all that was copied is of that one state.
+// copyStill copies a database while its owner may write to it. bbolt never overwrites a page of the state in force: it
+// writes a new state elsewhere in the file and then puts it in force by one of the two pages at the beginning. If these
+// two are the same before and after the copy, the copy is of one state.
 func copyStill(from, to string, check func(string) error) error {
 	var err error
 	for range copyTries {
@@ -150,6 +153,7 @@ func copyStill(from, to string, check func(string) error) error {
 	return nil
 }
 
+// copyOnce copies a regular file once; errMoved if it changed meanwhile.
 func copyOnce(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
@@ -162,7 +166,7 @@ func copyOnce(from, to string) error {
 	return unmoved(from, func() error { return writeNew(to, copying(source)) })
 }
 
-// unmoved says whether one state of a database was in force as long as it was read.
+// unmoved runs read and returns errMoved if another state of the database came into force meanwhile.
 func unmoved(path string, read func() error) error {
 	before, err := readHead(path, 2*os.Getpagesize())
 	if err != nil {
@@ -178,7 +182,7 @@ func unmoved(path string, read func() error) error {
 	return err
 }
 
-// writeNew makes a file that only its owner can read, and returns when it is on the disk.
+// writeNew creates a file that only its owner can read, and returns when its content is on the disk.
 func writeNew(path string, fill func(io.Writer) error) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -191,7 +195,7 @@ func writeNew(path string, fill func(io.Writer) error) (err error) {
 	return file.Sync()
 }
 
-// copying fills a file with all that can be read.
+// copying returns a function that copies everything from a reader.
 func copying(from io.Reader) func(io.Writer) error {
 	return func(to io.Writer) error {
 		_, err := io.Copy(to, from)
@@ -217,7 +221,7 @@ func packOne(packed *tar.Writer, name, path string) error {
 	return err
 }
 
-// replace gives a file its name, for good.
+// replace renames a file and returns when the new name is on the disk.
 func replace(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -233,7 +237,7 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// checkedLedger reads a ledger whole.
+// checkedLedger reads a whole ledger and returns what is wrong with it.
 func checkedLedger(path string) error {
 	book, err := Read(path)
 	if err != nil {
@@ -242,7 +246,7 @@ func checkedLedger(path string) error {
 	return book.Close()
 }
 
-// checkedPages reads a database of any content whole.
+// checkedPages reads a whole database of any content and returns what is wrong with it.
 func checkedPages(path string) error {
 	db, err := pages.Open(path, readWait, true)
 	if err != nil {
@@ -255,7 +259,7 @@ func checkedPages(path string) error {
 	return nil
 }
 
-// findingOf is what is wrong with a copy, without the remedies of a daemon that meets it.
+// findingOf reduces an error to what is wrong with a copy, without the remedies meant for a daemon's administrator.
 func findingOf(err error) error {
 	for _, finding := range []error{ErrCorrupt, ErrAlien, ErrNewer} {
 		if errors.Is(err, finding) {
@@ -265,7 +269,7 @@ func findingOf(err error) error {
 	return err
 }
 
-// checkAny reads all values before checkPages looks, as it asks for.
+// checkAny reads all values before checkPages, which requires that.
 func checkAny(tx *bolt.Tx) error {
 	err := tx.ForEach(func(_ []byte, bucket *bolt.Bucket) error { return walk(bucket, 0) })
 	if err != nil {
@@ -274,9 +278,10 @@ func checkAny(tx *bolt.Tx) error {
 	return checkPages(tx)
 }
 
-// deepest bounds how deep buckets are within buckets.
+// deepest bounds the nesting of buckets.
 const deepest = 16
 
+// walk reads all values of a bucket and of the buckets in it.
 func walk(bucket *bolt.Bucket, depth int) error {
 	if depth > deepest {
 		return fmt.Errorf("buckets within buckets, more than %d deep", deepest)
@@ -285,12 +290,12 @@ func walk(bucket *bolt.Bucket, depth int) error {
 		if value == nil {
 			return walk(bucket.Bucket(key), depth+1)
 		}
-		_ = bytes.Count(value, key) // reads it
+		_ = bytes.Count(value, key) // touches every page of the value
 		return nil
 	})
 }
 
-// of adds what a ledger has.
+// of fills in what a ledger contains.
 func (c *Content) of(path string) error {
 	book, err := Read(path)
 	if err != nil {

@@ -1,8 +1,12 @@
-// Package ledger keeps what a round must remember beyond what Slurm keeps: the attained service of each job, what the
-// round is about to do, and the last reports. Book keeps it in one file that survives a crash at any point and belongs
-// to one process at a time; Memory keeps it for as long as the process lives. The package decides nothing and repairs
-// nothing: a file that it cannot trust is refused with an error that says what to do, because everything in it can be
-// had again from Slurm, at the price of forgotten service.
+// Package ledger stores what a round must remember and Slurm does not: the attained service of each job, what the round
+// is about to do, and the last reports. Book stores it in a file that survives a crash at any point and belongs to one
+// process at a time; Memory stores it for the life of the process. The package makes no decisions and repairs nothing:
+// a file that it cannot trust is refused with an error that says what to do. Everything in it can be recovered from
+// Slurm, except the attained service.
+//
+// A backup needs no cooperation of the process that holds the file. bbolt writes each new state beside the one in
+// force, and one of the first two pages says which that is. So a copy is valid if these two pages are the same before
+// and after it.
 package ledger
 
 import (
@@ -22,24 +26,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
-// Why a file cannot be used. The daemon starts with an empty ledger after ErrCorrupt, and refuses to start after the
-// others.
+// Reasons why a file cannot be used. After ErrCorrupt the daemon starts with an empty ledger; after the others it
+// refuses to start.
 var (
-	ErrLocked = errors.New("another process has the ledger open") // most likely a second daemon
-	// what it held is lost; SetAside makes room for a new one
+	ErrLocked = errors.New("another process has the ledger open") // usually a second daemon
+	// ErrCorrupt: the content is lost; SetAside makes room for a new file.
 	ErrCorrupt = errors.New("the ledger is damaged")
-	ErrAlien   = errors.New("not a ledger")                  // somebody else's file: it must not be moved
+	ErrAlien   = errors.New("not a ledger")                  // another program's file, which must not be moved
 	ErrNewer   = errors.New("the ledger has another format") // written by another version of the daemon
-	// its disk is full or broken; what it held before stands
+	// ErrUnkept: the disk is full or broken; the previous content is intact.
 	ErrUnkept = errors.New("the ledger cannot be written")
 )
 
-// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a
-// new one. Those of oldest and later can be read, since they only lack fields, and become this one when they are
-// opened: a daemon that would take the new fields for damage must refuse the file instead.
+// format is the version of what the buckets hold. Records are decoded strictly, so each change of their fields needs a
+// new format; otherwise an older daemon would take new fields for damage instead of refusing the file. Formats from
+// oldest on can be read, since they only lack fields, and the file gets the present format when it is opened.
 const (
-	// 3, of v0.2.0, had no costs of restarts; 2 no debts with the intent and no losses; 1, of v0.1.0, no returns and
-	// no audit
+	// Format 3, of v0.2.0, had no restart costs; 2 no debts in the intent and no losses; 1, of v0.1.0, no returns and
+	// no audit.
 	format = 4
 	oldest = 1
 )
@@ -50,12 +54,12 @@ const (
 	DefaultKeep = 50
 )
 
-// Options of a Book. The zero value is good.
+// Options of a Book. The zero value selects the defaults.
 type Options struct {
-	// Wait is how long to wait for another process to let go of the file: a restart overlaps with the end of its
-	// predecessor.
+	// Wait is how long to wait for another process to close the file: a restarted daemon may overlap with the end of
+	// the previous one.
 	Wait time.Duration
-	// Keep is the number of reports that are kept.
+	// Keep is the number of stored reports.
 	Keep int
 }
 
@@ -63,21 +67,21 @@ type Options struct {
 type Book struct {
 	db   *bolt.DB
 	keep int
-	last int // the last round that settled
+	last int // the last settled round
 }
 
 // The buckets of the file.
 var (
 	metaBucket    = []byte("meta")    // "format" → format
-	recordsBucket = []byte("records") // job → Record
-	intentBucket  = []byte("intent")  // "intent" → Intent, or nothing
-	reportsBucket = []byte("reports") // order of arrival, round → Report, compressed
+	recordsBucket = []byte("records") // job → record
+	intentBucket  = []byte("intent")  // "intent" → the intent of a round that has not settled
+	reportsBucket = []byte("reports") // (order of arrival, round) → the report, compressed
 	formatKey     = []byte("format")
 	intentKey     = []byte("intent")
 )
 
-// Open opens the ledger at path, or makes one that only its owner can read. It checks the whole file, so that a round
-// never meets damage half way.
+// Open opens the ledger at path, or creates one that only its owner can read. It checks the whole file, so that no
+// round meets damage half way.
 func Open(path string, options Options) (*Book, error) {
 	if options.Wait == 0 {
 		options.Wait = DefaultWait
@@ -98,7 +102,7 @@ func Open(path string, options Options) (*Book, error) {
 	return book, nil
 }
 
-// Read opens a ledger that no daemon has open, to read its reports; nothing is changed. ErrLocked: one has.
+// Read opens a ledger that no daemon has open, to read it, and changes nothing. ErrLocked: a daemon has it open.
 func Read(path string) (*Book, error) {
 	db, err := pages.Open(path, readWait, true)
 	if err != nil {
@@ -111,10 +115,10 @@ func Read(path string) (*Book, error) {
 	return &Book{db: db}, nil
 }
 
-// readWait is how long a reader waits for the file, as for a daemon that ends.
+// readWait is how long a reader waits for the file, for example for a daemon that is shutting down.
 const readWait = time.Second
 
-// explain turns what went wrong at the opening into one of this package's errors, with the remedy.
+// explain turns an error of opening a file into one of this package's errors, with a remedy.
 func explain(path string, err error) error {
 	var errno syscall.Errno
 	switch {
@@ -129,7 +133,7 @@ func explain(path string, err error) error {
 	return fmt.Errorf("open ledger %s: %w", path, err)
 }
 
-// prepare gives a new file its buckets, and checks everything in an old one.
+// prepare creates the buckets of a new file, and checks everything in an existing one.
 func (b *Book) prepare() error {
 	fresh, err := b.empty()
 	if err != nil {
@@ -144,7 +148,7 @@ func (b *Book) prepare() error {
 	return b.renew()
 }
 
-// renew says that an older file has this format from now on.
+// renew gives a file of an older format the present one.
 func (b *Book) renew() error {
 	current := false
 	err := b.db.View(func(tx *bolt.Tx) error {
@@ -157,7 +161,7 @@ func (b *Book) renew() error {
 	return b.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(formatKey, number(format)) })
 }
 
-// empty says whether nothing was ever written: the file is new, or its maker died before it came to the buckets.
+// empty says whether nothing was ever written: the file is new, or its creator died before it made the buckets.
 func (b *Book) empty() (bool, error) {
 	fresh := true
 	err := b.db.View(func(tx *bolt.Tx) error {
@@ -169,6 +173,7 @@ func (b *Book) empty() (bool, error) {
 	return fresh, err
 }
 
+// create makes the buckets of a new file.
 func create(tx *bolt.Tx) error {
 	for _, name := range [][]byte{recordsBucket, intentBucket, reportsBucket} {
 		if _, err := tx.CreateBucket(name); err != nil {
@@ -182,10 +187,10 @@ func create(tx *bolt.Tx) error {
 	return meta.Put(formatKey, number(format))
 }
 
-// Close lets go of the file.
+// Close closes the file.
 func (b *Book) Close() error { return b.db.Close() }
 
-// Size is the length of the file in bytes.
+// Size returns the length of the file in bytes.
 func (b *Book) Size() (int64, error) {
 	info, err := os.Stat(b.db.Path())
 	if err != nil {
@@ -194,7 +199,7 @@ func (b *Book) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Load returns all records, and the intent that the last round did not clear, if any.
+// Load returns all records, and the intent of the last round if that did not settle.
 func (b *Book) Load() (bridge.Records, *bridge.Intent, error) {
 	var records bridge.Records
 	var intent *bridge.Intent
@@ -211,7 +216,7 @@ func (b *Book) Load() (bridge.Records, *bridge.Intent, error) {
 	return records, intent, nil
 }
 
-// loadRecords reads the records in the order of their keys, which is that of the jobs.
+// loadRecords reads the records in the order of their keys, which is that of the job IDs.
 func loadRecords(bucket *bolt.Bucket) (bridge.Records, error) {
 	var records bridge.Records
 	err := bucket.ForEach(func(key, raw []byte) error {
@@ -237,7 +242,7 @@ func loadIntent(bucket *bolt.Bucket) (*bridge.Intent, error) {
 	return &intent, nil
 }
 
-// Intend stores what the round is about to do.
+// Intend stores what a round is about to do.
 func (b *Book) Intend(intent bridge.Intent) error {
 	raw, err := json.Marshal(intent)
 	if err != nil {
@@ -250,9 +255,8 @@ func (b *Book) Intend(intent bridge.Intent) error {
 	return nil
 }
 
-// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that
-// are not among the records are forgotten. Reports of small rounds are not kept: hundreds of them may lie between two
-// rounds.
+// Settle replaces all records, stores the report, and removes the intent, all or nothing. Jobs without a record are
+// forgotten. Reports of small rounds are not stored, because hundreds of them may lie between two rounds.
 func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 	if err := inOrder(records); err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -280,9 +284,10 @@ func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 	return nil
 }
 
-// LastRound is the number of the last round that settled; 0 when there was none.
+// LastRound returns the number of the last settled round; 0 if there is none.
 func (b *Book) LastRound() int { return b.last }
 
+// replaceRecords empties the bucket and writes all records.
 func replaceRecords(tx *bolt.Tx, records bridge.Records) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {
 		return err
@@ -303,8 +308,8 @@ func replaceRecords(tx *bolt.Tx, records bridge.Records) error {
 	return nil
 }
 
-// inOrder refuses records that are not one for each job, ascending. The file keeps them in this order; written so,
-// pages fill one after the other.
+// inOrder requires at most one record for each job, in ascending order. Written in key order, records fill one page
+// after the other.
 func inOrder(records bridge.Records) error {
 	last := 0
 	for _, record := range records {
@@ -316,5 +321,5 @@ func inOrder(records bridge.Records) error {
 	return nil
 }
 
-// number is n as a key: keys ascend as numbers do.
+// number encodes n as a key, so that keys sort as the numbers do.
 func number(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
@@ -54,7 +55,7 @@ func open(t *testing.T, path string) *ledger.Book {
 
 func recordOf(job int) *bridge.Record {
 	return &bridge.Record{Job: job, First: noon, Attained: 1.5 * float64(job), Until: noon, Starts: 2,
-		Own: bridge.Request{Nodes: 1, Tasks: 1, GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n1", "n2"}}}
+		Own: slurm.Request{Nodes: 1, Tasks: 1, GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n1", "n2"}}}
 }
 
 func recordsOf(jobs ...int) bridge.Records {
@@ -307,8 +308,8 @@ func drawRecord(t *rapid.T) *bridge.Record {
 	}
 }
 
-func drawRequest(t *rapid.T) bridge.Request {
-	request := bridge.Request{
+func drawRequest(t *rapid.T) slurm.Request {
+	request := slurm.Request{
 		Nodes:       rapid.Int().Draw(t, "nodes"),
 		CPUsPerTask: rapid.Int().Draw(t, "cpus per task"),
 		GRES:        rapid.String().Draw(t, "gres"),

@@ -11,7 +11,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// check reads everything there is, in this goroutine, where pages.Guard can catch a fault.
+// check reads the whole content, in this goroutine, where pages.Guard can catch a fault.
 func check(tx *bolt.Tx) error {
 	if err := checkFormat(tx); err != nil {
 		return err
@@ -28,6 +28,7 @@ func check(tx *bolt.Tx) error {
 	return checkPages(tx)
 }
 
+// checkFormat requires the buckets of a ledger and a readable format.
 func checkFormat(tx *bolt.Tx) error {
 	meta := tx.Bucket(metaBucket)
 	if meta == nil {
@@ -47,7 +48,7 @@ func checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// readable says that this daemon can read what is in a format.
+// readable says whether this daemon can read a format.
 func readable(found []byte) bool {
 	return bytes.Compare(found, number(oldest)) >= 0 && bytes.Compare(found, number(format)) <= 0 &&
 		len(found) == len(number(format))
@@ -63,8 +64,8 @@ func checkReports(bucket *bolt.Bucket) error {
 	})
 }
 
-// checkPages finds pages that are used twice or not at all, on which later writes would go wrong. It reads no page in
-// its own goroutine that was not read before.
+// checkPages finds pages that are used twice or not at all, which later writes would corrupt. tx.Check works in a
+// goroutine of its own, where Guard catches no fault, so all pages must have been read before.
 func checkPages(tx *bolt.Tx) (first error) {
 	for err := range tx.Check() {
 		if first == nil {
@@ -74,16 +75,16 @@ func checkPages(tx *bolt.Tx) (first error) {
 	return first
 }
 
-// The start of each of bbolt's two meta pages: sixteen bytes of page header, then its mark.
+// The layout of the start of bbolt's two meta pages: sixteen bytes of page header, then a magic number.
 const (
 	markOffset = 16
 	mark       = 0xED0CDAED
-	metaFlag   = 4 // in that header, after the page's number
+	metaFlag   = 4 // in the page header, behind the page's number
 )
 
-// resemblesLedger says whether the file at path was once written by bbolt: one of its meta pages has the mark. A file
-// that starts with nothing but zeros counts too; that is how some file systems leave a file that was being written at a
-// power loss. Anything else is somebody's file under the wrong name.
+// resemblesLedger says whether bbolt may have written the file at path: one of its meta pages has the magic number. A
+// file that starts with zeros only counts as well, since some file systems leave such a file after a power loss. Any
+// other file belongs to another program.
 func resemblesLedger(path string) bool {
 	head, err := readHead(path, 2*os.Getpagesize())
 	if err != nil {
@@ -93,11 +94,12 @@ func resemblesLedger(path string) bool {
 		len(head) > os.Getpagesize() && marked(head[os.Getpagesize():])
 }
 
-// firstHeader is how every file of bbolt begins: page 0, a meta page. One that was cut before the mark has no more than
-// that.
+// firstHeader is how every bbolt file begins: page 0, a meta page, up to the magic number. A truncated file may have
+// only a part of it.
 var firstHeader = binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(make([]byte, 8), metaFlag),
 	make([]byte, 6)...), mark)
 
+// readHead reads the first length bytes of a file.
 func readHead(path string, length int) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -107,12 +109,13 @@ func readHead(path string, length int) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, int64(length)))
 }
 
+// marked says whether a page has the magic number of a meta page.
 func marked(page []byte) bool {
 	return len(page) >= markOffset+4 && binary.NativeEndian.Uint32(page[markOffset:]) == mark
 }
 
-// SetAside renames a damaged ledger so that Open can make a new one, and returns its new name. Nothing is deleted: what
-// the file holds may still be worth a look.
+// SetAside renames a damaged ledger so that Open can create a new one, and returns the new name. Nothing is deleted,
+// since the content may still be useful.
 func SetAside(path string, now time.Time) (string, error) {
 	aside := path + ".corrupt-" + now.UTC().Format("20060102T150405Z")
 	if err := os.Rename(path, aside); err != nil {

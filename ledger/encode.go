@@ -11,11 +11,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// errTrailing is data behind the one value that belongs under a key.
+// errTrailing says that data follows the one value of a key.
 var errTrailing = errors.New("more than one value")
 
-// decode reads exactly one value and refuses what it does not know: a field that is dropped in silence would be lost at
-// the next Settle.
+// decode reads exactly one value and refuses unknown fields, because a field that is ignored here would be lost at the
+// next Settle.
 func decode[T bridge.Record | bridge.Intent](raw []byte) (T, error) {
 	var value T
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -37,6 +37,7 @@ func encodeRecord(record *bridge.Record) ([]byte, error) {
 	return raw, nil
 }
 
+// decodeRecord decodes a record, whose job ID must be its key.
 func decodeRecord(key, raw []byte) (bridge.Record, error) {
 	record, err := decode[bridge.Record](raw)
 	if err != nil {
@@ -48,7 +49,7 @@ func decodeRecord(key, raw []byte) (bridge.Record, error) {
 	return record, nil
 }
 
-// pack compresses a report: the snapshot of a large cluster is a megabyte of JSON that repeats itself.
+// pack compresses a report: the snapshot of a large cluster is a megabyte of repetitive JSON.
 func pack(report bridge.Report) ([]byte, error) {
 	raw, err := json.Marshal(report)
 	if err != nil {
@@ -65,8 +66,8 @@ func pack(report bridge.Report) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// unpack is the inverse of pack. A field that this version does not know is left out: reports are only read, and those
-// of an earlier version should not cost the records beside them.
+// unpack is the inverse of pack. It ignores unknown fields: reports are only read, and a report of another version must
+// not make the records unusable.
 func unpack(packed []byte) (bridge.Report, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

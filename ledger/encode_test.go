@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // What a strict decoder lets in is exactly what it writes again: nothing is lost between two rounds.
 func FuzzARecordThatIsLoadedIsSettledUnchanged(f *testing.F) {
-	whole, err := json.Marshal(bridge.Record{Job: 5, Attained: 2.5, Own: bridge.Request{Pin: []string{"n1"}}})
+	whole, err := json.Marshal(bridge.Record{Job: 5, Attained: 2.5, Own: slurm.Request{Pin: []string{"n1"}}})
 	if err != nil {
 		f.Fatal(err)
 	}

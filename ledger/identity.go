@@ -8,11 +8,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// identityKey is in the meta bucket; files of earlier daemons do not have it.
+// identityKey is in the meta bucket; files of early versions lack it.
 var identityKey = []byte("identity")
 
-// Identity names the daemon that this file belongs to: the same at every opening, and no other file's. It is drawn when
-// it is first asked for. Since the file belongs to one process at a time, whoever had the name before is dead.
+// Identity returns a random name that belongs to this file alone and never changes. It is drawn at the first call.
+// Since only one process can have the file open, any earlier daemon with this name is dead.
 func (b *Book) Identity() (string, error) {
 	var identity string
 	err := b.db.Update(func(tx *bolt.Tx) error {

@@ -8,11 +8,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Memory is a bridge.Ledger that is forgotten with the process: for simulations, demonstrations and tests. The zero
-// value is empty and keeps DefaultKeep reports. What it was given and what it hands out share nothing that a round
-// changes; reports are kept as they are.
+// Memory is a bridge.Ledger that lasts as long as the process, for simulations, demonstrations and tests. The zero
+// value is empty and stores DefaultKeep reports. It copies what a round may still change in the values that it is given
+// and returns; reports are not copied.
 type Memory struct {
-	// Keep is the number of reports that are kept.
+	// Keep is the number of stored reports; 0: DefaultKeep.
 	Keep int
 
 	mu      sync.Mutex
@@ -21,14 +21,14 @@ type Memory struct {
 	reports []bridge.Report
 }
 
-// Load returns all records, and the intent that the last round did not clear, if any.
+// Load returns all records, and the intent of the last round if that did not settle.
 func (m *Memory) Load() (bridge.Records, *bridge.Intent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return copyRecords(m.records), copyIntent(m.intent), nil
 }
 
-// LastRound is the number of the last round that settled; 0 when there was none.
+// LastRound returns the number of the last settled round; 0 if there is none.
 func (m *Memory) LastRound() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,7 +38,7 @@ func (m *Memory) LastRound() int {
 	return m.reports[len(m.reports)-1].Round
 }
 
-// Intend stores what the round is about to do.
+// Intend stores what a round is about to do.
 func (m *Memory) Intend(intent bridge.Intent) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,8 +46,7 @@ func (m *Memory) Intend(intent bridge.Intent) error {
 	return nil
 }
 
-// Settle replaces all records, stores the report among the last ones, and clears the intent. It refuses what a Book
-// refuses.
+// Settle replaces all records, stores the report, and removes the intent. It refuses what a Book refuses.
 func (m *Memory) Settle(records bridge.Records, report bridge.Report) error {
 	if err := inOrder(records); err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -70,7 +69,7 @@ func (m *Memory) kept() int {
 	return m.Keep
 }
 
-// Rounds lists the rounds whose reports are kept, in the order of arrival.
+// Rounds lists the rounds with a stored report, in the order of arrival.
 func (m *Memory) Rounds() ([]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -81,8 +80,7 @@ func (m *Memory) Rounds() ([]int, error) {
 	return rounds, nil
 }
 
-// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any
-// more).
+// Report returns the report of a round; the latest one if a number was used twice. ErrNoReport: it is not stored.
 func (m *Memory) Report(round int) (bridge.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,7 +92,7 @@ func (m *Memory) Report(round int) (bridge.Report, error) {
 	return bridge.Report{}, fmt.Errorf("read report of round %d: %w", round, ErrNoReport)
 }
 
-// Latest is the report that was settled last. ErrNoReport: there has been no round.
+// Latest returns the report that was settled last. ErrNoReport: no round has settled.
 func (m *Memory) Latest() (bridge.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,13 +102,14 @@ func (m *Memory) Latest() (bridge.Report, error) {
 	return m.reports[len(m.reports)-1], nil
 }
 
-// Reports returns all reports that are kept, the oldest first.
+// Reports returns all stored reports, the oldest first.
 func (m *Memory) Reports() ([]bridge.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.reports), nil
 }
 
+// copyRecords copies the records with all that a round may change in them.
 func copyRecords(records bridge.Records) bridge.Records {
 	copied := make(bridge.Records, len(records))
 	for i, record := range records {
@@ -121,7 +120,7 @@ func copyRecords(records bridge.Records) bridge.Records {
 	return copied
 }
 
-// copyIntent copies the list of steps, which a round goes on to fill in; what is planned in a step never changes.
+// copyIntent copies the list of steps, which the round keeps changing. What a step plans never changes.
 func copyIntent(intent *bridge.Intent) *bridge.Intent {
 	if intent == nil {
 		return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// ErrNoReport says that no report of that round is kept, or none at all.
+// ErrNoReport says that no report of that round, or none at all, is stored.
 var ErrNoReport = errors.New("no such report")
 
-// A report's key is its place in the order of arrival, then its round. The order is the file's own, because the newest
-// report must never be the first to go, whatever number its round has.
+// reportKeyLength is the length of a report's key: its place in the order of arrival, then its round. Reports are
+// sorted by arrival because the newest one must never be the first to be dropped, whatever its round number.
 const reportKeyLength = 16
 
-// file adds a report and drops those that are too old.
+// file stores a report and drops the oldest ones beyond keep.
 func (b *Book) file(bucket *bolt.Bucket, round int, packed []byte) error {
 	order, err := bucket.NextSequence()
 	if err != nil {
@@ -44,7 +44,7 @@ func dropBefore(bucket *bolt.Bucket, place int) error {
 	return nil
 }
 
-// Rounds lists the rounds whose reports are kept, in the order of arrival.
+// Rounds lists the rounds with a stored report, in the order of arrival.
 func (b *Book) Rounds() ([]int, error) {
 	var rounds []int
 	err := b.db.View(func(tx *bolt.Tx) error {
@@ -59,7 +59,7 @@ func (b *Book) Rounds() ([]int, error) {
 	return rounds, nil
 }
 
-// newest is the round of the last report, or 0.
+// newest returns the round of the last report, or 0.
 func (b *Book) newest() int {
 	rounds, err := b.Rounds()
 	if err != nil || len(rounds) == 0 {
@@ -70,8 +70,7 @@ func (b *Book) newest() int {
 
 func roundOf(key []byte) int { return int(binary.BigEndian.Uint64(key[8:])) }
 
-// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any
-// more).
+// Report returns the report of a round; the latest one if a number was used twice. ErrNoReport: it is not stored.
 func (b *Book) Report(round int) (bridge.Report, error) {
 	report, err := b.latest(func(key []byte) bool { return roundOf(key) == round })
 	if err != nil {
@@ -80,7 +79,7 @@ func (b *Book) Report(round int) (bridge.Report, error) {
 	return report, nil
 }
 
-// Latest is the report that was settled last. ErrNoReport: there has been no round.
+// Latest returns the report that was settled last. ErrNoReport: no round has settled.
 func (b *Book) Latest() (bridge.Report, error) {
 	report, err := b.latest(func([]byte) bool { return true })
 	if err != nil {
@@ -105,7 +104,7 @@ func (b *Book) latest(wanted func(key []byte) bool) (bridge.Report, error) {
 	return report, err
 }
 
-// Reports reads all reports that are kept, the oldest first.
+// Reports returns all stored reports, the oldest first.
 func (b *Book) Reports() ([]bridge.Report, error) {
 	var reports []bridge.Report
 	err := b.db.View(func(tx *bolt.Tx) error {

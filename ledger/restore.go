@@ -14,9 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
-// Restore puts what a backup has in the place of the files, after it was read whole; until then they stand. What was
-// there is kept under the names that are returned. A history that the backup has not stays as it is. ErrLocked: a
-// daemon runs. ErrNewer: a later daemon wrote the backup. ErrNoBackup: it is damaged, or something else.
+// Restore replaces the files by those of a backup, after it has read the whole backup; before that nothing changes. The
+// previous files are kept under the returned names. If the backup has no history, the present one stays. ErrLocked: a
+// daemon runs. ErrNewer: a later version wrote the backup. ErrNoBackup: it is damaged or something else.
 func Restore(source string, files Files, now time.Time) (content Content, kept []string, err error) {
 	content, kept, err = restore(source, files, now)
 	if err != nil {
@@ -25,6 +25,8 @@ func Restore(source string, files Files, now time.Time) (content Content, kept [
 	return content, kept, nil
 }
 
+// restore does the work of Restore: it locks the ledger, unpacks and checks the backup beside the files, and exchanges
+// them.
 func restore(source string, files Files, now time.Time) (content Content, kept []string, err error) {
 	held, err := hold(files.Ledger)
 	if err != nil {
@@ -35,7 +37,7 @@ func restore(source string, files Files, now time.Time) (content Content, kept [
 	}
 	fresh := Files{files.Ledger + ".restoring", files.History + ".restoring"}
 	defer fresh.remove()
-	fresh.remove() // what a restoration left that was killed
+	fresh.remove() // left by a restore that was killed
 	if content.Days, err = unpackAll(source, fresh); err != nil {
 		return content, nil, err
 	}
@@ -43,7 +45,7 @@ func restore(source string, files Files, now time.Time) (content Content, kept [
 		return content, nil, err
 	}
 	suffix := ".before-" + now.UTC().Format("20060102T150405Z")
-	// The ledger last: it alone says that all is done.
+	// The ledger is replaced last: it alone says that the restore is complete.
 	if content.Days > 0 {
 		if kept, err = exchangeFolder(fresh.History, files.History, files.History+suffix); err != nil {
 			return content, kept, err
@@ -56,7 +58,7 @@ func restore(source string, files Files, now time.Time) (content Content, kept [
 	return content, kept, err
 }
 
-// hold takes the lock of the ledger, so that no daemon can open it meanwhile; nil where there is none.
+// hold locks the ledger, so that no daemon can open it meanwhile; nil if there is none.
 func hold(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -72,14 +74,14 @@ func hold(path string) (*os.File, error) {
 	return file, nil
 }
 
-// remove removes what was unpacked and has not moved.
+// remove removes unpacked files that have not been moved to their place.
 func (f Files) remove() {
 	os.Remove(f.Ledger)
 	os.RemoveAll(f.History)
 }
 
-// unpackAll unpacks a backup beside what it is to replace, and reads all that it has, the days of its history among
-// it. Nothing but the names of days is taken from it.
+// unpackAll unpacks a backup beside the files that it is to replace, and checks everything in it. From the archive's
+// names only the days are used.
 func unpackAll(source string, fresh Files) (days int, err error) {
 	file, err := os.Open(source)
 	if err != nil {
@@ -101,7 +103,7 @@ func unpackAll(source string, fresh Files) (days int, err error) {
 	if days, err = unpackDays(packed, fresh.History); err != nil {
 		return 0, err
 	}
-	// To the end, where the checksum stands.
+	// Read to the end, where gzip's checksum is.
 	rest, err := io.Copy(io.Discard, io.LimitReader(damageOf{zipped}, mostBehind))
 	if err == nil && rest == mostBehind {
 		err = fmt.Errorf("%w: more in it than it should have", ErrNoBackup)
@@ -109,9 +111,10 @@ func unpackAll(source string, fresh Files) (days int, err error) {
 	return days, err
 }
 
-// mostBehind is what may stand between the last file of a backup and its end, in bytes.
+// mostBehind bounds what may follow the last file in a backup, in bytes.
 const mostBehind = 1 << 20
 
+// unpackDays unpacks the days of the history, which must ascend.
 func unpackDays(packed *tar.Reader, folder string) (days int, err error) {
 	for last := ""; ; {
 		header, err := packed.Next()
@@ -136,7 +139,7 @@ func unpackDays(packed *tar.Reader, folder string) (days int, err error) {
 	}
 }
 
-// unpackOne unpacks a file and reads it.
+// unpackOne unpacks a file and checks it.
 func unpackOne(packed *tar.Reader, header *tar.Header, path string, check func(string) error) error {
 	if header.Typeflag != tar.TypeReg || header.Size > mostRestored {
 		return fmt.Errorf("%w: %s is no file of at most %d bytes", ErrNoBackup, header.Name, int64(mostRestored))
@@ -153,7 +156,7 @@ func unpackOne(packed *tar.Reader, header *tar.Header, path string, check func(s
 	return nil
 }
 
-// damageOf tells what is wrong with what is read from what is wrong with the disk that it is written to.
+// damageOf marks errors of reading the backup as ErrNoBackup, to distinguish them from errors of writing to the disk.
 type damageOf struct{ inner io.Reader }
 
 func (d damageOf) Read(into []byte) (int, error) {
@@ -164,12 +167,13 @@ func (d damageOf) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// exchange gives the file at fresh the name of another, which goes on under a third. At no moment is there none.
+// exchange gives the file fresh the name path, and the file that had it the name kept. At every moment some file has
+// the name path.
 func exchange(fresh, path, kept string) (had bool, err error) {
 	err = os.Link(path, kept)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		// A daemon that was started meanwhile has made one: by a link it is not lost.
+		// A daemon started meanwhile may have created one: Link fails then, and Rename would have replaced it.
 		if err := os.Link(fresh, path); err != nil {
 			return false, err
 		}
@@ -184,7 +188,8 @@ func exchange(fresh, path, kept string) (had bool, err error) {
 	return had, syncFolder(filepath.Dir(path))
 }
 
-// exchangeFolder does the same for a folder, which for a moment is not there: the daemon does not run.
+// exchangeFolder does the same for a folder. For a moment no folder has the name, which is harmless because no daemon
+// runs.
 func exchangeFolder(fresh, path, kept string) (had []string, err error) {
 	err = os.Rename(path, kept)
 	if err == nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Book is a site, to be looked up in.
+// Book holds a site's limits, indexed for lookup.
 type Book struct {
 	enforced   bool
 	above      map[group]*Association
@@ -13,13 +13,13 @@ type Book struct {
 	partitions map[string]*Partition
 }
 
-// group is a set of jobs that a limit counts together: an association with all below it, a QOS, or a user or an account
-// within one.
+// group identifies a set of jobs that a limit counts together: an association with all associations below it, a QOS, or
+// one user or account within a QOS.
 type group struct {
 	qos, account, user, partition string
 }
 
-// NewBook indexes a site. It keeps the site's lists, which are not to be changed any more.
+// NewBook indexes a site. It keeps references into the site's lists, which must not change afterwards.
 func NewBook(s Site) *Book {
 	b := &Book{
 		enforced: s.Enforced, above: make(map[group]*Association, len(s.Associations)),
@@ -38,10 +38,10 @@ func NewBook(s Site) *Book {
 	return b
 }
 
-// deepest is how many accounts may stand above each other: a tree that is none must not be walked for ever.
+// deepest bounds the depth of the account tree, so that a tree with a cycle is not walked for ever.
 const deepest = 100
 
-// lineage lists the groups of a job's association and of those above it, its own first.
+// lineage lists the groups of a job's association and of those above it, the job's own first.
 func (b *Book) lineage(j *Job) []group {
 	var up []group
 	for _, own := range []group{{account: j.Account, user: j.User, partition: j.Partition},
@@ -62,7 +62,7 @@ func (b *Book) lineage(j *Job) []group {
 	return up
 }
 
-// services lists the QOS that a job is under, the one that goes first first (acct_policy_set_qos_order).
+// services lists the QOS that apply to a job, in the order of precedence (acct_policy_set_qos_order).
 func (b *Book) services(j *Job) []*QOS {
 	var own, part *QOS
 	if own = b.qos[j.QOS]; b.partitions[j.Partition] != nil {
@@ -76,7 +76,7 @@ func (b *Book) services(j *Job) []*QOS {
 	return slices.Compact(order)
 }
 
-// groups lists all that a job counts in.
+// groups lists all groups in which a job is counted.
 func (b *Book) groups(j *Job) []group {
 	all := b.lineage(j)
 	for _, q := range b.services(j) {
@@ -85,24 +85,25 @@ func (b *Book) groups(j *Job) []group {
 	return all
 }
 
-// kin are the jobs that a site treats alike.
+// kin identifies jobs with the same user, account, QOS and partition, to which the same limits apply.
 type kin struct{ user, account, qos, partition string }
 
-// place is where a job stands in a site.
+// place holds what follows from a job's kin: its groups and the limits that bind it.
 type place struct {
-	groups   []group // in which it counts
+	groups   []group // in which the job is counted
 	bindings []binding
-	relative bool // it is under a QOS that is not understood here
+	relative bool // it has a QOS with relative limits, which are not supported
 }
 
-// places are those of a moment's jobs, each looked up once.
+// places caches the place of each kin among the jobs of one moment.
 type places struct {
 	*Book
 	known map[kin]*place
-	jobs  []Job             // of the moment
-	sums  map[poolKey]int64 // what running ones hold, as far as it was asked for; of each group and TRES
+	jobs  []Job             // all jobs of the cluster
+	sums  map[poolKey]int64 // what running jobs hold, by group and TRES; filled on demand
 }
 
+// of returns the place of a job and computes it at first use.
 func (p places) of(j *Job) *place {
 	k := kin{j.User, j.Account, j.QOS, j.Partition}
 	if p.known[k] == nil {
@@ -120,9 +121,9 @@ type binding struct {
 	of group
 }
 
-// bindings lists the limits that bind a job: of each kind and TRES that of the first QOS that has one, or else the
-// associations'. Group limits of all associations bind, from the job's own up to the root; of the others the first one
-// does (acct_policy.c, Slurm 24.11).
+// bindings lists the limits that bind a job. For each kind and TRES, the limit of the first QOS that has one binds, or
+// else those of the associations. Of the associations' limits, group limits bind at every level from the job's own up
+// to the root; of the other kinds only the lowest one binds (acct_policy.c, Slurm 24.11).
 func (b *Book) bindings(j *Job) []binding {
 	var bound []binding
 	for _, q := range b.services(j) {
@@ -135,7 +136,7 @@ func (b *Book) bindings(j *Job) []binding {
 	return b.associate(bound, j)
 }
 
-// associate adds the limits of the job's associations that no QOS takes the place of.
+// associate adds the limits of the job's associations, except where a limit of a QOS replaces them.
 func (b *Book) associate(bound []binding, j *Job) []binding {
 	byQOS := slices.Clone(bound)
 	factor := b.factor(j)
@@ -148,7 +149,7 @@ func (b *Book) associate(bound []binding, j *Job) []binding {
 			}
 			of := g
 			if l.Kind == MaxJobs {
-				of = up[0] // each user has as many, wherever the number was written
+				of = up[0] // counted for each user alone, even if an account above has the limit
 			}
 			bound = append(bound, binding{l.times(factor), of})
 		}
@@ -156,7 +157,7 @@ func (b *Book) associate(bound []binding, j *Job) []binding {
 	return bound
 }
 
-// factor is by what a job's QOS multiplies its associations' limits.
+// factor is the LimitFactor of the first QOS that has one; 1 if none has.
 func (b *Book) factor(j *Job) float64 {
 	for _, q := range b.services(j) {
 		if q.Factor > 0 {
@@ -166,7 +167,7 @@ func (b *Book) factor(j *Job) float64 {
 	return 1
 }
 
-// times applies a factor where Slurm does: to an association's GrpTRES and MaxTRESPerJob.
+// times applies a LimitFactor where Slurm does: to an association's GrpTRES and MaxTRESPerJob.
 func (l Limit) times(factor float64) Limit {
 	if l.Kind == GrpTRES || l.Kind == MaxTRESPerJob {
 		if most := float64(l.Most) * factor; most < 1<<62 {
@@ -176,13 +177,15 @@ func (l Limit) times(factor float64) Limit {
 	return l
 }
 
+// group says whether limits of this kind count all jobs of a group together.
 func (k Kind) group() bool { return k == GrpTRES || k == GrpJobs || k == GrpTRESMins }
 
+// has says whether the list has a limit of this kind and TRES.
 func has(list []binding, kind Kind, tres string) bool {
 	return slices.ContainsFunc(list, func(b binding) bool { return b.Kind == kind && b.TRES == tres })
 }
 
-// replaced says that a QOS has a number in the place of an association's.
+// replaced says whether a limit of a QOS replaces this limit of an association.
 func replaced(byQOS []binding, l Limit) bool {
 	if l.Kind == MaxJobs {
 		return has(byQOS, MaxJobsPerUser, running) || has(byQOS, MaxJobsPerAccount, running)
@@ -190,7 +193,7 @@ func replaced(byQOS []binding, l Limit) bool {
 	return has(byQOS, l.Kind, l.TRES)
 }
 
-// scope is the group of jobs that a limit of a QOS counts.
+// scope returns the group of jobs that a limit of a QOS counts.
 func scope(q *QOS, kind Kind, j *Job) group {
 	switch kind {
 	case MaxTRESPerUser, MaxJobsPerUser:
@@ -201,7 +204,7 @@ func scope(q *QOS, kind Kind, j *Job) group {
 	return group{qos: q.Name}
 }
 
-// String names a group for people: account ml, alice in account ml, QOS fast, alice in QOS fast.
+// String names a group: account ml, alice in account ml, QOS fast, alice in QOS fast.
 func (g group) String() string {
 	name := "account " + g.account
 	switch {
@@ -218,7 +221,8 @@ func (g group) String() string {
 	return name
 }
 
-// counts says that a job adds to what a limit on this TRES counts.
+// counts says whether a limit on this TRES applies to a job. A limit on a GPU type applies to jobs that ask for that
+// type.
 func counts(tres string, j *Job) bool {
 	kind, typed := strings.CutPrefix(tres, ofType)
 	return !typed || kind == j.GPUType

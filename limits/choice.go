@@ -2,12 +2,13 @@ package limits
 
 import "slices"
 
-// A job of several partitions is under the limits of the one in which it starts, and that is the planner's to choose.
-// So it is held to the tightest of those in which it may start now. One whose limits it can never keep is shut to it,
-// and so is one in which its group holds all that it may, as long as another is left: Slurm alone would start it there.
+// A job with several partitions is bound by the limits of the one in which it starts, which the planner chooses. So its
+// terms are the tightest of the partitions in which it may start now. A partition is shut to it if the job can never
+// keep its limits, or if its group has used them up while another partition is open: left alone, Slurm would start the
+// job in that other partition.
 
-// choose splits the partitions that a job may start in: those that are open to it, and the rest. never is why all of
-// them are shut for good.
+// choose splits the partitions of a job into those in which it may start now and the rest. If it can never start in any
+// of them, never says why.
 func (p places) choose(j *Job) (open, shut []string, never string) {
 	var may []string
 	for _, part := range j.Choice {
@@ -34,14 +35,14 @@ func (p places) choose(j *Job) (open, shut []string, never string) {
 	return open, shut, ""
 }
 
-// in is the job as one of this partition.
+// in returns a copy of the job with this one partition.
 func (j *Job) in(partition string) *Job {
 	one := *j
 	one.Partition, one.Choice = partition, nil
 	return &one
 }
 
-// usedUp says that a limit which the job shares with others leaves it less than it needs at least.
+// usedUp says whether a limit that the job shares with others leaves less than the job's minimum.
 func (p places) usedUp(j *Job) (full bool) {
 	p.bindAll(&Terms{}, j, func(b binding) {
 		need := needs(b.TRES, j, int64(max(1, j.Nodes)))
@@ -53,7 +54,7 @@ func (p places) usedUp(j *Job) (full bool) {
 	return full
 }
 
-// held is what the running jobs of a group hold of a TRES.
+// held sums what the running jobs of a group hold of a TRES.
 func (p places) held(b binding) int64 {
 	key := poolKey{of: b.of, tres: b.TRES}
 	if n, known := p.sums[key]; known {
@@ -69,7 +70,7 @@ func (p places) held(b binding) int64 {
 	return sum.n
 }
 
-// tighten holds a job to the terms of a further partition.
+// tighten adds the terms of another partition.
 func (t *Terms) tighten(other Terms) {
 	t.lower(other.Ceiling)
 	if t.Never == "" {

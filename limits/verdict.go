@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Judge says what the site allows each managed job, and what all of them together. jobs are all of the cluster,
-// ascending in ID: the others count by what they hold.
+// Judge computes what the site allows each managed job and all of them together. jobs are all jobs of the cluster,
+// ascending in ID; unmanaged jobs count by what they hold.
 func (b *Book) Judge(jobs []Job) Verdict {
 	var v Verdict
 	where, pools := places{b, map[kin]*place{}, jobs, map[poolKey]int64{}}, map[poolKey]*pool{}
@@ -29,29 +29,29 @@ func (b *Book) Judge(jobs []Job) Verdict {
 	return v
 }
 
-// poolKey is one number that jobs share.
+// poolKey identifies one limit that jobs share.
 type poolKey struct {
 	of   group
 	kind Kind
 	tres string
 }
 
-// pool is what a group may hold of one TRES.
+// pool is the shared limit of a group on one TRES.
 type pool struct {
 	poolKey
 	most    int64
-	members []int // numbers of terms, ascending
-	others  usage // what those hold that are not members
+	members []int // indices of the member jobs in Verdict.Terms, ascending
+	others  usage // what running jobs outside the members hold
 }
 
-// usage adds up what jobs hold.
+// usage sums what jobs hold of a TRES.
 type usage struct {
 	n  int64
-	on map[string]bool // nodes; each counts once, as in Slurm
+	on map[string]bool // the nodes counted so far; as in Slurm, a node counts once
 }
 
-// terms are what binds a job by itself, in whichever of its partitions it starts. The pools that it shares with others
-// are noted with its number.
+// terms returns what binds a job by itself, in whichever of its partitions it starts. It also adds the job, by its
+// index number, to the pools that it shares with others.
 func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	t := Terms{Job: j.ID, Tier: p.tier(j)}
 	share := func(b binding) { join(pools, b, number) }
@@ -69,7 +69,7 @@ func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	return t
 }
 
-// tier is the highest of the partitions that a job may start in, or of the one that it runs in.
+// tier returns the highest PriorityTier of the partitions that a job may start in or runs in.
 func (b *Book) tier(j *Job) (highest int) {
 	if p := b.partitions[j.Partition]; p != nil {
 		highest = p.Tier
@@ -82,7 +82,8 @@ func (b *Book) tier(j *Job) (highest int) {
 	return highest
 }
 
-// bindAll takes all limits of a job in its partition into account, and hands those on that it shares with others.
+// bindAll applies all limits of a job in its partition to t, and calls share for each limit that is shared with other
+// jobs.
 func (p places) bindAll(t *Terms, j *Job, share func(binding)) {
 	if p := p.partitions[j.Partition]; p != nil {
 		t.lower(gres.Vector{CPUs: p.MaxCPUs, Memory: p.MaxMemory})
@@ -108,7 +109,7 @@ func (p places) bindAll(t *Terms, j *Job, share func(binding)) {
 	}
 }
 
-// join makes a job one of those that share a limit.
+// join adds a job to the members of a shared limit.
 func join(pools map[poolKey]*pool, l binding, number int) {
 	key := poolKey{l.of, l.Kind, l.TRES}
 	p := pools[key]
@@ -116,14 +117,14 @@ func join(pools map[poolKey]*pool, l binding, number int) {
 		p = &pool{poolKey: key, most: l.Most}
 		pools[key] = p
 	}
-	// a LimitFactor gives the jobs of one QOS another number
+	// A LimitFactor can give jobs of different QOS different numbers for one limit; the smallest counts.
 	p.most = min(p.most, l.Most)
-	if n := len(p.members); n == 0 || p.members[n-1] != number { // one of several partitions may share it in each
+	if n := len(p.members); n == 0 || p.members[n-1] != number { // several partitions of a job may share it
 		p.members = append(p.members, number)
 	}
 }
 
-// bind takes a limit on the job alone into account.
+// bind applies a limit on the job alone.
 func (t *Terms) bind(l binding, j *Job) {
 	n := int64(max(1, j.Nodes))
 	switch {
@@ -149,7 +150,7 @@ func (t *Terms) bind(l binding, j *Job) {
 	}
 }
 
-// needs is the least of a TRES with which a job of n nodes can run.
+// needs returns the smallest amount of a TRES with which a job of n nodes can run.
 func needs(tres string, j *Job, n int64) int64 {
 	switch {
 	case tres == cores, tres == memory, tres == nodes:
@@ -160,7 +161,7 @@ func needs(tres string, j *Job, n int64) int64 {
 	return 0
 }
 
-// amount is so much of a TRES, for people.
+// amount formats an amount of a TRES for messages.
 func amount(tres string, n int64) string {
 	switch {
 	case tres == cores:
@@ -175,7 +176,7 @@ func amount(tres string, n int64) string {
 	return fmt.Sprintf("%d of %s", n, tres)
 }
 
-// fill adds up what other jobs hold in the groups of the pools.
+// fill adds up what running jobs that are not members hold in the groups of the pools.
 func (p places) fill(pools map[poolKey]*pool, jobs []Job) {
 	of := map[group][]*pool{}
 	for _, shared := range pools {
@@ -216,6 +217,7 @@ func (u *usage) add(tres string, j *Job) {
 	}
 }
 
+// seat counts the nodes that a job is on; a node shared by several jobs counts once.
 func (u *usage) seat(on []string) {
 	if u.on == nil {
 		u.on = map[string]bool{}
@@ -226,8 +228,8 @@ func (u *usage) seat(on []string) {
 	u.n = int64(len(u.on))
 }
 
-// share makes quotas of the pools. Those of one kind and group with the same members are one quota; types of GPUs have
-// their own.
+// share turns pools into quotas. Pools of the same kind, group and members form one quota, except that each GPU type
+// has a quota of its own.
 func (v *Verdict) share(pools map[poolKey]*pool) {
 	var last *pool
 	for _, p := range sorted(pools) {
@@ -246,7 +248,7 @@ func (v *Verdict) share(pools map[poolKey]*pool) {
 	}
 }
 
-// sorted lists pools so that those that go together stand together.
+// sorted orders pools so that those that form one quota are adjacent.
 func sorted(pools map[poolKey]*pool) []*pool {
 	list := make([]*pool, 0, len(pools))
 	for _, p := range pools {
@@ -263,7 +265,7 @@ func sorted(pools map[poolKey]*pool) []*pool {
 	return list
 }
 
-// counted says that the pool's TRES is one that quotas have.
+// counted says whether quotas can express the pool's TRES.
 func (p *pool) counted() bool {
 	switch p.tres {
 	case running, cores, memory, nodes, gpus:
@@ -274,11 +276,12 @@ func (p *pool) counted() bool {
 
 func (p *pool) typed() bool { return strings.HasPrefix(p.tres, ofType) }
 
-// together says that two pools, of which p is the earlier, can be one quota.
+// together says whether two pools belong to one quota; p precedes q in the sorted order.
 func (p *pool) together(q *pool) bool {
 	return p.of == q.of && p.kind == q.kind && !p.typed() && !q.typed() && slices.Equal(p.members, q.members)
 }
 
+// boundless returns a quota for the pool's group without any bound yet.
 func boundless(p *pool) policy.Quota {
 	const none = policy.Unbounded
 	name := fmt.Sprintf("%s of %s", p.kind, p.of)
@@ -288,7 +291,7 @@ func boundless(p *pool) policy.Quota {
 	return policy.Quota{Name: name, Jobs: none, Nodes: none, GPUs: none, CPUs: none, Memory: none}
 }
 
-// leave writes into a quota what of the pool is left to its members.
+// leave writes what the pool leaves to its members into a quota.
 func (p *pool) leave(q *policy.Quota) {
 	left := max(0, p.most-p.others.n)
 	switch p.tres {
@@ -305,5 +308,5 @@ func (p *pool) leave(q *policy.Quota) {
 	}
 }
 
-// whole is a count of Slurm's, which may be larger than any that there is.
+// whole converts a count of Slurm's, which may exceed any real amount, to a bounded int.
 func whole(n int64) int { return int(min(n, math.MaxInt32)) }

@@ -13,54 +13,55 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// longest is how many rows a table has: nobody reads more, and a page stays small whatever the queue.
+// longest is the most rows of a table. It keeps a page small however long the queue is.
 const longest = 250
 
-// cluster is what the page of a round shows.
+// cluster is the data of a round's page.
 type cluster struct {
 	Health  Health
 	Round   int
 	Began   time.Time
 	Ago     time.Duration
 	Shadow  bool
-	Has     []amount // who has GPUs, cores and memory
+	Has     []amount // GPUs, cores and memory: used by managed jobs, by other jobs, and idle
 	GPUs    Use
 	Idle    []stranded
-	Gain    float64 // mean over the granted GPUs; 0: none is granted
+	Gain    float64 // mean over the granted GPUs; 0: no GPU is granted
 	Bound   *bound.Certificate
 	Nodes   []node
 	Jobs    []row
 	Queue   queue
-	More    more // rows that the tables leave out
+	More    more // counts of rows left out
 	Steps   []step
 	Notes   []bridge.Note
 	Outside []bridge.Outside
 }
 
-// more is how many rows of each table are not shown.
+// more counts the rows of each table that are not shown.
 type more struct{ Jobs, Notes, Outside int }
 
-// amount is one resource, by who has it.
+// amount is one resource, divided by who has it.
 type amount struct {
 	What string
 	Use
 	Say func(int) string
 }
 
-// stranded is how much is idle and can be used by nobody, and for want of what.
+// stranded is an idle amount that no job can use, and what is missing for that.
 type stranded struct{ What, Want string }
 
-// Many says that there are too many nodes to say each amount in words: they are drawn, and told to screen readers.
+// Many says that there are too many nodes to print each amount as text: they are drawn, with a text for screen readers.
 func (c cluster) Many() bool { return len(c.Nodes) > 64 }
 
-// Use divides an amount by who has it: jobs of ours up to their share and beyond it, others, and nobody: on nodes that
-// are closed, where nobody can use it, and where somebody could.
+// Use divides an amount by who has it. Share is what managed jobs have up to their shares, Lent what they have beyond,
+// Foreign what other jobs have, Closed what is unused on closed nodes. Of what is unused on open nodes, Stranded cannot
+// be used by any job, and Free can.
 type Use struct{ Total, Share, Lent, Foreign, Closed, Stranded, Free int }
 
-// Idle is what nobody has on nodes that are open.
+// Idle is what is unused on open nodes.
 func (u Use) Idle() int { return u.Stranded + u.Free }
 
-// parts are where the segments of a bar of 1000 begin and how wide they are.
+// parts returns the segments of a bar that is 1000 units wide.
 func (u Use) parts() (all []part) {
 	at := 0
 	for _, p := range []part{{Kind: "share", N: u.Share}, {Kind: "lent", N: u.Lent}, {Kind: "foreign", N: u.Foreign},
@@ -74,7 +75,7 @@ func (u Use) parts() (all []part) {
 	return all
 }
 
-// Parts is for the template.
+// Parts exports parts to the template.
 func (u Use) Parts() []part { return u.parts() }
 
 // part is one segment of a bar.
@@ -84,30 +85,30 @@ type part struct {
 	At, Width int
 }
 
-// node is one node with its GPUs one by one.
+// node is a node with each of its GPUs.
 type node struct {
 	Name, Type, Closed  string
 	Cells               []cell
 	GPUs, Cores, Memory Use
-	Lacks               string // what its free GPUs are stranded for; empty: they are not
-	Rows                []row  // jobs of ours that hold something of it
+	Lacks               string // cores or memory: what its stranded GPUs lack; empty: none are stranded
+	Rows                []row  // managed jobs that hold something of it
 }
 
-// cell is one GPU: whose it is.
+// cell is one GPU and who has it.
 type cell struct {
 	Kind string // share, foreign, closed, stranded, free
 	Job  int
 }
 
-// row is a job that is granted something.
+// row is a job with a grant.
 type row struct {
 	Job     policy.Job
 	Grant   *policy.Placement
 	Fair    gres.Vector
 	Gain    float64
-	Running bool // it holds its grant already
+	Running bool // it already runs with this grant
 	Reason  policy.Reason
-	gpus    int // on each node, but for one that it shares with a row above
+	gpus    int // on each node; 0 if a row above already counts them, since both jobs share the GPU
 }
 
 // step is what a round did to one job.
@@ -116,6 +117,7 @@ type step struct {
 	At time.Time
 }
 
+// clusterOf makes the data of a round's page. Renewed leases are not listed among the steps.
 func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) cluster {
 	c := cluster{
 		Health: health, Round: report.Round, Began: report.Began, Ago: now.Sub(report.Began), Shadow: report.Shadow,
@@ -136,7 +138,7 @@ func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) 
 	return c
 }
 
-// account adds up what the nodes have, and for want of what some of it is no use.
+// account sums the nodes' amounts, and lists idle amounts that cannot be used and what is missing for that.
 func (c *cluster) account() {
 	var cores, memory Use
 	lacks := map[string]int{}
@@ -172,7 +174,7 @@ func (u Use) plus(v Use) Use {
 		u.Stranded + v.Stranded, u.Free + v.Free}
 }
 
-// first are the rows that a table shows, and how many it does not.
+// first returns the rows that a table shows, and the number of those left out.
 func first[T any](rows []T) ([]T, int) {
 	if len(rows) <= longest {
 		return rows, 0
@@ -180,7 +182,7 @@ func first[T any](rows []T) ([]T, int) {
 	return rows[:longest], len(rows) - longest
 }
 
-// rowsOf are the granted jobs, in the order of the plan.
+// rowsOf returns the jobs with a grant, in the order of the plan.
 func rowsOf(report bridge.Report) (granted []row) {
 	jobs := make(map[int]policy.Job, len(report.Snapshot.Jobs))
 	for _, job := range report.Snapshot.Jobs {
@@ -197,6 +199,7 @@ func rowsOf(report bridge.Report) (granted []row) {
 	return granted
 }
 
+// meanGain is the mean gain over the granted GPUs, where a GPU shared by several jobs counts once; 0 without grants.
 func meanGain(granted []row) float64 {
 	sum, gpus := 0.0, 0
 	var held policy.GPUCount
@@ -210,7 +213,7 @@ func meanGain(granted []row) float64 {
 	return sum / float64(gpus)
 }
 
-// nodesOf are the nodes with what the plan gives on them.
+// nodesOf returns the nodes with what the plan grants on them.
 func nodesOf(report bridge.Report, granted []row) []node {
 	all := make([]node, len(report.Snapshot.Nodes))
 	at := make(map[string]*node, len(all))
@@ -245,7 +248,7 @@ func nodesOf(report bridge.Report, granted []row) []node {
 	return all
 }
 
-// give books what a job holds on the node.
+// give adds a job's grant to the node.
 func (n *node) give(r row) {
 	has := r.Grant.PerNode
 	n.GPUs.Share += r.gpus
@@ -254,14 +257,14 @@ func (n *node) give(r row) {
 	n.Rows = append(n.Rows, r)
 }
 
-// book divides what a job has into its share and what lies beyond.
+// book divides what a job has into its share and the part beyond it.
 func (u *Use) book(has, fair int) {
 	u.Share += min(has, fair)
 	u.Lent += max(0, has-fair)
 }
 
-// settle is called when all jobs are booked: what nobody has is closed, free, or no use to anybody. Cores and memory
-// are of use where a GPU is free.
+// settle is called after all grants are added: it classifies the rest as closed, stranded or free. Cores and memory are
+// stranded if no GPU of the node is free.
 func (n *node) settle() {
 	for _, u := range []*Use{&n.GPUs, &n.Cores, &n.Memory} {
 		rest := max(0, u.Total-u.Share-u.Lent-u.Foreign)
@@ -283,17 +286,17 @@ func (n *node) settle() {
 	n.paint(cell{Kind: "free"}, n.GPUs.Free)
 }
 
-// paint adds so many cells; no node has more GPUs than mostCells.
+// paint adds a cell a number of times, up to mostCells: no node has more GPUs.
 func (n *node) paint(c cell, times int) {
 	n.Cells = append(n.Cells, slices.Repeat([]cell{c}, min(mostCells, max(0, times)))...)
 }
 
 const mostCells = 256
 
-// Link is where the node's own page is.
+// Link is the path of the node's page.
 func (n node) Link() string { return "/nodes/" + url.PathEscape(n.Name) }
 
-// Told is what a free GPU is told to be.
+// Told describes a kind of GPU cell for screen readers.
 func (n node) Told(kind string) string {
 	switch kind {
 	case "foreign":
@@ -306,5 +309,5 @@ func (n node) Told(kind string) string {
 	return kind
 }
 
-// Where names the nodes of a grant, or a few of them.
+// Where lists the nodes of a grant, or the first of them.
 func (r row) Where() string { return story.Nodes(r.Grant.Nodes) }

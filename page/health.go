@@ -4,33 +4,32 @@ import (
 	"time"
 )
 
-// Trouble is something that is not as it should be, and what can be done about it. All texts may repeat what Slurm or
-// users wrote.
+// Trouble is a fault, with its remedy. All texts may contain what Slurm or users wrote.
 type Trouble struct {
 	What   string
-	Remedy string // empty: nothing needs to be done
-	Job    int    // 0: it is of no one job
+	Remedy string // empty: nothing has to be done
+	Job    int    // 0: it does not concern one job
 	At     time.Time
-	Until  time.Time // when it was seen last; zero: it was seen once
-	Times  int       // 0 counts as 1
+	Until  time.Time // when it was last seen; zero: it was seen once
+	Times  int       // how often; 0 counts as 1
 }
 
-// Checkup is how the daemon does.
+// Checkup is the health of the daemon.
 type Checkup struct {
 	Health
 	Version string
-	Round   int // the last one that is kept; 0: none
+	Round   int // the last stored one; 0: none
 	Began   time.Time
 	Shadow  bool
 	Now     []Trouble // as of the last round
-	Past    []Trouble // rounds that failed, the newest first
+	Past    []Trouble // failed rounds, the newest first
 }
 
-// checkup is what the page shows of it.
+// checkup is the data of the health page.
 type checkup struct {
 	Checkup
 	Ago  time.Duration
-	More int // troubles that are left out
+	More int // faults that are left out
 }
 
 func checkupOf(c Checkup, now time.Time) checkup {

@@ -5,10 +5,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// nodePage is what the page of a node shows.
+// nodePage is the data of a node's page.
 type nodePage struct {
 	Name  string
-	Known bool // the last round saw it
+	Known bool // the last round saw the node
 	Round int
 	Node  node
 	Has   []amount
@@ -25,7 +25,7 @@ func nodePageOf(report bridge.Report, name string) nodePage {
 	return page
 }
 
-// Lent is what a job has on the node beyond its share, in words; empty: nothing.
+// Lent describes what a job has on the node beyond its share; empty: nothing.
 func (r row) Lent() string {
 	text := ""
 	if cores := r.Grant.PerNode.CPUs - r.Fair.CPUs; cores > 0 {

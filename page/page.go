@@ -1,6 +1,6 @@
-// Package page draws what a round saw and decided as people think of a cluster: its nodes with what is given, lent and
-// idle, its queue with reasons, its jobs. It turns reports into HTML that needs no script and nothing from elsewhere,
-// and refuses to know where reports come from or who reads.
+// Package page draws what a round saw and decided: the nodes with what is granted, lent and idle, the queue with
+// reasons, and the jobs. It turns reports into HTML that works without a script and loads nothing from elsewhere. It
+// does not know where reports come from.
 package page
 
 import (
@@ -17,18 +17,18 @@ import (
 //go:embed *.html page.css live.js
 var files embed.FS
 
-// Policy is the Content-Security-Policy under which the pages work: their own style, their own script and its one
-// connection, and forms that ask this daemon.
+// Policy is the Content-Security-Policy of the pages: their own style, their own script with its one connection, and
+// forms that call this daemon.
 const Policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
-// Health is whether the daemon does its work, in words.
+// Health says whether the daemon works, and why not.
 type Health struct {
 	Well bool
 	Says string
 }
 
-// File is a file that the pages name, by its name, with its type; ok is false where there is none.
+// File returns a file that the pages link to, and its media type; ok is false if there is none.
 func File(name string) (text []byte, kind string, ok bool) {
 	kinds := map[string]string{"page.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 	kind, ok = kinds[name]
@@ -39,13 +39,13 @@ func File(name string) (text []byte, kind string, ok bool) {
 	return text, kind, err == nil
 }
 
-// Cluster writes the page of a round, with the part of the queue that was asked for. A report of which nothing is set,
-// as before the first round, is drawn as that.
+// Cluster writes the page of a round, with the requested part of the queue. An empty report, as before the first round,
+// is drawn as empty.
 func Cluster(w io.Writer, report bridge.Report, health Health, asked Asked, now time.Time) error {
 	return write(w, "cluster.html", clusterOf(report, health, asked, now))
 }
 
-// Node writes the page of one node: who has what of it.
+// Node writes the page of one node.
 func Node(w io.Writer, report bridge.Report, name string) error {
 	return write(w, "node.html", nodePageOf(report, name))
 }
@@ -53,15 +53,15 @@ func Node(w io.Writer, report bridge.Report, name string) error {
 // Rounds writes the page of rounds over time.
 func Rounds(w io.Writer, past Past) error { return write(w, "rounds.html", roundsOf(past)) }
 
-// Profiles writes the page of what is known of how fast models train.
+// Profiles writes the page of profiles and learned profiles.
 func Profiles(w io.Writer, s Shelf, wanted Wanted) error {
 	return write(w, "profiles.html", shelfOf(s, wanted))
 }
 
-// Savings writes the page of what was saved, or would have been.
+// Savings writes the page of the ledger of savings.
 func Savings(w io.Writer, s Saved) error { return write(w, "savings.html", savedOf(s)) }
 
-// Condition writes the page of how the daemon does.
+// Condition writes the page of the daemon's health.
 func Condition(w io.Writer, c Checkup, now time.Time) error {
 	return write(w, "health.html", checkupOf(c, now))
 }
@@ -69,17 +69,17 @@ func Condition(w io.Writer, c Checkup, now time.Time) error {
 // Job writes the page of one job.
 func Job(w io.Writer, told story.Story) error { return write(w, "job.html", told) }
 
-// place is a page that all others lead to.
+// place is a page in the navigation of every page.
 type place struct{ Name, Path string }
 
 var places = []place{{"Cluster", "/"}, {"Rounds", "/rounds"}, {"Profiles", "/profiles"}, {"Savings", "/savings"},
 	{"Health", "/health"}}
 
-// frame is what is around a page.
+// frame is the data of the common part of all pages.
 type frame struct {
 	Title   string
-	Here    string // the place that it is; empty: none of them
-	Renewed bool   // by each round
+	Here    string // the name of the page in the navigation; empty: it is not there
+	Renewed bool   // it changes with each round
 }
 
 func frameOf(title, here string) frame {

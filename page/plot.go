@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// chart is a drawing of values over time: areas on top of each other, or lines.
+// chart is a drawing of values over time, as stacked areas or as a line.
 type chart struct {
 	ID, Title     string
-	Told          string // the same in a sentence, for who does not see it
+	Told          string // the same in a sentence, for screen readers
 	Width, Height int
 	Keys          []key
 	Up, Across    []tick
 	Areas         []area
 }
 
-// key is what a colour stands for.
+// key is an entry of the legend: the class of a colour and its meaning.
 type key struct{ Class, Label string }
 
-// tick is a line of the grid from X1 to X2 with its label.
+// tick is a grid line at At, from X1 to X2, with its label.
 type tick struct {
 	At, X1, X2, Label string
 }
@@ -30,21 +30,21 @@ type tick struct {
 // area is one series as an SVG path.
 type area struct{ Class, Path string }
 
-// stretch is a time in which values stood: one for each series.
+// stretch is a time during which values were constant, with one value for each series.
 type stretch struct {
 	From, Until time.Time
 	Values      []float64
 }
 
-// The drawing in units of its view box.
+// The drawing, in units of its view box.
 const (
 	chartWidth, chartHeight    = 720, 220
 	left, right, above, bottom = 56, 704, 10, 194
-	mostStretches              = 240 // more are drawn together
+	mostStretches              = 240 // beyond this, neighbours are averaged
 	mostTicks                  = 6
 )
 
-// scale turns times and values into places of the drawing.
+// scale maps times and values to coordinates of the drawing.
 type scale struct {
 	from, until time.Time
 	low, high   float64
@@ -64,7 +64,8 @@ func (s scale) y(value float64) float64 {
 	return bottom - float64((bottom-above)*part)
 }
 
-// stacked draws series on top of each other, the first one lowest. A single one may go below 0.
+// stacked draws series on top of each other, the first one lowest. The axis reaches at least to least. A single series
+// may be negative.
 func stacked(id, title, told string, keys []key, all []stretch, least float64) chart {
 	all = thinned(all)
 	s := scaleOf(all, least)
@@ -76,7 +77,7 @@ func stacked(id, title, told string, keys []key, all []stretch, least float64) c
 	return c
 }
 
-// traced draws one series as a line, from low to high; values that are not numbers are left out.
+// traced draws one series as a line on an axis from low to high. NaN leaves a gap.
 func traced(id, title, told, unit string, name key, all []stretch, low, high float64) chart {
 	all = thinned(all)
 	s := scaleOf(all, high)
@@ -87,7 +88,7 @@ func traced(id, title, told, unit string, name key, all []stretch, low, high flo
 	return c
 }
 
-// thinned draws neighbours together until there are few enough: each value is their mean.
+// thinned averages neighbouring stretches until there are at most mostStretches.
 func thinned(all []stretch) []stretch {
 	if len(all) <= mostStretches {
 		return all
@@ -104,14 +105,14 @@ func thinned(all []stretch) []stretch {
 					sum, n = sum+one.Values[k], n+1
 				}
 			}
-			mean.Values[k] = sum / float64(n) // not a number where none was
+			mean.Values[k] = sum / float64(n) // NaN if no value was known
 		}
 		few = append(few, mean)
 	}
 	return few
 }
 
-// scaleOf covers all stretches, and the values from 0 to least in any case.
+// scaleOf returns a scale that covers all stretches and at least the values from 0 to least.
 func scaleOf(all []stretch, least float64) scale {
 	s := scale{high: least}
 	for i, one := range all {
@@ -133,7 +134,7 @@ func scaleOf(all []stretch, least float64) scale {
 	return s
 }
 
-// areaPath is series k on top of those before it, with a gap wherever nothing is known.
+// areaPath draws series k on top of those before it, with a gap where time is not covered.
 func areaPath(s scale, all []stretch, k int) string {
 	var path strings.Builder
 	for start := 0; start < len(all); {
@@ -147,7 +148,7 @@ func areaPath(s scale, all []stretch, k int) string {
 	return path.String()
 }
 
-// areaOf is a part of it without a gap: along the tops, and back along the bases.
+// areaOf draws a part without a gap: along the upper edge and back along the lower edge.
 func areaOf(path *strings.Builder, s scale, all []stretch, k int) {
 	word := "M"
 	to := func(at time.Time, value float64) {
@@ -167,7 +168,7 @@ func areaOf(path *strings.Builder, s scale, all []stretch, k int) {
 	path.WriteString("Z")
 }
 
-// linePath is the first series as a line.
+// linePath draws the first series as a line.
 func linePath(s scale, all []stretch) string {
 	var path strings.Builder
 	word := "M"
@@ -195,7 +196,7 @@ func sum(values []float64) (all float64) {
 
 func coordinate(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) }
 
-// grid adds lines at round numbers and times.
+// grid adds grid lines at round values and times.
 func (c *chart) grid(s scale, unit string) {
 	step := roundStep((s.high - s.low) / mostTicks)
 	for k := math.Ceil(s.low / step); float64(k*step) <= s.high+step/1000; k++ {
@@ -208,7 +209,7 @@ func (c *chart) grid(s scale, unit string) {
 	}
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is no smaller, and no smaller than a thousandth.
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least least, and at least 0.001.
 func roundStep(least float64) float64 {
 	least = max(least, 0.001)
 	ten := math.Pow(10, math.Floor(math.Log10(least)))
@@ -220,7 +221,7 @@ func roundStep(least float64) float64 {
 	return 10 * ten
 }
 
-// moment is a time of the axis.
+// moment is a time on the axis, with its label.
 type moment struct {
 	at    time.Time
 	label string
@@ -228,11 +229,11 @@ type moment struct {
 
 const day = 24 * time.Hour
 
-// steps are between the times that an axis names.
+// timeSteps are the possible distances between two labels of the time axis.
 var timeSteps = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour,
 	2 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day, 28 * day, 91 * day, 364 * day}
 
-// moments are the times that an axis names, in UTC: a few whole ones.
+// moments returns a few round times for the time axis, in UTC.
 func moments(from, until time.Time) (all []moment) {
 	span := until.Sub(from)
 	step := timeSteps[len(timeSteps)-1]
@@ -242,7 +243,7 @@ func moments(from, until time.Time) (all []moment) {
 			break
 		}
 	}
-	if span > step*mostTicks*10 { // centuries: of a clock that was wrong
+	if span > step*mostTicks*10 { // centuries, from a clock that was wrong
 		return nil
 	}
 	layout := "01-02"

@@ -17,29 +17,29 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Shelf is what the daemon knows of how fast models train.
+// Shelf is what the daemon knows about how fast models train.
 type Shelf struct {
-	Names   []string // of profiles' files, ascending
+	Names   []string // of profile files, ascending
 	Lookup  func(name string) (*sensitivity.Profile, error)
 	Learned []*learned.Entry // by user and job name
-	Nodes   []policy.Node    // on which they would be; none before the first round
-	Fault   string           // why some of the folders cannot be read; empty: all can
+	Nodes   []policy.Node    // nodes for which gains are computed; none before the first round
+	Fault   string           // why a profile folder cannot be read; empty: all can
 }
 
-// Wanted is which profiles a reader wants to see; the zero value is all, from the first one.
+// Wanted selects profiles; the zero value selects all, from the first one on.
 type Wanted struct {
-	Text string // that a file's name, a user or a job's name has; empty: any
+	Text string // part of a file name, a user or a job name; empty: any
 	From int
 }
 
-// Bounds of a page, and of a heat map: a profile may have 256 × 64 measured points.
+// The sizes of a page and of a heat map: a profile may have 256 × 64 measured points.
 const (
 	mostMaps    = 12
 	mostRows    = 24
 	mostColumns = 12
 )
 
-// shelf is what the page of profiles shows.
+// shelf is the data of the profiles page.
 type shelf struct {
 	Wanted     Wanted
 	Maps       []heatMap
@@ -48,21 +48,21 @@ type shelf struct {
 	Back, Next string
 }
 
-// heatMap is one profile: how fast a GPU trains with so many cores and so much memory, in percent of the fastest.
+// heatMap is one profile: the speed of a GPU by its cores and memory, in percent of the fastest point.
 type heatMap struct {
 	ID      string
-	Name    string // of its file, or of the jobs that taught it
-	Owner   string // of learned ones
+	Name    string // of the file, or of the jobs from which it was learned
+	Owner   string // of a learned profile
 	Model   string
 	Task    string
 	GPUType string
 	Source  string
-	Worth   string // what it promises a job with one GPU; empty: no node has such GPUs
-	Learnt  string // how certain what was learned is, in words
-	Fault   string // why it is none
+	Worth   string // its gain for a job with one GPU; empty: no node has such GPUs
+	Learnt  string // how certain a learned profile is
+	Fault   string // why there is no profile
 	Memory  []string
 	Rows    []heatRow
-	Left    int // rows and columns that are not shown
+	Left    int // rows and columns that are left out
 }
 
 type heatRow struct {
@@ -77,6 +77,7 @@ type heatCell struct {
 	Share, Knee bool
 }
 
+// shelfOf makes the data of the profiles page. Only the maps of the requested part are drawn.
 func shelfOf(s Shelf, wanted Wanted) shelf {
 	page := shelf{Wanted: wanted, All: len(s.Names) + len(s.Learned), Fault: s.Fault}
 	var draw []func() heatMap
@@ -110,7 +111,7 @@ func (w Wanted) fits(text string) bool {
 	return w.Text == "" || strings.Contains(strings.ToLower(text), strings.ToLower(w.Text))
 }
 
-// at is the address of the profiles from that one on.
+// at is the address of the page that begins with this profile.
 func (w Wanted) at(from int) string {
 	values := url.Values{"from": {strconv.Itoa(from)}}
 	if w.Text != "" {
@@ -119,6 +120,7 @@ func (w Wanted) at(from int) string {
 	return "/profiles?" + values.Encode()
 }
 
+// ofFile draws a profile from a file.
 func ofFile(s Shelf, name string) heatMap {
 	m := heatMap{Name: name}
 	p, err := s.Lookup(name)
@@ -130,6 +132,7 @@ func ofFile(s Shelf, name string) heatMap {
 	return m
 }
 
+// ofEntry draws a learned profile.
 func ofEntry(s Shelf, e *learned.Entry) heatMap {
 	m := heatMap{Name: e.Job, Owner: e.User}
 	p := e.Profile()
@@ -146,7 +149,7 @@ func ofEntry(s Shelf, e *learned.Entry) heatMap {
 	return m
 }
 
-// draw fills the map. The share and the knee are those of a job with one GPU on the most frequent node with such GPUs.
+// draw fills the map. Share and knee are those of a job with one GPU on the most frequent kind of node with such GPUs.
 func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
 	m.Model, m.Task, m.GPUType, m.Source = p.Model, p.Task, p.GPUType, p.Source
 	fastest := 0.0
@@ -171,7 +174,7 @@ func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
 	}
 }
 
-// mark marks the share and the knee.
+// mark marks the cells of the proportional share and of the knee, the smallest size with the largest gain.
 func (m *heatMap) mark(p *sensitivity.Profile, total gres.Vector, rows, columns []int) {
 	worth := profiler.On(p, total, 1)
 	m.Worth = worth.String()
@@ -184,12 +187,12 @@ func (m *heatMap) mark(p *sensitivity.Profile, total gres.Vector, rows, columns 
 	m.Rows[i].Cells[j].Knee = true
 }
 
-// lastBelow is the last of n ascending points that is not above something, or the first.
+// lastBelow returns the last of n ascending points for which below holds, or the first point.
 func lastBelow(n int, below func(int) bool) int {
 	return max(0, sort.Search(n, func(k int) bool { return !below(k) })-1)
 }
 
-// usualNode is what most nodes have on which the profile holds.
+// usualNode returns the most frequent capacity of the nodes to which the profile applies.
 func usualNode(p *sensitivity.Profile, nodes []policy.Node) (total gres.Vector, found bool) {
 	counts, most := map[gres.Vector]int{}, 0
 	for _, n := range nodes {
@@ -204,7 +207,7 @@ func usualNode(p *sensitivity.Profile, nodes []policy.Node) (total gres.Vector, 
 	return total, most > 0
 }
 
-// spread are at most so many of the numbers below n, evenly, the first and the last among them.
+// spread returns at most most of the numbers below n, evenly spaced, with the first and the last.
 func spread(n, most int) (all []int) {
 	if n <= most {
 		most = n
@@ -215,7 +218,7 @@ func spread(n, most int) (all []int) {
 	return all
 }
 
-// shades are from which part of the fastest on a cell has the next one.
+// shades are the parts of the fastest speed from which each next shade begins.
 var shades = []float64{0.25, 0.5, 0.75, 0.9, 0.98}
 
 func shadeOf(part float64) (shade int) {
@@ -227,7 +230,7 @@ func shadeOf(part float64) (shade int) {
 	return shade
 }
 
-// Says is the speed of the cell in whole percent; less than the fastest is never 100.
+// Says is the cell's speed in whole percent, rounded down so that only the fastest cells show 100.
 func (c heatCell) Says() string {
 	if c.Percent < 100-1e-9 {
 		return strconv.Itoa(int(math.Floor(c.Percent)))

@@ -12,36 +12,36 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Asked is which part of the queue a reader wants to see; the zero value is all of it, from its beginning.
+// Asked selects a part of the queue; the zero value selects all of it, from the beginning.
 type Asked struct {
-	User  string           // whose jobs; empty: everybody's
-	Cause bridge.WaitCause // for what they wait; empty: whatever it is
-	From  int              // rows at the beginning that are left out
+	User  string           // whose jobs; empty: of all users
+	Cause bridge.WaitCause // the cause of waiting; empty: any
+	From  int              // rows to skip at the beginning
 }
 
-// queue is who waits, the next one first, as far as the reader asked for it.
+// queue is the selected part of the waiting jobs, the next one first.
 type queue struct {
 	Asked   Asked
-	Reasons []reason // of all that wait, in the order in which they bind
+	Reasons []reason // of all waiting jobs, in the order in which reasons are reported
 	Rows    []waiter
-	All     int // that wait
-	Found   int // of them, those that were asked for
+	All     int // waiting jobs
+	Found   int // waiting jobs that are selected
 	Back    string
-	Timed   bool   // somebody has estimated when some of them start
-	Next    string // where the rows before and after these are; empty: there are none
+	Timed   bool   // for some of the rows a start was forecast
+	Next    string // Back and Next are the addresses of the rows before and after; empty: none
 }
 
-// waiter is a job that waits.
+// waiter is a waiting job.
 type waiter struct {
 	bridge.Wait
 	Name, User string
-	GPUs       int // 0: no round plans it, so that nothing but its number is known
+	GPUs       int // 0: no round plans it, so only its ID is known
 	Since      time.Duration
-	before     int    // jobs that wait for room and go before it
-	Soon       string // when it is expected to start; empty: nobody has estimated it
+	before     int    // jobs ahead of it that wait for room
+	Soon       string // when it is expected to start; empty: there is no forecast
 }
 
-// Ahead is how many jobs that wait for room go before it; a dash: nobody has asked the policy.
+// Ahead is how many jobs that wait for room are ahead of it; a dash if the policy did not order it.
 func (w waiter) Ahead() string {
 	if w.Place == 0 {
 		return "–"
@@ -49,16 +49,17 @@ func (w waiter) Ahead() string {
 	return strconv.Itoa(w.before)
 }
 
-// reason is how many jobs wait for a cause, and what that means.
+// reason is how many jobs wait for a cause, and what the cause means.
 type reason struct {
 	Reason bridge.WaitReason
 	Cause  bridge.WaitCause
 	Means  string
-	Fault  bool // of the request or of the configuration: waiting alone does not mend it
+	Fault  bool // a mistake in the request or the configuration, which waiting does not cure
 	N      int
 	Link   string
 }
 
+// queueOf makes the requested part of the queue, with links to the parts before and after.
 func queueOf(report bridge.Report, asked Asked) queue {
 	all := waitersOf(report)
 	q := queue{Asked: asked, Reasons: reasonsOf(all, asked.User), All: len(all)}
@@ -80,10 +81,10 @@ func queueOf(report bridge.Report, asked Asked) queue {
 	return q
 }
 
-// Chosen says that not the whole queue was asked for.
+// Chosen says that only a part of the queue is selected.
 func (a Asked) Chosen() bool { return a.User != "" || a.Cause != "" }
 
-// at is the address of the queue from that row on.
+// at is the address of the queue that begins with this row.
 func (a Asked) at(from int) string {
 	values := url.Values{}
 	if a.User != "" {
@@ -98,8 +99,8 @@ func (a Asked) at(from int) string {
 	return "/?" + values.Encode() + "#queue"
 }
 
-// waitersOf are the jobs that wait, in the order in which the policy has them; those that it was not asked for follow
-// by what binds them.
+// waitersOf returns the waiting jobs in the policy's order, and after them the jobs that the policy did not order, by
+// cause.
 func waitersOf(report bridge.Report) []waiter {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
@@ -137,7 +138,8 @@ func waitersOf(report bridge.Report) []waiter {
 	return all
 }
 
-// soon is when a job is expected to start, with what eight of ten futures lie between.
+// soon formats when a job is expected to start: the median of the forecasts, and the range from the 10th to the 90th
+// percentile.
 func soon(wait bridge.Wait, now time.Time) string {
 	s := wait.Starts
 	switch {
@@ -153,11 +155,11 @@ func soon(wait bridge.Wait, now time.Time) string {
 	return fmt.Sprintf("in %s (%s to %s)", span(s.P50.Sub(now)), span(s.P10.Sub(now)), span(s.P90.Sub(now)))
 }
 
-// last puts whom nobody gave a place behind all others.
+// last sorts jobs without a place behind all others: place 0 wraps around to the largest number.
 func last(place int) uint { return uint(place) - 1 }
 
-// planned is why jobs wait in the words of the plan, for reports of rounds that explained nothing. Most causes are
-// called as in the plan; the others are other.
+// planned derives waits from the plan, for reports of rounds that gave no reasons. Most causes have the plan's names;
+// any other becomes CauseOther.
 func planned(plan policy.Plan) (all []bridge.Wait) {
 	for _, d := range plan.Decisions {
 		if d.Grant != nil {
@@ -172,7 +174,7 @@ func planned(plan policy.Plan) (all []bridge.Wait) {
 	return all
 }
 
-// reasonsOf counts causes in the order in which they bind.
+// reasonsOf counts the waiting jobs by cause, in the fixed order of causes.
 func reasonsOf(waiting []waiter, user string) (all []reason) {
 	counts := map[bridge.WaitCause]int{}
 	for _, w := range waiting {

@@ -11,27 +11,27 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Point is what is drawn of one round.
+// Point is what charts show of one round.
 type Point struct {
 	Round               int
 	Began               time.Time
 	Shadow              bool
 	GPUs, Cores, Memory Use // Memory in MiB
-	// ForCores and ForMemory are the GPUs that were stranded for want of these: together GPUs.Stranded.
+	// ForCores and ForMemory count the GPUs stranded for want of cores and of memory; their sum is GPUs.Stranded.
 	ForCores, ForMemory int
 	Waiting             map[bridge.WaitReason]int
-	Gain                float64 // mean over the granted GPUs; 0: none was granted
-	Ratio               float64 // of the bound that the plan reached; 0: no certificate was made
-	// Observed, Planned and Acted are how long it took to look at Slurm, to decide and check, and to do the rest.
+	Gain                float64 // mean over the granted GPUs; 0: no GPU was granted
+	Ratio               float64 // the plan's value relative to its bound; 0: there is no certificate
+	// Observed, Planned and Acted are the times to observe Slurm, to decide and check, and to do the rest.
 	Observed, Planned, Acted time.Duration
 	Failed                   int // steps that ended with an error
-	Rounds                   int `json:",omitempty"` // of which it is the mean; 0: it is one round
+	Rounds                   int `json:",omitempty"` // rounds of which the point is the mean; 0: it is one round
 }
 
-// Took is how long the round took.
+// Took is the duration of the round.
 func (p Point) Took() time.Duration { return p.Observed + p.Planned + p.Acted }
 
-// when says of what the newest point is.
+// when says what the newest point stands for.
 func (p Point) when() string {
 	if p.Rounds == 0 {
 		return "The newest round"
@@ -39,7 +39,7 @@ func (p Point) when() string {
 	return "The newest " + counted(p.Rounds, "round") + ", in the mean"
 }
 
-// Waits is how many jobs waited.
+// Waits is the number of waiting jobs.
 func (p Point) Waits() (all int) {
 	for _, n := range p.Waiting {
 		all += n
@@ -47,10 +47,10 @@ func (p Point) Waits() (all int) {
 	return all
 }
 
-// planning are the phases in which a round changes nothing and asks nobody.
+// planning are the phases of a round that neither change anything nor make requests.
 var planning = []string{"decide", "check", "certify", "diff"}
 
-// PointOf is what is drawn of a report.
+// PointOf extracts a point from a report.
 func PointOf(report bridge.Report) Point {
 	c := clusterOf(report, Health{}, Asked{}, report.Began)
 	p := Point{Round: report.Round, Began: report.Began, Shadow: report.Shadow, GPUs: c.GPUs, Cores: c.Has[1].Use,
@@ -86,15 +86,15 @@ func PointOf(report bridge.Report) Point {
 	return p
 }
 
-// Past is what a page of rounds is made of.
+// Past is the input of the page of rounds.
 type Past struct {
-	Points []Point // in any order, from whatever keeps them
+	Points []Point // in any order
 	Reach  Reach
-	Kept   bool     // a history is kept, so that a reader can look further back
-	Gaps   []string // days of it that could not be read
+	Kept   bool     // a history is kept, so the reader can look further back
+	Gaps   []string // days of the history that could not be read
 }
 
-// rounds is what the page of rounds shows.
+// rounds is the data of the page of rounds.
 type rounds struct {
 	Past
 	Reaches []Reach
@@ -106,6 +106,7 @@ type rounds struct {
 	From    time.Time
 }
 
+// roundsOf makes the data of the page of rounds.
 func roundsOf(past Past) rounds {
 	points := slices.Clone(past.Points)
 	slices.SortStableFunc(points, func(a, b Point) int {
@@ -130,7 +131,7 @@ func roundsOf(past Past) rounds {
 	return r
 }
 
-// stretchesOf are the times for which points stand: until the next one, but for no longer than three usual rounds.
+// stretchesOf gives each point the time until the next one, but at most three usual rounds.
 func stretchesOf(points []Point) []stretch {
 	usual := usualGap(points)
 	all := make([]stretch, len(points))
@@ -147,7 +148,7 @@ func stretchesOf(points []Point) []stretch {
 	return all
 }
 
-// lengthsOf are the times for which means stand, each from its first round on.
+// lengthsOf gives each mean the interval that contains its first round.
 func lengthsOf(points []Point, length time.Duration) []stretch {
 	all := make([]stretch, len(points))
 	for i, p := range points {
@@ -170,7 +171,7 @@ func usualGap(points []Point) time.Duration {
 	return gaps[len(gaps)/2]
 }
 
-// waitReasons are the reasons in the order in which they bind.
+// waitReasons lists the reasons in their fixed order.
 func waitReasons() (all []bridge.WaitReason) {
 	for _, cause := range bridge.WaitCauses() {
 		if !slices.Contains(all, cause.Reason()) {
@@ -180,9 +181,10 @@ func waitReasons() (all []bridge.WaitReason) {
 	return all
 }
 
-// series turns points into stretches of values.
+// series computes values from the points and returns them as stretches.
 type series func(of func(Point) []float64) []stretch
 
+// charted draws all charts. Each point's values last for its span.
 func charted(points []Point, spans []stretch) []chart {
 	valued := series(func(of func(Point) []float64) []stretch {
 		all := slices.Clone(spans)

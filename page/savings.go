@@ -8,25 +8,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
-// Day is what was booked in the ledger of savings on a day, in the shadow or not.
+// Day is what the ledger of savings booked on a day, in the shadow or not.
 type Day struct {
-	Day    time.Time // its beginning, in UTC
+	Day    time.Time // its beginning, UTC
 	Shadow bool
 	savings.Sums
 }
 
-// Saved is what a page of savings is made of.
+// Saved is the input of the savings page.
 type Saved struct {
-	Kept         bool // the daemon keeps such a ledger
+	Kept         bool // the daemon keeps a ledger of savings
 	Days         []Day
 	Since, Until time.Time
-	Skipped      int // lines that cannot be read, or claim more than was there
+	Skipped      int // lines that cannot be read or whose figures are impossible
 }
 
-// Spans are over how many days the page can look back.
+// Spans are the numbers of days that a reader can choose.
 var Spans = []int{7, 30, 90}
 
-// saved is what the page shows.
+// saved is the data of the savings page.
 type saved struct {
 	Saved
 	Choices []choice
@@ -35,15 +35,16 @@ type saved struct {
 	Rows    []Day // the newest first
 }
 
-// choice is a time that a reader can choose.
+// choice is a span that a reader can choose.
 type choice struct {
 	Days   int
 	Chosen bool
 }
 
-// told is what all days come to, in the shadow or not.
+// told summarises all days in the shadow, or all others.
 type told struct{ Sentence, Sure string }
 
+// savedOf makes the data of the savings page.
 func savedOf(s Saved) saved {
 	page := saved{Saved: s, Rows: slices.Clone(s.Days)}
 	slices.Reverse(page.Rows)
@@ -73,7 +74,7 @@ func savedOf(s Saved) saved {
 	return page
 }
 
-// savedCharts draw GPU-hours by day, those in the shadow and others together.
+// savedCharts draws GPU-hours by day, with the shadow and other rounds summed.
 func savedCharts(days []Day) []chart {
 	sums := map[time.Time]savings.Sums{}
 	var order []time.Time
@@ -104,8 +105,8 @@ func savedCharts(days []Day) []chart {
 	}
 }
 
-// hours are those of seconds.
+// hours converts from seconds.
 func hours(seconds float64) float64 { return seconds / time.Hour.Seconds() }
 
-// Total is what all jobs held that were looked at.
+// Total is what all observed jobs held.
 func (d Day) Total() float64 { return d.Held + d.Unmatched }

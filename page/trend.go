@@ -12,10 +12,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// mostCount bounds what is believed of one figure of a point that was kept: no cluster has more MiB.
+// mostCount bounds each figure of a stored point: no cluster has more MiB.
 const mostCount = 1 << 50
 
-// Print writes a point as ReadPoint reads it.
+// Print writes a point in the form that ReadPoint reads.
 func (p *Point) Print() ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -24,7 +24,7 @@ func (p *Point) Print() ([]byte, error) {
 	return text, nil
 }
 
-// ReadPoint reads a point that was kept. One with figures that cannot be is refused.
+// ReadPoint reads a stored point, and refuses one with impossible figures.
 func ReadPoint(text []byte) (p Point, err error) {
 	if err := json.Unmarshal(text, &p); err != nil {
 		return Point{}, fmt.Errorf("read a point: %w", err)
@@ -35,6 +35,7 @@ func ReadPoint(text []byte) (p Point, err error) {
 	return p, nil
 }
 
+// possible says whether all figures are within bounds.
 func (p *Point) possible() bool {
 	counts := []int{p.Round, p.ForCores, p.ForMemory, p.Failed, p.Rounds}
 	for _, u := range []Use{p.GPUs, p.Cores, p.Memory} {
@@ -51,8 +52,8 @@ func (p *Point) possible() bool {
 	return !slices.ContainsFunc(counts, amiss) && inBounds(p.Gain) && inBounds(p.Ratio)
 }
 
-// Mean draws points together, those of each stretch of that length as one: the mean of what stood, the number and the
-// time of its first round, and the sum of what failed. Points may come in any order.
+// Mean replaces the points of each interval of this length by one: the mean of their values, the number and time of the
+// first round, and the sum of failed steps. Points may come in any order.
 func Mean(points []Point, length time.Duration) []Point {
 	points = slices.Clone(points)
 	slices.SortStableFunc(points, func(a, b Point) int { return a.Began.Compare(b.Began) })
@@ -69,7 +70,7 @@ func Mean(points []Point, length time.Duration) []Point {
 	return few
 }
 
-// meanOf is the mean of points, of which there is one at least.
+// meanOf returns the mean of at least one point. Points that are means themselves count with their number of rounds.
 func meanOf(points []Point) Point {
 	m := Point{Round: points[0].Round, Began: points[0].Began, Shadow: points[len(points)-1].Shadow,
 		Waiting: map[bridge.WaitReason]int{}}
@@ -107,6 +108,7 @@ func meanOf(points []Point) Point {
 	return m
 }
 
+// meanUse is the mean of each part of a Use.
 func meanUse(whole func(func(*Point) int) int, of func(*Point) Use) Use {
 	part := func(get func(Use) int) int { return whole(func(p *Point) int { return get(of(p)) }) }
 	return Use{
@@ -120,7 +122,7 @@ func meanUse(whole func(func(*Point) int) int, of func(*Point) Use) Use {
 	}
 }
 
-// known is the mean of a figure over the points that have it; 0: none has.
+// known is the mean of a figure over the points that have it; 0 if none has.
 func known(points []Point, of func(*Point) float64) float64 {
 	sum, n := 0.0, 0.0
 	for i := range points {
@@ -134,17 +136,17 @@ func known(points []Point, of func(*Point) float64) float64 {
 
 // Reach is how far back the page of rounds looks.
 type Reach struct {
-	Days   int           // 0: the rounds that are kept whole
-	Length time.Duration // of time that one point stands for
+	Days   int           // 0: the stored reports
+	Length time.Duration // the time that one point stands for
 }
 
-// Reaches are those that a reader can choose from: no more points than a chart draws.
+// Reaches are the choices of a reader. Each has no more points than a chart draws.
 var Reaches = []Reach{{}, {1, 10 * time.Minute}, {7, time.Hour}, {30, 4 * time.Hour}, {365, 2 * day}}
 
-// Furthest is the longest of them, in days.
+// Furthest is the longest reach in days.
 var Furthest = Reaches[len(Reaches)-1].Days
 
-// ReachOf is the one of so many days.
+// ReachOf returns the reach with this number of days.
 func ReachOf(days int) (Reach, bool) {
 	i := slices.IndexFunc(Reaches, func(r Reach) bool { return r.Days == days })
 	if i < 0 {
@@ -153,7 +155,7 @@ func ReachOf(days int) (Reach, bool) {
 	return Reaches[i], true
 }
 
-// Words names it.
+// Words is the name of the reach.
 func (r Reach) Words() string {
 	switch r.Days {
 	case 0:
@@ -164,7 +166,7 @@ func (r Reach) Words() string {
 	return fmt.Sprintf("%d days", r.Days)
 }
 
-// Over is how the time of one point reads.
+// Over formats the time that one point stands for.
 func (r Reach) Over() string {
 	switch {
 	case r.Length >= day:

@@ -10,7 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// words are how values read in the pages.
+// words are the functions of the templates, which format values.
 var words = template.FuncMap{
 	"line":     func(text string) string { return printable.Line(text, longestName) },
 	"sentence": func(text string) string { return printable.Line(text, longestSentence) },
@@ -28,13 +28,13 @@ var words = template.FuncMap{
 	"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
 }
 
-// Names and sentences come from users and from Slurm, and are as long as they like.
+// longestName and longestSentence bound texts from users and from Slurm, which may have any length.
 const (
 	longestName     = 60
 	longestSentence = 400
 )
 
-// span is a time in its two largest units.
+// span formats a duration in its two largest units.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -49,7 +49,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// counted is so many of something, as 1 core or 2 cores.
+// counted formats a count with a noun: 1 core, 2 cores.
 func counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -8,15 +8,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Decide plans one round (Synergy, OSDI'22, §4): in the policy's order every job gets a place if one can be had,
-// running jobs stay where they are unless a job that goes first needs the room, and the allocator says how much each
-// gets. The result has exactly one decision for every job, ascending in ID, and passes Check. The cluster is not
-// changed.
+// Decide plans one round (Synergy, OSDI'22, §4). In the policy's order every job gets a place if there is one; running
+// jobs stay where they are unless an earlier-ranked job needs the room; the allocator chooses the sizes. The plan has
+// exactly one decision for every job, ascending in ID, and passes Check. The cluster is not changed.
 func Decide(c Cluster, p Policy, a Allocator) Plan {
 	return new(Planner).Decide(c, p, a)
 }
 
-// turn gives job i what can be had when its turn comes.
+// turn decides job i when its turn in the policy's order comes. A running job stays, and may be resized to what it is
+// owed (fallBack, claim); a waiting job gets a place if there is one.
 func (b allocation) turn(i int) {
 	switch s := &b.seats[i]; s.standing {
 	case loose:
@@ -31,8 +31,9 @@ func (b allocation) turn(i int) {
 	}
 }
 
-// place finds a place for job i. The first in turn that has been passed over for too long has nodes kept for it, and no
-// cost of restarts keeps it from its turn. To a job that only its quotas keep waiting nodes are of no use.
+// place finds a place for waiting job i. For the first job in the order that has waited longer than rules.patience,
+// nodes are kept, and the cost of restarts no longer keeps it from a place. A job that waits only for its quotas gets
+// no nodes kept, since they would not help it.
 func (b allocation) place(i int) {
 	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
 		return
@@ -47,24 +48,27 @@ func (b allocation) place(i int) {
 	b.clearNodes()
 }
 
-// denial is what the search for a place for one class of jobs came to. Others of this class are denied without another
-// search.
+// denial records that the search for a place failed for one job of a class. Other jobs of the class are then denied
+// without another search, as far as the record applies to them (see denied).
 type denial struct {
-	freed int // it holds as long as nothing has been freed since
+	freed int // board.freed at that time: the record holds until something is freed
 	limit limit
-	due   float64 // what the place was worth to the job that was denied; where it is worth more, cost is no limit
-	firm  bool    // it was to one that is kept off where others of its class may not be, see keptOff
-	late  bool    // it was to one that is overdue, and may not stop those that precede it
-	key   float64 // of that one
+	due   float64 // what the place was worth to the denied job; cost does not deny a job to which it is worth more
+	firm  bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not, see keptOff
+	late  bool    // the denied job was overdue and could not stop jobs that precede it
+	key   float64 // policy key of the denied job
 }
 
-// denied says whether others of its class have looked for a place for job i in vain since something was freed.
+// denied reports whether a search for a job of the same class has failed, nothing has been freed since, and a search
+// for job i would fail for the same cause.
 func (b placement) denied(i int) bool {
 	d := &b.seats[i].class.denial
 	return d.freed == b.freed && (!d.firm || b.keptOff(i)) &&
 		(!d.late || b.seats[i].key > d.key)
 }
 
+// seatSomewhere gives job i a place that is free or can be made free by preemption; where only its quotas are in the
+// way, by calling back loans inside the quotas. It reports whether it did, and notes what prevented it.
 func (b allocation) seatSomewhere(i int) bool {
 	s := &b.seats[i]
 	if d := &s.class.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
@@ -89,8 +93,9 @@ func (b allocation) seatSomewhere(i int) bool {
 	return false
 }
 
-// due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed. A job that has outrun its
-// declared length counts as one of unknown length.
+// due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed: its remaining time, at most
+// rules.horizon, on its GPUs. It is infinite for the job that nodes are kept for. A job that has exceeded its declared
+// length counts as one of unknown length.
 func (b placement) due(i int) float64 {
 	if b.reserved != nil && b.reserved.job == i {
 		return math.Inf(1)
@@ -102,7 +107,8 @@ func (b placement) due(i int) float64 {
 	return worth(j, 1, ahead)
 }
 
-// settleIn seats job i where it disturbs nobody: on the fullest nodes that will do, so that whole nodes stay whole.
+// settleIn places job i where no job is disturbed, on the fullest servers that have room, so that empty servers stay
+// empty. It reports whether there is room.
 func (b placement) settleIn(i int, w gangShape) bool {
 	k := b.seats[i].class
 	servers := b.roomFor(i, w, func(size gres.Vector) bool { return b.affords(k, w.nodes, size) })
@@ -113,7 +119,8 @@ func (b placement) settleIn(i int, w gangShape) bool {
 	return true
 }
 
-// roomFor finds servers with room for job i, with sizes that it may have; nil where there are none.
+// roomFor finds servers with free room for job i, the fullest first, where may accepts its least size; nil if there are
+// too few.
 func (b placement) roomFor(i int, w gangShape, may func(size gres.Vector) bool) []int {
 	k := b.seats[i].class
 	found := gathering{nodes: w.nodes}
@@ -130,16 +137,17 @@ func (b placement) roomFor(i int, w gangShape, may func(size gres.Vector) bool) 
 	return found.servers
 }
 
-// lonely says that there are too few servers like n for a gang.
+// lonely reports that there are fewer servers of the model of server n than the gang needs.
 func (b constraints) lonely(w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
-// gathering collects servers of each model until there are enough of one.
+// gathering collects servers by model until there are enough of one model for a gang.
 type gathering struct {
 	nodes   int
 	groups  map[int][]int // by model
-	servers []int         // enough; nil until then
+	servers []int         // of one model, enough; nil until then
 }
 
+// add adds server n; once there are enough of its model, servers has them.
 func (g *gathering) add(model, n int) {
 	if g.nodes == 1 {
 		g.servers = []int{n}
@@ -153,17 +161,17 @@ func (g *gathering) add(model, n int) {
 	}
 }
 
-// catchUp gives out what has come free: to those who were stopped and could have stayed, then to those who wait. It
-// says whether any were reprieved.
+// catchUp gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
+// reports whether any stopped job goes on.
 func (b allocation) catchUp() bool {
 	reprieved := b.reprieve()
 	b.backfill()
 	return reprieved
 }
 
-// reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place
-// since, or need less than was freed. Who has left for an exchange is not one of them: without it there would be an
-// idle place where it is now. It says whether there were any.
+// reprieve lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left their
+// place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing that
+// would only leave their new place idle. It reports whether there were any.
 func (b allocation) reprieve() bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
@@ -179,7 +187,7 @@ func (b allocation) reprieve() bool {
 	return reprieved
 }
 
-// goOn puts stopped job i back to where and what it was, if there is room for that.
+// goOn puts stopped job i back to its former place and size if there is room, and reports whether there was.
 func (b allocation) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
@@ -187,7 +195,7 @@ func (b allocation) goOn(i int) bool {
 		(len(now.class.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
 		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
-		if now.standing == fixed { // it was only asked for what it was lent
+		if now.standing == fixed { // it was only asked to give back a loan
 			s.standing = fixed
 		}
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])
@@ -202,6 +210,7 @@ func (b allocation) goOn(i int) bool {
 	return false
 }
 
+// allHave reports whether each of the servers has v free.
 func (b *board) allHave(servers []int, v gres.Vector) bool {
 	for _, n := range servers {
 		if !v.Fits(b.servers[n].open()) {
@@ -211,7 +220,7 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 	return true
 }
 
-// backfill seats waiting jobs on what came free after their turn, disturbing nobody.
+// backfill places waiting jobs on what became free after their turn, without disturbing any job.
 func (b allocation) backfill() {
 	if b.filled == b.freed {
 		return
@@ -228,7 +237,7 @@ func (b allocation) backfill() {
 	}
 }
 
-// plan reads the board.
+// plan reads the plan off the board.
 func (b allocation) plan() Plan {
 	decisions := make([]Decision, len(b.seats))
 	for i := range b.seats {
@@ -237,7 +246,7 @@ func (b allocation) plan() Plan {
 	return Plan{decisions}
 }
 
-// decide writes down what becomes of job i.
+// decide writes down the decision of job i.
 func (b allocation) decide(i int, d *Decision) {
 	s := &b.seats[i]
 	d.Job = b.ids[i]

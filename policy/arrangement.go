@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// rearrange gives other servers to the single-node jobs that start, so that those which want much do not meet on one
-// server. While jobs wait for GPUs it only exchanges places of one size, so that how hungry a job is has no say in who
-// runs; to servers that none of those could use jobs may also move (the paper's best fit, §4).
+// rearrange redistributes the starting single-node jobs over servers, so that jobs with large demands do not meet on
+// one server. While jobs wait for GPUs it only exchanges equal places, so that a job's demand for cores has no
+// influence on which jobs run. To servers that no waiting job could use, jobs may also move (the paper's best fit, §4).
 func (b arrangement) rearrange() {
 	movers := b.movers()
 	for _, group := range alikeIn(movers, b.comparePlaces) {
@@ -19,7 +19,7 @@ func (b arrangement) rearrange() {
 	if b.uncontested.any() {
 		slices.SortFunc(movers, b.wantsMore)
 		for _, i := range movers {
-			if !b.seats[i].cleared { // others were stopped for that place
+			if !b.seats[i].cleared { // other jobs were stopped for exactly that place
 				b.moveToBetter(i)
 			}
 		}
@@ -32,7 +32,8 @@ func (b arrangement) rearrange() {
 	}
 }
 
-// movers are the jobs whose server is still open to choice. That of one which restarts to be faster there is not.
+// movers lists the starting jobs whose server is still open to choice. A job that restarts to be faster on its server
+// is not among them.
 func (b arrangement) movers() []int {
 	var movers []int
 	for _, i := range b.fresh() {
@@ -43,10 +44,10 @@ func (b arrangement) movers() []int {
 	return movers
 }
 
-// helpless are the reasons of jobs that could not use a server if one came free.
+// helpless are the reasons of waiting jobs that could not use a server that becomes free.
 var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
 
-// findUncontested finds the servers that no job could use which waits for GPUs.
+// findUncontested finds the servers that no job waiting for GPUs could use.
 func (b arrangement) findUncontested() {
 	for n := range b.servers {
 		b.uncontested.add(n)
@@ -60,7 +61,7 @@ func (b arrangement) findUncontested() {
 	}
 }
 
-// alikeIn sorts jobs and cuts them into runs of equals.
+// alikeIn sorts jobs by compare and cuts them into groups of equals.
 func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	sorted := slices.Clone(jobs)
 	slices.SortStableFunc(sorted, compare)
@@ -74,8 +75,8 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	return groups
 }
 
-// comparePlaces orders jobs by the size of their places, large ones first, and tells those apart that cannot exchange
-// them.
+// comparePlaces orders jobs by the size of their places, most GPUs first, and tells apart jobs that cannot exchange
+// places: with other server shapes, eligible servers, tasks, reservations, or ability to give back.
 func (b arrangement) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
 	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape,
@@ -85,6 +86,7 @@ func (b arrangement) comparePlaces(x, y int) int {
 		compareBool(s.class.lends, t.class.lends))
 }
 
+// compareBool puts false before true.
 func compareBool(x, y bool) int {
 	switch {
 	case x == y:
@@ -95,12 +97,12 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// exchange deals the places of the jobs out anew, round after round: in each the hungriest go to the servers with most
-// room. If that leaves a job without place, everything stays as it was.
+// exchange deals out the places of equal jobs anew, round after round: in each round the jobs that wish for most go to
+// the servers with most room, one job to a server. If that leaves a job without place, all keep their old places.
 func (b arrangement) exchange(jobs []int) {
 	slices.SortFunc(jobs, b.wantsMore)
 	homes := make([]int, len(jobs))
-	var cleared set // servers on which some of the places were made by others
+	var cleared set // servers on which jobs were stopped to make a place
 	for k, i := range jobs {
 		homes[k] = b.seats[i].servers[0]
 		if b.seats[i].cleared {
@@ -130,12 +132,12 @@ func (b arrangement) exchange(jobs []int) {
 	}
 }
 
-// inTurn gives the places that are free already, of those that equal jobs have, to those that go first: in the others
-// one waits until somebody has saved.
+// inTurn deals places out among jobs with equal sizes and wishes: places that are free now go to the earlier-ranked
+// jobs, since a cleared place is free only once the stopped jobs have saved.
 func (b arrangement) inTurn(jobs []int, cleared set) {
 	slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	type wants struct{ least, most gres.Vector }
-	var all []wants // in an order that no map has
+	var all []wants // the keys of equal in a fixed order, which a map has not
 	equal := map[wants][]int{}
 	for _, i := range jobs {
 		w := wants{b.seats[i].size, b.wish(i)}
@@ -152,8 +154,7 @@ func (b arrangement) inTurn(jobs []int, cleared set) {
 	}
 }
 
-// freeFirst deals the places of equal jobs, which come in their turn, so that those on servers that nobody had to clear
-// come first.
+// freeFirst deals out the places of equal jobs, which come in rank order, places on servers without stopped jobs first.
 func (b arrangement) freeFirst(jobs []int, cleared set) {
 	places := make([]int, len(jobs))
 	for k, i := range jobs {
@@ -171,8 +172,8 @@ func (b arrangement) freeFirst(jobs []int, cleared set) {
 	}
 }
 
-// deal gives each server with a place one job, the hungriest to the one with most room, and answers who and what is
-// left over.
+// deal gives each server with a place one job, the job that wishes for most to the server with most room. It returns
+// the jobs and places that are left over.
 func (b arrangement) deal(jobs, places []int) (waiting, free []int) {
 	slices.SortFunc(places, func(x, y int) int { return cmp.Or(cmp.Compare(b.room(y), b.room(x)), cmp.Compare(x, y)) })
 	last := -1
@@ -188,7 +189,7 @@ func (b arrangement) deal(jobs, places []int) (waiting, free []int) {
 	return jobs, free
 }
 
-// sit puts job i, alone of its node, on server n, and notes what it wishes for.
+// sit places single-node job i on server n with its least size, and notes there what it wishes for beyond that.
 func (b arrangement) sit(i, n int) {
 	b.seatAt(i, []int{n}, b.leastAlone(i, n))
 	b.wishUpon(i, 1)
@@ -200,28 +201,30 @@ func (b arrangement) lift(i int) {
 	b.unseat(i)
 }
 
-// leastAlone is the least size of a job on one node.
+// leastAlone is the least size of job i on a single node.
 func (b arrangement) leastAlone(i, n int) sensitivity.Option {
 	return b.least(i, gangShape{1, b.jobs[i].GPUs}, n)
 }
 
-// room weighs what server n has beside the wishes on it.
+// room weighs what server n has left beside the wishes noted there: the free parts of its cores and of its memory,
+// added up.
 func (b arrangement) room(n int) float64 {
 	sv := &b.servers[n]
 	left := sv.open().Minus(sv.wished)
 	return float64(left.CPUs)/float64(max(1, sv.Total.CPUs)) + float64(left.Memory)/float64(max(1, sv.Total.Memory))
 }
 
-// wantsMore orders by what jobs wish for, the largest first, then by ID.
+// wantsMore orders jobs by what they wish for, the largest first, then by ID.
 func (b arrangement) wantsMore(x, y int) int {
 	v, w := b.wish(x), b.wish(y)
 	return cmp.Or(cmp.Compare(w.GPUs, v.GPUs), cmp.Compare(w.CPUs, v.CPUs), cmp.Compare(w.Memory, v.Memory),
 		cmp.Compare(x, y))
 }
 
+// wish is the size that the allocator would give job i if there were room.
 func (b arrangement) wish(i int) gres.Vector { return b.wishOf(b.seats[i].menu) }
 
-// wishUpon notes on its server what job i would like beyond what it has.
+// wishUpon notes on its server what job i would like beyond what it has; sign -1 takes the note back.
 func (b arrangement) wishUpon(i, sign int) {
 	n := b.seats[i].servers[0]
 	sv := &b.servers[n]
@@ -229,12 +232,12 @@ func (b arrangement) wishUpon(i, sign int) {
 	b.reshelve(n)
 }
 
-// moveToBetter moves job i to the node that suits its wish best, if there is a better one than its own.
+// moveToBetter moves job i to the server that suits its wish best, if that is another one.
 func (b arrangement) moveToBetter(i int) {
 	s := &b.seats[i]
 	home := s.servers[0]
 	if b.servers[home].wished.Fits(b.servers[home].open()) {
-		return // everybody's wish can be granted here
+		return // all wishes fit here
 	}
 	b.lift(i)
 	to := b.bestFor(i)
@@ -250,8 +253,8 @@ func (b arrangement) moveToBetter(i int) {
 // looks bounds how many nodes are compared before the best of them is taken.
 const looks = 64
 
-// bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the
-// one with the most cores left where none has enough; -1 where there is no room beyond the share.
+// bestFor finds the server with the least left over on which the wish of job i fits beside other wishes, or, if it fits
+// nowhere, the one with the most cores left; -1 if no server has room beyond the share.
 func (b arrangement) bestFor(i int) int {
 	k, w := b.seats[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
@@ -271,8 +274,8 @@ func (b arrangement) bestFor(i int) int {
 	return best
 }
 
-// better compares what two servers would have left: enough before too little; of two with enough, the one with less; of
-// two with too little, the one with more.
+// better compares what two servers would have left: enough beats too little; of two with enough, the one with less left
+// is better; of two with too little, the one with more.
 func better(a, b gres.Vector) bool {
 	order := cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 	switch {
@@ -284,4 +287,5 @@ func better(a, b gres.Vector) bool {
 	return cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory)) > 0
 }
 
+// covers reports that neither cores nor memory are missing.
 func covers(left gres.Vector) bool { return left.CPUs >= 0 && left.Memory >= 0 }

@@ -8,57 +8,58 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// board is the working state of one round: who sits where with how much, and what is left. It is laid from a snapshot,
-// which it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the order in
-// which a snapshot lists them cannot be seen in a plan.
+// board is the working state of one round: which job is where with how much, and what is left. It is set up from a
+// snapshot, which it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the
+// order in which a snapshot lists them cannot be seen in a plan.
 type board struct {
-	c       *Cluster
-	alloc   Allocator
-	jobs    []*Job              // ascending in ID
-	beside  []*Job              // of these no seats: they share a GPU with one that leads, and only turns know them
-	ids     []int               // of the jobs
+	c     *Cluster
+	alloc Allocator
+	jobs  []*Job // ascending in ID
+	// beside are jobs that share a GPU with their leader. They have no seat; only the policy's order counts them.
+	beside  []*Job
+	ids     []int               // of jobs
 	servers []server            // ascending in name
 	seats   []seat              // of each job
-	order   []int               // jobs in turn
-	rank    []int               // the turn of each job
-	stake   func(i int) float64 // of the policy
+	order   []int               // jobs, in the policy's order
+	rank    []int               // of each job, its position in order
+	stake   func(i int) float64 // see Policy.stake
 	topology
 	past
 	menus menus
 
 	now         *shelf // open servers by the GPUs that are free now
-	maybe       *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
+	maybe       *shelf // open servers by the GPUs that are free once every displaceable job has left
 	closed      set    // servers on which no job may be started
 	roomy       set    // servers with more cores left than go with one GPU
-	uncontested set    // servers that no job could use which waits for GPUs
+	uncontested set    // servers that no job waiting for GPUs could use
 
-	round    int          // counts up, so that what belongs to another round is known for it
+	round    int          // counts up, so that what was cached in another round is recognised
 	stops    int          // running jobs that may still be stopped in this round
-	freed    int          // how often somebody has given something back
-	filled   int          // how often that was when those who wait were last offered it
-	limit    limit        // what kept the job whose turn it is from taking another's place
-	tail     int          // nobody is loose from this turn on
-	reserved *reservation // nodes kept free for a job that has waited too long
+	freed    int          // how often something was freed
+	filled   int          // freed at the last backfill
+	limit    limit        // what kept the job whose turn it is from taking another job's place
+	tail     int          // no job is loose from this position of order on
+	reserved *reservation // nodes kept for a job that has waited longer than rules.patience
 
-	stopped []int // running jobs that do not go on as they were, and some that were let go on
-	started []int // jobs whose size is free to choose, and some that were such
-	stirred set   // servers where they are or were
-	grown   set   // servers on which nobody gains by growing, as they stand
-	traded  set   // servers on which nobody gains by a trade, as they stand
+	stopped []int // running jobs that stop or change, and some that go on after all
+	started []int // jobs whose size is free to choose, and some whose size was
+	stirred set   // servers on which those are or were
+	grown   set   // servers on which no job gains by growing, as they stand
+	traded  set   // servers on which no job gains by a trade, as they stand
 	market  market
 
 	seasons   seasons
-	purses    []purse   // of the cluster's quotas
+	purses    []purse   // what is left of the cluster's quotas
 	idle      int       // GPUs that are free on open servers
-	called    int       // GPUs of unmanaged jobs for which loans are called back
-	interest  *interest // in free GPUs; nil until it is asked for
+	called    int       // GPUs of unmanaged jobs for which this round calls loans back
+	interest  *interest // demand for free GPUs; nil until first used
 	stranded  int       // GPUs that are free but cannot be given their proportional share
-	mayStrand int       // how many jobs that cannot be asked to give back may strand
+	mayStrand int       // how many GPUs jobs that cannot give back may leave stranded
 
 	scratch
 }
 
-// scratch is memory that is used again. Nothing in it outlives what it is named after.
+// scratch is reused memory. Nothing in it outlives the function that is named beside it.
 type scratch struct {
 	named []*Node    // setUp: ascending in name
 	line  line       // takeTurns
@@ -75,36 +76,36 @@ type scratch struct {
 	}
 }
 
-// server is a node during the round.
+// server is the state of a node during the round.
 type server struct {
 	*Node
-	shape int         // equal for equal nodes
-	model int         // the smallest of those that are equal to a gang, see modelFor
+	shape int         // equal for servers with equal totals and GPU types
+	model int         // the smallest of the servers that are equal to it for a gang, see findModels
 	share gres.Vector // the proportional share of one GPU
-	free  gres.Vector // what nobody holds who is settled
-	loose gres.Vector // what running jobs hold that have not had their turn and may be displaced
-	// wished is what the jobs that start here would like beyond the least that they were given.
+	free  gres.Vector // what no settled job holds; it includes loose
+	loose gres.Vector // what running jobs hold whose turn has not come and that may be displaced
+	// wished is what the jobs that start here would like beyond their least sizes.
 	wished  gres.Vector
-	foreign gres.Vector // see Node
+	foreign gres.Vector // see Node.Foreign
 	lost    int         // see stranded
-	idle    int         // GPUs that are free, if it is open
-	jobs    []int       // those on it that are not fixed, ascending
-	// lenders are fixed to it and can be asked for what they were lent, ascending
+	idle    int         // free GPUs, if it is open
+	jobs    []int       // the jobs on it that are not fixed, ascending
+	// lenders are the fixed jobs on it that can be asked to give back what they were lent, ascending.
 	lenders  []int
-	withheld gres.Vector // what is kept for jobs that are not of the plan
+	withheld gres.Vector // what is kept for unmanaged jobs
 }
 
-// open is what can be given away without touching anybody.
+// open is what can be given away without touching any job.
 func (s *server) open() gres.Vector { return s.free.Minus(s.loose) }
 
-// standing says how a job stands during the round.
+// standing is how a job stands during the round.
 type standing uint8
 
 const (
-	waits standing = iota // not granted, so far
+	waits standing = iota // not granted so far
 	fixed                 // running, not to be touched
-	loose                 // running, its turn has not come
-	kept                  // running, stays where it is; with another size if it was stopped
+	loose                 // running, its turn has not come: it may be displaced
+	kept                  // running, stays on its servers; with another size if it was stopped
 	fresh                 // granted, and started or restarted: its size is free to choose
 )
 
@@ -113,39 +114,40 @@ type limit uint8
 
 const (
 	none    limit = iota
-	byRule        // the rules do not allow to stop more
+	byRule        // the rules allow no more stops
 	byCost        // the restarts would cost more than the place is worth
-	byQuota       // its quotas leave it nothing, whatever servers have left
-	limits
+	byQuota       // its quotas leave it nothing, whatever is free on servers
+	limits        // how many limits there are
 )
 
-// seat is how one job stands and what it has been given.
+// seat is the state of one job during the round: how it stands, where, and what it has been given.
 type seat struct {
 	class    *jobClass
-	menu     *menu       // of the first of its servers
-	told     *answer     // why it waits or was stopped; nil: nothing
+	menu     *menu       // on the first of its servers
+	told     *answer     // why it waits or was stopped; nil: not told
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
-	was      float64 // the speed of a running job as the round found it
+	was      float64 // speed of a running job before the round
 	standing standing
-	limit    limit         // of a job that waits
-	stopped  bool          // a running job that does not go on as it was
-	cleared  bool          // others were stopped so that it fits just here
+	limit    limit         // of a waiting job
+	stopped  bool          // a running job that stops or restarts
+	cleared  bool          // other jobs were stopped so that it fits exactly here
 	overdue  bool          // see findOverdue
-	key      float64       // by which the policy orders it, whether it is overdue or not
-	barred   bool          // this and the following of a running job, see standsAs
+	key      float64       // policy key, whether it is overdue or not
+	barred   bool          // this and the following are of a running job, see standsAs
 	left     time.Duration // see remaining
 	earned   bool          // see hasEarned
 	restart  time.Duration
 }
 
-// occupy books the seat of job i on its servers.
+// occupy books what job i holds on its servers and in its quotas.
 func (b *board) occupy(i int) { b.book(i, 1) }
 
-// vacate takes the booking back.
+// vacate undoes occupy.
 func (b *board) vacate(i int) { b.book(i, -1) }
 
+// book books what job i holds, with sign -1 takes that back, and updates what is derived from it.
 func (b *board) book(i, sign int) {
 	s := &b.seats[i]
 	held := s.size.Times(sign)
@@ -166,7 +168,7 @@ func (b *board) book(i, sign int) {
 	}
 }
 
-// count keeps the sums over the servers.
+// count updates the sums over all servers after a change of one.
 func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded-sv.lost, b.idle-sv.idle
 	sv.lost, sv.idle = sv.stranded(), 0
@@ -176,7 +178,7 @@ func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded+sv.lost, b.idle+sv.idle
 }
 
-// disturbed notes that server n does not stand as it did, nor, for gangs across it, their other servers.
+// disturbed notes that server n has changed, and with it the other servers of gangs on it.
 func (b *board) disturbed(n int) {
 	b.unsettled(n)
 	for _, i := range b.servers[n].jobs {
@@ -188,7 +190,7 @@ func (b *board) disturbed(n int) {
 	}
 }
 
-// unsettled forgets what was looked for in vain on server n.
+// unsettled forgets what was searched for in vain on server n, so that it is searched for again.
 func (b *board) unsettled(n int) {
 	b.grown.drop(n)
 	b.traded.drop(n)
@@ -196,7 +198,7 @@ func (b *board) unsettled(n int) {
 	b.market.still = false
 }
 
-// list keeps the server's list of jobs that are not fixed to it.
+// list adds job i to the server's list of jobs that are not fixed, or with sign -1 removes it.
 func (b *board) list(sv *server, i, sign int) {
 	at, listed := slices.BinarySearch(sv.jobs, i)
 	switch {
@@ -208,6 +210,7 @@ func (b *board) list(sv *server, i, sign int) {
 	}
 }
 
+// reshelve updates the indexes of servers by free GPUs and cores.
 func (b *board) reshelve(n int) {
 	sv := &b.servers[n]
 	if sv.Closed != "" {
@@ -222,7 +225,7 @@ func (b *board) reshelve(n int) {
 	}
 }
 
-// reseat changes the standing and size of job i where it sits.
+// reseat changes the standing and size of job i on its servers.
 func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 	b.vacate(i)
 	s := &b.seats[i]
@@ -233,7 +236,7 @@ func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 	}
 }
 
-// keep lets running job i, whose turn it is, stay as it is: nobody may displace it any more.
+// keep lets running job i go on: its turn has come, and no later job may displace it any more.
 func (b *board) keep(i int) {
 	s := &b.seats[i]
 	s.standing = kept
@@ -254,7 +257,7 @@ func (b *board) stir(i int) {
 	}
 }
 
-// seatAt puts job i, which has no seat, on servers with size o.
+// seatAt places job i, which has no place, on servers with size o.
 func (b *board) seatAt(i int, servers []int, o sensitivity.Option) {
 	s := &b.seats[i]
 	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
@@ -270,7 +273,8 @@ func (b *board) unseat(i int) {
 	s.standing, s.servers = waits, nil
 }
 
-// stop notes that running job i does not go on as it was, and why.
+// stop notes that running job i stops or restarts, and why. That uses up one of the stops that the rules allow in this
+// round. What the job held is free, so searches for room that failed before may succeed now (freed).
 func (b *board) stop(i int, reason Reason, why string) {
 	s := &b.seats[i]
 	if !s.stopped {
@@ -282,7 +286,8 @@ func (b *board) stop(i int, reason Reason, why string) {
 	b.freed++
 }
 
-// stranded counts the free GPUs of a server that cannot be given their proportional share of what is free beside them.
+// stranded counts the free GPUs of a server that cannot be given their proportional share from its free cores and
+// memory.
 func (s *server) stranded() int {
 	open := s.open()
 	if open.GPUs <= 0 || s.share.CPUs == 0 || s.Closed != "" {
@@ -295,8 +300,8 @@ func (s *server) stranded() int {
 	return open.GPUs - usable
 }
 
-// restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed: nothing if it
-// restarts anyway.
+// restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed; 0 if it restarts
+// anyway.
 func (b *board) restartCost(i int) float64 {
 	if !b.restarts(i) {
 		return 0
@@ -304,8 +309,8 @@ func (b *board) restartCost(i int) float64 {
 	return worth(b.jobs[i], b.seats[i].speed(), b.jobs[i].restartLoss(b.c.Now))
 }
 
-// speed is the throughput of a seat relative to that with the share of the reference server, in which seats on all
-// servers are compared.
+// speed is the throughput of a job relative to that with the share of the reference server, the unit in which jobs on
+// different servers are compared.
 func (s *seat) speed() float64 {
 	if s.menu == nil {
 		return s.gain
@@ -313,10 +318,11 @@ func (s *seat) speed() float64 {
 	return s.gain * s.menu.unit
 }
 
-// growing says that a running job restarts to be faster.
+// growing reports that a running job restarts to be faster.
 func (s *seat) growing() bool { return s.stopped && s.told.reason == Grows }
 
-// worth is what running for d with a speed is worth, in GPU-seconds at the proportional speed of the reference server.
+// worth is what running j for d at this speed is worth, in GPU-seconds at the proportional speed of the reference
+// server.
 func worth(j *Job, speed float64, d time.Duration) float64 {
 	return float64(speed * d.Seconds() * float64(j.GPUs))
 }

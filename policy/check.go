@@ -12,14 +12,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang,
-// starts something on a node that is closed or that the job cannot use, touches a job that must not be touched or more
-// jobs than the rules allow, puts a job below its proportional throughput or what its user asked for, or above what the
-// site allows, or gives away more than a node has. What runs already and stays as it is, is not the plan's doing and is
-// only counted. The error names the first breaches of each promise, and how many more there are.
+// Check refuses a plan that breaks a promise, whoever made it. A plan breaks one if it leaves a job without its one
+// decision, splits a gang, starts a job on a node that is closed or that the job cannot use, touches a protected job or
+// more jobs than the rules allow, puts a job below its proportional throughput or its user's request or above what the
+// site allows, or gives away more than a node has. What runs and stays unchanged is not the plan's doing and is only
+// counted. The error names the first breaches of each promise and how many more there are.
 //
-// It shares no line with the planner, whose mistakes it is there to find: of this package it uses what cluster.go
-// exports and nothing else, and nobody uses what is here.
+// It shares no code with the planner, whose mistakes it is there to find: of this package it uses only what cluster.go
+// exports, and no other code uses what is here.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
 	k.plan = &p
@@ -46,29 +46,30 @@ func Check(c Cluster, p Plan) error {
 	return errors.Join(k.breaches...)
 }
 
-// Promise is what a plan must keep, in a word.
+// Promise names one thing that every plan must keep.
 type Promise string
 
 // The promises.
 const (
 	Complete  Promise = "complete"  // one decision for each job, in order
-	Told      Promise = "told"      // who waits is told why
-	Whole     Promise = "whole"     // all the GPUs of a job together or none
-	Suited    Promise = "suited"    // only where and as the job can run
-	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
-	Fair      Promise = "fair"      // nobody below the proportional share
-	Asked     Promise = "asked"     // nobody below what its user asked for, nor slower than its user reckoned
-	// nobody above what the site allows, nor a group of jobs above what its quotas leave
+	Told      Promise = "told"      // every waiting job is told why it waits
+	Whole     Promise = "whole"     // a job gets all its GPUs together or none
+	Suited    Promise = "suited"    // jobs start only where and as they can run
+	Untouched Promise = "untouched" // protected jobs go on, and no more jobs stop than the rules allow
+	Fair      Promise = "fair"      // no job below its proportional share
+	Asked     Promise = "asked"     // no job below its user's request, or slower than its user estimated
+	// Allowed: no job has more than the site allows, or for good more than its share where the rules forbid that, and
+	// no group of jobs has more than its quotas leave.
 	Allowed  Promise = "allowed"
 	Capacity Promise = "capacity" // no node gives away more than it has
 )
 
-// Promises are all of them.
+// Promises lists all of them.
 func Promises() []Promise {
 	return []Promise{Complete, Told, Whole, Suited, Untouched, Fair, Asked, Allowed, Capacity}
 }
 
-// Breach is one promise that a plan breaks. Check's error joins all of them.
+// Breach is one case in which a plan breaks a promise. Check's error joins them.
 type Breach struct {
 	Promise Promise
 	what    string
@@ -76,22 +77,22 @@ type Breach struct {
 
 func (b *Breach) Error() string { return b.what }
 
-// checker walks a plan once, and a second time where it gives away something that was not held before.
+// checker walks a plan once, and a second time if it gives away something that was not held before.
 type checker struct {
 	c        *Cluster
 	plan     *Plan
-	sorted   []*Job // ascending in ID; nil where the snapshot has them so
+	sorted   []*Job // ascending in ID; nil if the snapshot is sorted so
 	decided  []bool
-	next     int                // the job that is expected to be decided next
-	stopped  int                // running jobs that do not go on as they were
-	nodes    map[string]int     // by name; made when the first is asked for
+	next     int                // position of the job that is expected to be decided next
+	stopped  int                // running jobs that stop or change
+	nodes    map[string]int     // by name; made at first use
 	tallies  []tally            // of each node
-	gangs    []gres.Vector      // see GangTotals; nil until it is asked for
+	gangs    []gres.Vector      // see GangTotals; nil until first used
 	held     []held             // of each quota; nil: no job has one
-	sitters  map[chair][]sitter // of each device; nil: no job shares a GPU
-	leavers  map[chair][]*Job   // who is granted something else than the seat on it that he has
+	sitters  map[chair][]sitter // jobs with a slot on each device; nil: no job shares a GPU
+	leavers  map[chair][]*Job   // jobs that leave their slot on a device for another grant
 	granted  map[int]*Placement // by job; nil: no job shares a GPU
-	wanted   map[string]bool    // nodes on which somebody may start who does not run; nil until it is asked for
+	wanted   map[string]bool    // nodes on which a job may start that does not run there; nil until first used
 	counts   map[Promise]int
 	breaches []error
 }
@@ -99,7 +100,7 @@ type checker struct {
 // tally is what a node gives away under the plan.
 type tally struct {
 	used    gres.Vector
-	changed bool // the plan gives away something that was not held before
+	changed bool // some of it was not held before
 }
 
 func newChecker(c *Cluster) *checker {
@@ -113,7 +114,7 @@ func newChecker(c *Cluster) *checker {
 	return k
 }
 
-// sort lists the jobs in the order in which they are to be decided.
+// sort lists the jobs in ascending ID, the order in which they must be decided.
 func (k *checker) sort() {
 	for i := range k.c.Jobs {
 		k.sorted = append(k.sorted, &k.c.Jobs[i])
@@ -121,6 +122,7 @@ func (k *checker) sort() {
 	slices.SortStableFunc(k.sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 }
 
+// job returns the job at a position in ascending ID.
 func (k *checker) job(at int) *Job {
 	if k.sorted == nil {
 		return &k.c.Jobs[at]
@@ -128,7 +130,7 @@ func (k *checker) job(at int) *Job {
 	return k.sorted[at]
 }
 
-// node finds a node by name.
+// node returns the number of a node by name.
 func (k *checker) node(name string) (int, bool) {
 	if k.nodes == nil {
 		k.nodes, k.tallies = make(map[string]int, len(k.c.Nodes)), make([]tally, len(k.c.Nodes))
@@ -140,7 +142,7 @@ func (k *checker) node(name string) (int, bool) {
 	return n, known
 }
 
-// breach notes a breach: of each promise the first few, since somebody is to read them.
+// breach notes a breach. Only the first few of each promise are kept, since people read the error.
 func (k *checker) breach(promise Promise, format string, args ...any) {
 	if k.counts == nil {
 		k.counts = map[Promise]int{}
@@ -150,10 +152,10 @@ func (k *checker) breach(promise Promise, format string, args ...any) {
 	}
 }
 
-// told is how many breaches of a promise are told.
+// told is how many breaches of a promise are reported one by one.
 const told = 5
 
-// others says how many more there are.
+// others reports how many more breaches there are.
 func (k *checker) others() {
 	for _, promise := range Promises() {
 		if more := k.counts[promise] - told; more > 0 {
@@ -162,6 +164,7 @@ func (k *checker) others() {
 	}
 }
 
+// decision checks what the plan decides on job j. A running job that keeps what it has only counts in its quotas.
 func (k *checker) decision(j *Job, d *Decision) {
 	k.charge(j, d.Grant)
 	if left(j, d.Grant) {
@@ -180,12 +183,12 @@ func (k *checker) decision(j *Job, d *Decision) {
 	k.grant(j, d.Grant)
 }
 
-// left says whether job j runs and is granted what it has.
+// left reports that job j runs and is granted exactly what it has.
 func left(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
-// take finds the job with an ID that is still undecided, and counts it as decided; nil if there is none.
+// take returns the undecided job with an ID and marks it decided; nil if there is none.
 func (k *checker) take(id int) *Job {
 	at, known := k.next, k.next < len(k.decided) && k.job(k.next).ID == id
 	if !known {
@@ -198,12 +201,13 @@ func (k *checker) take(id int) *Job {
 	return k.job(at)
 }
 
+// find searches for a job by ID and returns its position in ascending ID.
 func (k *checker) find(id int) (at int, known bool) {
 	at = sort.Search(len(k.decided), func(at int) bool { return k.job(at).ID >= id })
 	return at, at < len(k.decided) && k.job(at).ID == id
 }
 
-// undecided names the jobs without decision.
+// undecided reports the jobs without a decision.
 func (k *checker) undecided() {
 	for at, decided := range k.decided {
 		if !decided {
@@ -212,7 +216,8 @@ func (k *checker) undecided() {
 	}
 }
 
-// disturb checks that a running job may be stopped, for what it is granted then.
+// disturb checks that a running job may be stopped or changed. A job that only rules.min_run or Stays protects may be
+// asked for a loan all the same (givesBack).
 func (k *checker) disturb(j *Job, g *Placement) {
 	k.stopped++
 	rules := k.c.Rules
@@ -222,6 +227,7 @@ func (k *checker) disturb(j *Job, g *Placement) {
 	}
 }
 
+// refusal checks that a waiting job is told why.
 func (k *checker) refusal(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {
 		k.breach(Told, "job %d: waits without a reason", j.ID)
@@ -254,6 +260,7 @@ func (k *checker) grant(j *Job, g *Placement) {
 	}
 }
 
+// grantOn checks a new grant on one of its nodes.
 func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	n, known := k.node(name)
 	if !known {
@@ -268,7 +275,7 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	if !askedFor(j, node) {
 		k.breach(Suited, "job %d: node %s is not one that it asked for", j.ID, name)
 	}
-	if !g.PerNode.Fits(node.Total) || g.PerNode.GPUs < 0 { // what all grants come to might not be a number any more
+	if !g.PerNode.Fits(node.Total) || g.PerNode.GPUs < 0 { // else the sum of all grants could overflow
 		k.breach(Capacity, "job %d: %s on node %s, which has %s", j.ID, g.PerNode, name, node.Total)
 		return
 	}
@@ -279,11 +286,12 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	} else {
 		k.atLeastFair(j, g.PerNode, fair, node)
 		k.atLeastAsked(j, g.PerNode, fair, node)
+		k.notLentForGood(j, g.PerNode, fair, node)
 	}
 	k.atMostAllowed(j, g.PerNode)
 }
 
-// totalFor is what the share of a grant on node n is reckoned with.
+// totalFor is the node total from which the share of a grant on node n is computed; for a gang that of GangTotals.
 func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 	if len(g.Nodes) == 1 {
 		return k.c.Nodes[n].Total
@@ -294,7 +302,7 @@ func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 	return k.gangs[n]
 }
 
-// askedFor says whether a node is one on which job j wants to run, open or not.
+// askedFor reports whether the request of job j allows a node, open or not.
 func askedFor(j *Job, n *Node) bool {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
@@ -305,9 +313,9 @@ func askedFor(j *Job, n *Node) bool {
 	return len(j.Only) == 0 || slices.Contains(j.Only, n.Name)
 }
 
-// atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it
-// that. A job without profile must have the share itself, since nobody knows what less would do to it, and so must one
-// whose profile is of another GPU.
+// atLeastFair checks that a job is not slower than with its proportional share, as far as its ceiling allows it that. A
+// job without profile, or with a profile of another GPU, must have the share itself, since it is unknown what less
+// would do to it.
 func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
 	k.notTakenFor(j, size, due, fair, n)
@@ -327,8 +335,8 @@ func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// notTakenFor checks that a job which a ceiling leaves less than its share of one resource has its share of the other.
-// What it asked for and may have says how much, and nothing that a profile makes of the rest.
+// notTakenFor checks that a job whose ceiling cuts its share of one resource has its share of the other, as far as its
+// ceiling allows, whatever its profile says.
 func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
 	most := j.Ceiling
 	if most.Memory > 0 && most.Memory < fair.Memory && size.CPUs < due.CPUs {
@@ -341,8 +349,8 @@ func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
 	}
 }
 
-// whole is how much of an amount a job is owed that has so many cores: where it is given memory by the core they share
-// it in whole MiB.
+// whole is how much of an amount is owed to a job with so many cores. With memory by the core (Job.PerCore), memory is
+// rounded down to whole MiB for each core.
 func whole(j *Job, v gres.Vector, cores int) gres.Vector {
 	if j.PerCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
@@ -350,8 +358,8 @@ func whole(j *Job, v gres.Vector, cores int) gres.Vector {
 	return v
 }
 
-// elsewhere says whether a profile was measured on another GPU than a node has: both have a name, and neither's words
-// are all in the other's.
+// elsewhere reports that a profile was measured on another GPU than a node has: both are named, and neither name
+// contains all words of the other.
 func elsewhere(measured, has string) bool {
 	if measured == "" || has == "" || strings.EqualFold(measured, has) {
 		return false
@@ -364,8 +372,7 @@ func elsewhere(measured, has string) bool {
 	return lacks(m, h) && lacks(h, m)
 }
 
-// atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the
-// site allows that.
+// atLeastAsked checks that a job has its floor and is no slower than with its pace, as far as its ceiling allows.
 func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
@@ -380,7 +387,7 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	here := pace
 	here.CPUs, here.Memory = min(pace.CPUs, n.Total.CPUs), min(pace.Memory, n.Total.Memory)
 	if !silent && j.Profile.Gain(here, fair) >= j.Profile.Gain(pace, fair) {
-		pace = here // all of the node is as good as what does not fit on it
+		pace = here // the whole node is as fast as a pace that does not fit on it
 	}
 	pace = whole(j, pace, size.CPUs)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
@@ -392,7 +399,7 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// atMostAllowed checks that a job has no more than the site lets it have on a node.
+// atMostAllowed checks that a job has no more on a node than its ceiling.
 func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 	cores, memory := j.Ceiling.CPUs, j.Ceiling.Memory
 	if cores > 0 && size.CPUs > cores || memory > 0 && size.Memory > memory {
@@ -400,7 +407,37 @@ func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 	}
 }
 
-// allowed is as much of an amount as a job may have on a node, in cores that its tasks can share.
+// notLentForGood checks, under Rules.CallableOnly, that a job which cannot be asked to give back has no more than its
+// share, its floor and its pace.
+func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
+	runs, most, tasks := j.Restarts, k.c.Rules.MaxRestarts, max(1, j.Tasks)
+	if j.Running != nil {
+		runs++
+	}
+	if !k.c.Rules.CallableOnly || j.Saves && (most == 0 || runs < most) {
+		return
+	}
+	due := fair.Max(j.Floor).Max(j.Pace)
+	due.CPUs += (tasks - due.CPUs%tasks) % tasks
+	if j.PerCore && size.CPUs > 0 {
+		most := cmp.Or(j.Ceiling.Memory, n.Total.Memory)
+		for due.CPUs < size.CPUs && wholeMemory(j.Floor.Memory, due.CPUs) > most {
+			due.CPUs += tasks // fewer cores cannot share what it needs in whole MiB without exceeding its bound
+		}
+		due.Memory = wholeMemory(due.Memory, size.CPUs)
+	}
+	if size.CPUs > due.CPUs || size.Memory > due.Memory {
+		k.breach(Allowed, "job %d: %s on %s, and a job that cannot give back may have %s", j.ID, size, n.Name, due)
+	}
+}
+
+// wholeMemory rounds memory up to whole MiB for each of so many cores.
+func wholeMemory(m gres.Memory, cores int) gres.Memory {
+	c := gres.Memory(cores)
+	return (m + c - 1) / c * c
+}
+
+// allowed is an amount cut to the job's ceiling on a node, in cores that its tasks can share equally.
 func allowed(j *Job, v gres.Vector) gres.Vector {
 	if most := j.Ceiling.CPUs; most > 0 {
 		v.CPUs = min(v.CPUs, most-most%max(1, j.Tasks))
@@ -411,7 +448,7 @@ func allowed(j *Job, v gres.Vector) gres.Vector {
 	return v
 }
 
-// rounding is the relative error that interpolation may make.
+// rounding is the relative error that interpolation in a profile may make.
 const rounding = 1e-6
 
 // capacities checks the nodes that give away something that was not held before.
@@ -424,7 +461,7 @@ func (k *checker) capacities(p Plan) {
 			k.count(g)
 		}
 	}
-	for at, list := range k.sitters { // all on one device hold one GPU
+	for at, list := range k.sitters { // all jobs on one device hold one GPU together
 		if n, known := k.node(at.node); known {
 			for _, s := range list[1:] {
 				k.tallies[n].used.GPUs -= s.g.PerNode.GPUs
@@ -439,6 +476,7 @@ func (k *checker) capacities(p Plan) {
 	}
 }
 
+// count adds a grant to what its nodes give away.
 func (k *checker) count(g *Placement) {
 	for _, name := range g.Nodes {
 		if n, known := k.node(name); known {

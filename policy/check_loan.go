@@ -6,10 +6,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// givesBack says that a plan does nothing to running job j but take from it, where it is, what others need who do not
-// run there yet: a job that the plan starts there, or an unmanaged one. What a job was lent is not protected by the
-// rules that protect its run; that it keeps its share is checked as of any grant. Memory by the core is in whole MiB,
-// so that of fewer cores may come to some MiB more.
+// givesBack reports that the plan only takes from running job j, in its place, and that another job may start on one of
+// its nodes: one that the plan starts there, or an unmanaged one. Loans are not protected by the rules that protect a
+// run; that the job keeps its share is checked as for any grant. Memory by the core is in whole MiB, so fewer cores may
+// come with a few MiB more.
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	had := j.Running.PerNode
 	if j.PerCore {
@@ -22,7 +22,7 @@ func (k *checker) givesBack(j *Job, g *Placement) bool {
 	return slices.ContainsFunc(g.Nodes, k.awaited)
 }
 
-// awaited says that somebody may start on a node who does not run there.
+// awaited reports that a job may start on a node on which it does not run.
 func (k *checker) awaited(node string) bool {
 	if k.wanted == nil {
 		k.wanted = map[string]bool{}

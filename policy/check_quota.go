@@ -4,7 +4,7 @@ package policy
 type held struct {
 	jobs, nodes, gpus, cpus int
 	memory                  int64
-	granted                 bool // the plan gives one of them something that it did not hold before
+	granted                 bool // the plan gives one of the jobs something that it did not hold before
 }
 
 // charge adds a grant to the quotas of a job.
@@ -27,7 +27,7 @@ func (k *checker) charge(j *Job, g *Placement) {
 	}
 }
 
-// overdrawn checks the quotas of which the plan gives away something that was not held before.
+// overdrawn checks the quotas from which the plan gives away something that was not held before.
 func (k *checker) overdrawn() {
 	for q := range k.held {
 		h, quota := &k.held[q], &k.c.Quotas[q]
@@ -42,6 +42,7 @@ func (k *checker) overdrawn() {
 	}
 }
 
+// bounded reports a breach if more of a quota is used than it leaves.
 func (k *checker) bounded(q *Quota, used, most int64, things string) {
 	if most != Unbounded && used > most {
 		k.breach(Allowed, "%s: %d %s given away, it leaves %d", q.Name, used, things, most)

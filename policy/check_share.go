@@ -12,14 +12,14 @@ import (
 // chair is a device of a node.
 type chair struct{ node, device string }
 
-// sitter is a job on a device under the plan.
+// sitter is a job with a slot on a device under the plan.
 type sitter struct {
 	j     *Job
 	g     *Placement
 	comes bool // it was not there before
 }
 
-// seats notes which jobs a plan sends to devices, before it is looked at whether they may be there.
+// seats notes which jobs a plan sends to devices, before any of them is checked.
 func (k *checker) seats(p Plan) {
 	if !slices.ContainsFunc(p.Decisions, func(d Decision) bool { return d.Grant != nil && d.Grant.Device != "" }) {
 		return
@@ -34,7 +34,8 @@ func (k *checker) seats(p Plan) {
 	}
 }
 
-// sit notes who is where, so that the jobs of a device can be looked at together.
+// sit notes a job on its device, and on the device that it leaves for another grant, so that the jobs of a device can
+// be checked together.
 func (k *checker) sit(j *Job, g *Placement) {
 	was := j.Running
 	if k.sitters == nil {
@@ -55,13 +56,13 @@ func (k *checker) sit(j *Job, g *Placement) {
 	}
 }
 
-// besides says whether a job is granted a seat on a device where others are, too.
+// besides reports whether a job is granted a slot on a device that has other jobs, too.
 func (k *checker) besides(g *Placement) bool {
 	return g.Device != "" && len(g.Nodes) == 1 && len(k.sitters[chair{g.Nodes[0], g.Device}]) > 1
 }
 
-// shared checks the devices to which the plan sends somebody who was not there before. Who is there already, and stays,
-// is not the plan's doing.
+// shared checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are there
+// already and stay are not the plan's doing.
 func (k *checker) shared() {
 	places := make([]chair, 0, len(k.sitters))
 	for at := range k.sitters {
@@ -80,9 +81,9 @@ func (k *checker) shared() {
 	}
 }
 
-// undisturbed checks those of a device to whom nobody comes: what the plan changes there, by another size of one or by
-// moving one elsewhere, slows nobody down to less than he accepts. Where the plan has one stop there, it does that for
-// the others' sake.
+// undisturbed checks a device that gets no new job: where the plan resizes one of its jobs or moves one elsewhere, that
+// must slow no other down below what it accepts. Stopping a job there is not judged, since it is done for the others'
+// sake.
 func (k *checker) undisturbed(at chair, list []sitter) {
 	left := k.leavers[at]
 	n, known := k.node(at.node)
@@ -115,8 +116,8 @@ func (k *checker) undisturbed(at chair, list []sitter) {
 	}
 }
 
-// expected is what those on a device have together: an important one of its speed alone, another of the proportional
-// throughput.
+// expected predicts the speeds of the jobs on a device together: of a high-class job relative to its speed alone, of a
+// low-class one relative to the proportional throughput.
 func expected(node *Node, d *Device, list []sitter) []float64 {
 	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
 	for i, s := range list {
@@ -138,7 +139,7 @@ func expected(node *Node, d *Device, list []sitter) []float64 {
 	return all
 }
 
-// importance is a job's class. Who says of himself that he shares nothing is not to be slowed down.
+// importance is a job's class. A job that did not opt in to sharing must not be slowed down, so it counts as high.
 func importance(j *Job) share.Class {
 	if j.Share == nil {
 		return share.High
@@ -146,7 +147,7 @@ func importance(j *Job) share.Class {
 	return j.Share.Class
 }
 
-// together checks all who are on a device to which somebody comes.
+// together checks all jobs on a device that gets a new one.
 func (k *checker) together(at chair, list []sitter) {
 	for _, s := range list {
 		if s.j.Kept != nil && !s.comes {
@@ -171,7 +172,7 @@ func (k *checker) together(at chair, list []sitter) {
 	}
 	n, known := k.node(at.node)
 	if !known {
-		return // said already
+		return // reported already
 	}
 	node := &k.c.Nodes[n]
 	on := slices.IndexFunc(node.Devices, func(d Device) bool { return d.Name == at.device })
@@ -183,7 +184,8 @@ func (k *checker) together(at chair, list []sitter) {
 	k.bearable(at, node, &node.Devices[on], list)
 }
 
-// holds checks what a device has against those who are on it.
+// holds checks that a device has slots and memory for its jobs, belongs to no other job, and has at most one high-class
+// job.
 func (k *checker) holds(at chair, d *Device, list []sitter) {
 	if d.Foreign {
 		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
@@ -218,7 +220,7 @@ func (k *checker) holds(at chair, d *Device, list []sitter) {
 	}
 }
 
-// owner is the job of the snapshot that has a device as its own and stays on its node; 0: none.
+// owner is the job of the snapshot that has a device to itself and stays on its node; 0: none.
 func (k *checker) owner(node string, d *Device) int {
 	if d.Job == 0 {
 		return 0
@@ -231,7 +233,7 @@ func (k *checker) owner(node string, d *Device) int {
 	return d.Job
 }
 
-// bearable checks that by prediction nobody on a device is slower than he accepts.
+// bearable checks that by prediction no job on a device is slower than it accepts.
 func (k *checker) bearable(at chair, node *Node, d *Device, list []sitter) {
 	if len(list) == 1 {
 		return
@@ -248,7 +250,8 @@ func (k *checker) bearable(at chair, node *Node, d *Device, list []sitter) {
 	}
 }
 
-// modeFor is how those on a device will share it: a node fills a GPU for the jobs of one user, and for nobody else.
+// modeFor is how the jobs of a device will share it: a node fills a GPU (MPS) only for jobs of one user; otherwise they
+// take turns with look-ahead.
 func modeFor(d *Device, list []sitter) predict.Mode {
 	if d.Mode != share.Fill {
 		return predict.LookAhead
@@ -263,13 +266,13 @@ func modeFor(d *Device, list []sitter) predict.Mode {
 	return predict.LookAhead
 }
 
-// accepts says whether a grant is a seat of an unimportant job beside others, which accepts less than its share.
+// accepts reports whether a grant is a slot of a low-class job beside others; such a job accepts less than its share.
 func (k *checker) accepts(j *Job, g *Placement) bool {
 	return j.Share != nil && j.Share.Class == share.Low && k.besides(g)
 }
 
-// atLeastNamed checks an unimportant job that has a seat beside others. It has what its user named; without a profile
-// it has the share of what he did not.
+// atLeastNamed checks a low-class job that has a slot beside others. It has what its user named; without a profile it
+// has its share of what the user did not name.
 func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,

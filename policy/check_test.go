@@ -114,6 +114,9 @@ var breaches = []struct {
 		"job 4: gpu=2 cpu=6 mem=125G on each node, and the site allows it 5 cores and 0G"},
 	{"more memory than allowed", func(c *Cluster, _ *Plan) { c.Jobs[3].Ceiling.Memory = 100000 },
 		"job 4: gpu=2 cpu=6 mem=125G on each node, and the site allows it 0 cores and 100G"},
+	{"more than the share for good", func(c *Cluster, p *Plan) {
+		c.Rules.CallableOnly, p.Decisions[3].Grant.PerNode.CPUs = true, 8
+	}, "job 4: gpu=2 cpu=8 mem=125G on n0000, and a job that cannot give back may have gpu=2 cpu=6 mem=125G"},
 	{"less than the share under a ceiling", func(c *Cluster, p *Plan) {
 		c.Jobs[3].Ceiling, p.Decisions[3].Grant.PerNode.CPUs = gres.Vector{CPUs: 5}, 4
 	}, "job 4: gpu=2 cpu=4 mem=125G on n0000 is less than the proportional share gpu=2 cpu=5 mem=125G"},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// inTime checks that a job which is started on a node ends before others have the node.
+// inTime checks that a job started on a node ends before a reservation that is not its own begins there.
 func (k *checker) inTime(j *Job, n *Node) {
 	if r := meets(j, n, k.c.Now); r != nil {
 		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name,
@@ -14,7 +14,8 @@ func (k *checker) inTime(j *Job, n *Node) {
 	}
 }
 
-// meets finds the reservation of a node into which a run of job j would get that begins at such a time; nil: none.
+// meets finds the reservation of a node, not the job's own, that a run of job j beginning at start would reach into;
+// nil: none.
 func meets(j *Job, n *Node, start time.Time) *Reservation {
 	for i := range n.Reserved {
 		r := &n.Reserved[i]
@@ -30,9 +31,8 @@ func meets(j *Job, n *Node, start time.Time) *Reservation {
 	return nil
 }
 
-// backInTime checks that a job which is stopped and granted nothing can be started again before reservations keep it
-// away, on as many nodes as it needs at least: when it has saved, a round later, when it is decided anew, and with a
-// round to spare.
+// backInTime checks that a stopped job could be started again before reservations keep it from the nodes that it needs:
+// after it has saved, one round later, when it is decided anew, with one more round to spare.
 func (k *checker) backInTime(j *Job) {
 	start := k.c.Now.Add(j.Restart).Add(2 * cmp.Or(k.c.Rules.Round, DefaultRound))
 	open, kept := 0, ""
@@ -41,7 +41,7 @@ func (k *checker) backInTime(j *Job) {
 		if n.Total.GPUs == 0 || !askedFor(j, n) {
 			continue
 		}
-		// a reservation that is over by then has begun now: it counts, since the job is not to wait for its end
+		// A reservation that is over by then but has begun now counts, too: the job must not have to wait for its end.
 		if r := cmp.Or(meets(j, n, start), meets(j, n, k.c.Now)); r != nil {
 			kept = r.Name
 		} else if n.Closed == "" {

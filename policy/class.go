@@ -8,28 +8,31 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// jobClass is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found
-// no place, the next finds none either, until somebody gives something back.
+// jobClass is the jobs that can be placed on the same servers with the same sizes, and what is cached for all of them.
+// If one of them found no place, the next finds none either, until something is freed.
 type jobClass struct {
 	classKey
 	quotas     []int  // see Job.Quotas
-	never      string // why no size is possible, on whatever server
+	never      string // why no size is possible on any server; empty: one is
 	gangShapes []gangShape
 	menus      map[place]*menu
 	fit        *fit   // see fitOf
 	busy       answer // see turn
 	busyWith   int
-	round      int // the following are of this round
-	// servers on which no such job may be started now, since a reservation begins before it ends; nil: none
-	shut   set
-	soon   set // and on which none may be once others have made room for it
+	round      int // the round that the following are of
+	// shut are servers on which no such job may be started now, since a reservation begins before it ends; nil: none.
+	shut set
+	// soon are those on which none may be started a round later, once other jobs have made room for it.
+	soon   set
 	denial denial
-	apart  bool           // there are not nodes enough of one shape to keep for it, see soonest
-	asked  int            // the round of the following
+	apart  bool           // no nodes can be kept for it, see reserve
+	asked  int            // the round that the following is of
 	could  bool           // see couldRun
-	told   [limits]answer // why they wait
+	told   [limits]answer // why they wait, by limit
 }
 
+// classKey is everything by which jobs are told apart. To placement, jobs that differ in
+// something else are equal.
 type classKey struct {
 	profile  *sensitivity.Profile
 	gpus     int
@@ -37,34 +40,39 @@ type classKey struct {
 	nodes    int  // 0: any number
 	lends    bool // see Job.lends
 	terms    terms
-	purses   string // the quotas of the class, in a word
-	season   season // of the round in which it was last met
+	purses   string // the quotas of the class as one word
+	season   season // the reservations that its runs would reach into
 	eligible *eligibility
 }
 
-// place is so many GPUs on a server of one shape.
-type place struct{ gpus, shape int }
+// place is a number of GPUs on a server of one shape, the key of a class's menus.
+type place struct {
+	gpus, shape int
+	noLoans     bool
+}
 
-// eligibility is the servers that jobs with the same constraints may use, open or not.
+// eligibility is the set of servers, open or not, that jobs with the same constraints may use.
 type eligibility struct {
 	gpuType                string
 	features, only, except nameList
 	servers                set
 	largest                int         // GPUs of the largest of them
-	total                  gres.Vector // what they have together
-	round                  int         // of its number
-	number                 int         // in the order in which jobs of a round come with them
-	counted                int         // the round of the following
-	free                   int         // GPUs on open servers when it was explained who waits for what
+	total                  gres.Vector // their totals, added up
+	round                  int         // the round that number is of
+	number                 int         // in the order in which the jobs of a round first have them
+	counted                int         // the round that free is of
+	free                   int         // free GPUs on its open servers, see freeIn
 }
 
-// nameList is a list of names, and where it was last seen: the jobs of one snapshot often share theirs.
+// nameList is a list of names and where it was last seen: the jobs of one snapshot often share a list, which need not
+// be compared again.
 type nameList struct {
 	list  []string
-	seen  *string // its first in a snapshot
+	seen  *string // address of its first name in a snapshot
 	round int     // of that snapshot
 }
 
+// are reports whether a list has the same names.
 func (w *nameList) are(list []string, round int) bool {
 	switch {
 	case len(list) != len(w.list):
@@ -78,24 +86,25 @@ func (w *nameList) are(list []string, round int) bool {
 	return true
 }
 
-// eligibilityKey tells most of them apart without comparing whole lists.
+// eligibilityKey tells most constraints apart without comparing whole lists: it has the first name of each list and its
+// length.
 type eligibilityKey struct {
 	gpuType, feature, only, except string
 	features, named, excepted      int
 }
 
-// crowd sorts jobs into classes, and by which servers are eligible.
+// crowd holds the classes of jobs and the sets of servers that they may use.
 type crowd struct {
 	classes       map[classKey]*jobClass
 	eligibilities map[eligibilityKey][]*eligibility
-	numbered      int // those that have been given a number, in all rounds
+	numbered      int // how many eligibilities were given a number, in all rounds
 }
 
 func newCrowd() crowd {
 	return crowd{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
 }
 
-// classOf finds the class of a job, most likely that of its last seat.
+// classOf finds the class of a job, trying that of its last seat first; was may be nil.
 func (b *board) classOf(j *Job, was *seat) *jobClass {
 	if was != nil && was.class.season == b.seasonOf(j) && was.class.has(j, b.c.Rules, b.round) {
 		b.meet(was.class)
@@ -120,14 +129,14 @@ func newClass(key classKey, j *Job) *jobClass {
 	return k
 }
 
-// has says whether job j is of class k, but for its season.
+// has reports whether job j belongs to class k, apart from its season.
 func (k *jobClass) has(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
 		k.lends == j.lends(rules) &&
 		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
 }
 
-// wordFor tells lists of numbers apart; empty for none.
+// wordFor is a string that identifies a list of numbers; empty for an empty list.
 func wordFor(numbers []int) string {
 	if len(numbers) == 0 {
 		return ""
@@ -135,8 +144,8 @@ func wordFor(numbers []int) string {
 	return fmt.Sprint(numbers)
 }
 
-// lends says whether job j can be asked to give back what the round lends it: it saves, and the run that would begin
-// now is not the last that the rules let be stopped.
+// lends reports whether job j can be asked to give back what the round lends it: it saves, and the rules allow stopping
+// the run that would begin now.
 func (j *Job) lends(rules Rules) bool {
 	restarts := j.Restarts
 	if j.Running != nil {
@@ -145,16 +154,16 @@ func (j *Job) lends(rules Rules) bool {
 	return j.Saves && rules.allowAfter(restarts)
 }
 
-// allowAfter says whether a job may be stopped that has been restarted so often.
+// allowAfter reports whether a job that has been restarted so often may be stopped.
 func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
 
-// has says whether job j has the constraints of eligibility z.
+// has reports whether job j has the constraints of eligibility z.
 func (z *eligibility) has(j *Job, round int) bool {
 	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) &&
 		z.except.are(j.Except, round)
 }
 
-// meet prepares a class of which a job has come for this round.
+// meet resets a class when its first job of the round comes.
 func (b *board) meet(k *jobClass) {
 	if k.round == b.round {
 		return
@@ -167,6 +176,7 @@ func (b *board) meet(k *jobClass) {
 	}
 }
 
+// eligibilityOf finds the servers that job j may use, which jobs with the same constraints share.
 func (b *board) eligibilityOf(j *Job) *eligibility {
 	key := eligibilityKey{
 		j.GPUType, first(j.Features), first(j.Only), first(j.Except),
@@ -214,7 +224,7 @@ func (b *board) newEligibility(j *Job) *eligibility {
 	return z
 }
 
-// suits says whether j asks for such a node, open or not.
+// suits reports whether the request of j allows node n, open or not.
 func suits(j *Job, n *Node) bool {
 	if j.GPUType != "" && j.GPUType != n.GPUType {
 		return false
@@ -227,10 +237,10 @@ func suits(j *Job, n *Node) bool {
 	return (len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 
-// gangShape is one manner of dividing a job's GPUs: so many on each of so many nodes.
+// gangShape is one way to divide a job's GPUs: so many on each of so many nodes.
 type gangShape struct{ nodes, gpus int }
 
-// gangShapesOf lists the manners that j allows where the largest node has so many GPUs, the fewest nodes first.
+// gangShapesOf lists the ways that j allows if the largest node has so many GPUs, the fewest nodes first.
 func gangShapesOf(j *Job, largest int) []gangShape {
 	switch {
 	case j.Nodes > 0 && j.GPUs%j.Nodes != 0:
@@ -247,7 +257,7 @@ func gangShapesOf(j *Job, largest int) []gangShape {
 	return shapes
 }
 
-// divisors lists the numbers of nodes over which gpus GPUs can be divided equally with no node getting more than most.
+// divisors lists the numbers of nodes over which gpus GPUs divide equally with no more than most on each.
 func divisors(gpus, most int) []int {
 	var numbers []int
 	for n := 1; n <= gpus; n++ {
@@ -258,17 +268,18 @@ func divisors(gpus, most int) []int {
 	return numbers
 }
 
-// menu is what a job of class k with so many GPUs on server n can be given there; a gang, on all servers of that model.
+// menu is what a job of class k with so many GPUs on server n can be given there. For a gang it is the menu of the
+// server's model, since a gang has one size on all its nodes.
 func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model
 	}
-	at := place{gpus, b.servers[n].shape}
+	at := place{gpus, b.servers[n].shape, b.c.Rules.CallableOnly && !k.lends}
 	if m, known := k.menus[at]; known {
 		return m
 	}
 	m := b.menus.of(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms,
-		b.reference})
+		b.reference, at.noLoans})
 	if k.menus == nil {
 		k.menus = map[place]*menu{}
 	}
@@ -281,8 +292,8 @@ func (b constraints) least(i int, w gangShape, n int) sensitivity.Option {
 	return b.leastOf(b.seats[i].class, w, n)
 }
 
-// holdsLeast says whether server n, if it were empty, has the least of a job of class k. That is no more than the
-// share, so for a job without terms of its own the menu need not be worked out.
+// holdsLeast reports whether server n, if empty, could hold the least size of a job of class k. That is no more than
+// the share, so for a job without terms the menu need not be computed.
 func (b *board) holdsLeast(k *jobClass, w gangShape, n int) bool {
 	total := b.servers[n].Total
 	if k.terms == (terms{}) && wholeTasks(gres.Proportional(total, w.gpus), k.tasks).Fits(total) {
@@ -291,11 +302,12 @@ func (b *board) holdsLeast(k *jobClass, w gangShape, n int) bool {
 	return b.leastOf(k, w, n).Size.Fits(total)
 }
 
+// leastOf is the smallest size with which a job of class k may be started on server n.
 func (b *board) leastOf(k *jobClass, w gangShape, n int) sensitivity.Option {
 	return b.alloc.sizes(b.menu(k, w.gpus, n))[0]
 }
 
-// wishOf is the size that the allocator would give a job where nobody is in its way.
+// wishOf is the size that the allocator would give a job if there were room.
 func (b *board) wishOf(m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	return sizes[len(sizes)-1].Size

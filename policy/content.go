@@ -5,13 +5,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Contentment tells when a plan stands. It remembers the highest gain that a profile has on a server, and works out the
-// rest each time; profiles must not change under their pointers. The zero value works.
+// Contentment tells when a plan can no longer change. It caches the highest gain that a profile has on a server, so
+// profiles must not change under their pointers. The zero value works.
 type Contentment struct{ most map[seatOf]float64 }
 
-// Of says that nothing but the coming or going of a job can change this plan of the cluster, however much time passes:
-// every job runs and goes on as it was, and none could be faster on any server. It is sure of that on equal, open
-// servers only, and says false elsewhere.
+// Of reports that nothing but the arrival or the end of a job can change this plan of the cluster, however much time
+// passes: every job runs and goes on as it was, and none could be faster on any server. It can tell only if all servers
+// are equal and open, and returns false otherwise.
 func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 	if len(plan.Decisions) != len(c.Jobs) || !equalServers(c.Nodes) {
 		return false
@@ -29,12 +29,12 @@ func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 	return true
 }
 
-// goesOn says that a running job is left as it is.
+// goesOn reports that a running job is left as it is.
 func goesOn(j *Job, d *Decision) bool {
 	return d.Job == j.ID && d.Grant != nil && j.Running != nil && d.Grant.Equal(*j.Running)
 }
 
-// equalServers says whether all servers are alike, open, and not held by anybody else.
+// equalServers reports whether all servers are equal, open, and without foreign jobs.
 func equalServers(nodes []Node) bool {
 	for i := range nodes {
 		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total ||
@@ -45,14 +45,14 @@ func equalServers(nodes []Node) bool {
 	return len(nodes) > 0
 }
 
-// seatOf is so many GPUs of a server for a model.
+// seatOf is so many GPUs of a server for a profile, the key of the cache.
 type seatOf struct {
 	profile *sensitivity.Profile
 	gpus    int
 	server  gres.Vector
 }
 
-// fastest is the highest gain that a running job could have on such a server; 0 for one of which nothing is known.
+// fastest is the highest gain that a running job could have on such a server; 0 without a usable profile.
 func (m *Contentment) fastest(j *Job, n *Node) float64 {
 	p, server := ProfileOn(j.Profile, n.GPUType), n.Total
 	if p == nil {

@@ -9,66 +9,68 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// repack places and sizes anew, all at once, the jobs that start in this round on servers on which nobody runs yet: by
-// fillings of whole servers (policy/columns), where the other passes go from job to job. Who runs is settled before and
-// stays so. Beside jobs that run it is of no use: what is best for the newcomers in this round puts the hungry ones
-// where they are in each other's way in the next (measured, see ARCHITECTURE).
+// repack places and sizes anew, all at once, the jobs that start in this round on servers without running jobs: by
+// fillings of whole servers (policy/columns), where the other passes go from job to job. Which jobs run is settled
+// before and stays so. It does not help beside running jobs: what is best for this round's newcomers puts jobs with
+// large demands where they are in each other's way in the next round (measured, see ARCHITECTURE).
 type repack struct {
 	constraints
 	part    set    // servers that take part
 	movable []int  // jobs that may be placed anew, ascending
-	class   []int  // of each of them
-	classes []pack // of jobs
+	class   []int  // the class of each of them
+	classes []pack // the classes
 	grounds []ground
 	stands  []stand
 	problem columns.Problem        // its shapes are the stands
-	sizes   [][]sensitivity.Option // those of problem.Options, as they are on the menus
-	present float64                // what the jobs are worth as they sit
-	uses    []float64              // of each resource of each stand
+	sizes   [][]sensitivity.Option // problem.Options as sizes on the menus
+	present float64                // value of the present placement
+	uses    []float64              // present use of each resource of each stand
 }
 
-// pack is jobs that nothing tells apart but their turn.
+// pack is a class of jobs that differ in nothing but their rank.
 type pack struct {
-	profile     *sensitivity.Profile
-	known       *sensitivity.Profile // that of the menu at hand: a job stays where as much is known of its speed
-	gpus, tasks int
+	profile *sensitivity.Profile
+	// known is the profile of the present menu: a job stays among servers where the same profile applies.
+	known       *sensitivity.Profile
+	gpus, tasks int // tasks on each node
 	terms       terms
-	ground      int // in repack.grounds
+	ground      int // index in repack.grounds
 }
 
 // ground is the servers on which some jobs may be started.
 type ground struct {
 	eligible *eligibility
-	shut     set // see jobClass
+	shut     set // see jobClass.shut
 }
 
-// stand is servers that have the same room for the same jobs.
+// stand is a group of servers that have the same room for the same jobs.
 type stand struct {
 	standKey
 	servers []int // ascending
-	gpus    int   // of the jobs that may be placed anew, on all of them
+	gpus    int   // GPUs of the movable jobs on all of them
 }
 
+// standKey is what the servers of a stand have in common.
 type standKey struct {
-	room   gres.Vector // for those jobs
-	shape  int         // of the server
-	ground uint64      // a bit for each of repack.grounds
+	room   gres.Vector // for movable jobs
+	shape  int         // see server.shape
+	ground uint64      // one bit for each of repack.grounds
 }
 
-// Bounds of a repack, which keep its cost near linear in jobs and servers. Steps are those of policy/columns.
+// Bounds of a repack, which keep its cost near linear in jobs and servers. Steps are counted as in policy/columns.
 const (
 	mostStands       = 24
 	mostGrounds      = 64
-	mostPairs        = 3000 // classes × stands, whose sizes are listed
+	mostPairs        = 3000 // classes × stands for which sizes are listed
 	stepsForPrices   = 2_000_000
 	stepsForFillings = 10_000_000
 	stepsForDive     = 12_000_000
 )
 
-// nearly is the distance to the bound at which a plan is left as it is.
+// nearly is the relative distance to the bound at which a plan is left as it is.
 const nearly = 1e-4
 
-// repack places jobs that start on servers of their own anew where that is worth more.
+// repack places starting jobs on servers of their own anew if that is worth more.
 func (b allocation) repack() {
 	r := repack{constraints: b.constraints}
 	if !r.gather() || !r.classify() || !r.group() || !r.list() {
@@ -81,7 +83,8 @@ func (b allocation) repack() {
 	r.carryOut(berths)
 }
 
-// gather finds who may be placed anew; false where nobody could gain by that.
+// gather finds the jobs that may be placed anew; false if no job could gain by that, or if fewer than two servers take
+// part.
 func (r *repack) gather() bool {
 	hungry, looked := false, newSet(len(r.servers))
 	r.part = newSet(len(r.servers))
@@ -105,14 +108,15 @@ func (r *repack) gather() bool {
 	return hungry && r.part.shared(r.part) > 1
 }
 
-// maySitElsewhere says whether the place of job i, which starts alone on one server, is open to choice: others were not
-// stopped for just that, the job can be asked to give back what it is lent, and no quota counts that.
+// maySitElsewhere reports whether the place of job i, which starts alone on one server, is open to choice: no job was
+// stopped for exactly that place, the job can be asked to give back, and no quota counts its cores or memory.
 func (r *repack) maySitElsewhere(i int) bool {
 	s, j := &r.seats[i], r.jobs[i]
 	return j.Running == nil && !s.cleared && s.class.lends && !r.c.Rationed(j)
 }
 
-// takesPart says whether all who are on server n start in this round, and nodes are not kept there for anybody.
+// takesPart reports whether all jobs on server n start in this round and the server is neither closed nor kept for a
+// job.
 func (r *repack) takesPart(n int) bool {
 	sv := &r.servers[n]
 	if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) {
@@ -125,11 +129,11 @@ func (r *repack) takesPart(n int) bool {
 		}
 		all = all.Plus(r.seats[i].size)
 	}
-	// else some are fixed, or it is overdrawn
+	// Otherwise some jobs on it are fixed, or it is overdrawn.
 	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open())
 }
 
-// classify sorts jobs into classes; false where there are too many.
+// classify sorts the movable jobs into classes; false if there are too many.
 func (r *repack) classify() bool {
 	r.classes, r.grounds, r.class = nil, nil, resized(r.class, len(r.movable))
 	type alike struct {
@@ -157,7 +161,7 @@ func (r *repack) classify() bool {
 	return true
 }
 
-// groundOf is the number of the ground of a class.
+// groundOf is the index of the ground of a class.
 func (r *repack) groundOf(k *jobClass) int {
 	at := slices.IndexFunc(r.grounds, func(g ground) bool { return g.eligible == k.eligible && slices.Equal(g.shut, k.shut) })
 	if at < 0 {
@@ -167,8 +171,8 @@ func (r *repack) groundOf(k *jobClass) int {
 	return at
 }
 
-// group sorts the servers by the room that they have. Of too many kinds those take part that have most of the jobs;
-// false where that is not half of them.
+// group sorts the servers into stands. If these are too many, those with most GPUs of movable jobs take part; false if
+// that is less than half of these GPUs, or if there are too many pairs of classes and stands.
 func (r *repack) group() bool {
 	r.stand()
 	if len(r.stands) > mostStands {
@@ -190,9 +194,9 @@ func (r *repack) gpusOn(stands []stand) (gpus int) {
 	return gpus
 }
 
-// stand finds the room that each server has beside those who stay. Where somebody waits for one of the servers each
-// keeps as many GPUs in use as it has: were one filled less and another more, who is hungry would have a say in who
-// runs next. Else empty servers take part, too.
+// stand finds the room of each server beside the jobs that stay. If a job waits for one of these servers, each keeps as
+// many GPUs in use as it has: if one were filled less and another more, the demand for cores would influence which job
+// runs next. Otherwise empty servers take part, too.
 func (r *repack) stand() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
@@ -220,7 +224,7 @@ func (r *repack) stand() {
 	}
 }
 
-// groundsOf has a bit for each ground that server n is part of.
+// groundsOf has the bit of each ground that server n belongs to.
 func (r *repack) groundsOf(n int) (mask uint64) {
 	for g := range r.grounds {
 		if z := &r.grounds[g]; z.eligible.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
@@ -230,7 +234,7 @@ func (r *repack) groundsOf(n int) (mask uint64) {
 	return mask
 }
 
-// leaveOut leaves those where they are whose servers do not take part.
+// leaveOut drops the movable jobs whose servers do not take part.
 func (r *repack) leaveOut() {
 	clear(r.part)
 	for s := range r.stands {
@@ -241,8 +245,8 @@ func (r *repack) leaveOut() {
 	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.seats[i].servers[0]) })
 }
 
-// list writes down in numbers what there is to fill, and how it is filled; false where a class has no size anywhere,
-// not even the one that its jobs have.
+// list writes the problem down in numbers: what there is to fill, and how it is filled now; false if a class has no
+// size on any stand, not even the one that its jobs have.
 func (r *repack) list() bool {
 	r.listStands()
 	examples := r.listJobs()
@@ -264,7 +268,7 @@ func (r *repack) listStands() {
 	}
 }
 
-// listJobs counts the jobs of each class, and answers of which job class one of them is.
+// listJobs counts the jobs of each class, and returns for each class the jobClass of one of its jobs.
 func (r *repack) listJobs() []*jobClass {
 	standOf := make(map[int]int, len(r.movable))
 	for s := range r.stands {
@@ -286,8 +290,8 @@ func (r *repack) listJobs() []*jobClass {
 	return examples
 }
 
-// listSizes adds those of jobs of class c, one of which is of job class k, on the servers of a stand, and says whether
-// there are any. No server gives less than its own share is worth, so they differ from stand to stand.
+// listSizes adds the sizes on stand s of the jobs of class c, one of which is of job class k, and reports whether there
+// are any. No server gives less than its own share is worth, so the sizes differ from stand to stand.
 func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	st, before := &r.stands[s], len(r.sizes[s])
 	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
@@ -308,7 +312,7 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	return len(r.sizes[s]) > before
 }
 
-// solve finds fillings for all of the jobs; none where the plan at hand is nearly the best, or somebody is left over.
+// solve finds fillings for all the jobs; nil if the present plan is nearly the best, or a job is left over.
 func (r *repack) solve() []columns.Filling {
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {
@@ -326,7 +330,7 @@ func (r *repack) solve() []columns.Filling {
 	return fillings
 }
 
-// worth is that of the jobs if the servers are filled so.
+// worth is the value of the jobs if the servers are filled so.
 func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 	for _, f := range fillings {
 		for _, o := range f.Options {
@@ -340,10 +344,10 @@ func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 type berth struct {
 	server int
 	option sensitivity.Option
-	speed  float64 // with that option there
+	speed  float64 // with that option on that server
 }
 
-// carryOut seats the jobs in their berths. Of those of a class who goes first is fastest.
+// carryOut moves the jobs to their berths. Within a class, the earlier-ranked job gets the faster berth.
 func (r *repack) carryOut(berths [][]berth) {
 	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {
@@ -369,7 +373,7 @@ func (r *repack) carryOut(berths [][]berth) {
 	}
 }
 
-// taken lists the places that the jobs of each class have.
+// taken lists the places that the jobs of each class have now.
 func (r *repack) taken() [][]berth {
 	all := make([][]berth, len(r.classes))
 	for at, i := range r.movable {
@@ -380,7 +384,7 @@ func (r *repack) taken() [][]berth {
 	return all
 }
 
-// berths lists the places that fillings have for the jobs of each class.
+// berths lists the places that fillings offer to the jobs of each class.
 func (r *repack) berths(fillings []columns.Filling) [][]berth {
 	all, filled := make([][]berth, len(r.classes)), make([]int, len(r.stands))
 	for _, f := range fillings {

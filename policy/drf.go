@@ -7,16 +7,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// DRF is dominant resource fairness (Ghodsi et al., NSDI'11): the user goes first who has been given the smallest
-// dominant share, the largest of the parts of the cluster's GPUs, cores and memory. A user's own jobs go in the order
-// of FIFO.
+// DRF is dominant resource fairness (Ghodsi et al., NSDI'11): the job of the user with the smallest dominant share goes
+// first, which is the largest of the parts of the cluster's GPUs, cores and memory that the user was given. A user's
+// own jobs go in the order of FIFO.
 //
-// The order is that of progressive filling from the empty cluster: serving the user with the least, one job at a time,
-// is ordering all jobs by what their users are given before them. So it does not depend on who runs, but for what must
-// not be touched, and two users who are owed equally much do not take places from each other in turns. A job counts
-// with its proportional share: what it holds beyond is lent, and must not cost its user a turn. Whoever finds no place
-// has had its turn all the same. A seat beside others on a GPU counts as a GPU, as in the site's limits: what it takes
-// besides, cores and memory, is a share's or less.
+// The order is that of progressive filling from the empty cluster: to serve the user with the least, one job at a time,
+// is to order all jobs by what their users are given before them. So it does not depend on which jobs run, apart from
+// those that must not be touched, and two users who are owed equally much do not take places from each other in turns.
+// A job counts with its proportional share: what it holds beyond is a loan, and must not cost its user a turn. A job
+// that finds no place has had its turn all the same. A slot on a shared GPU counts as a GPU, as in the site's limits;
+// the cores and memory that it takes are at most a share.
 func DRF() Policy {
 	return Policy{"drf",
 		func(i int, v *view) float64 { return v.filled()[i] },
@@ -24,7 +24,7 @@ func DRF() Policy {
 	}
 }
 
-// filled is the dominant share, for each job, that its user is given before it.
+// filled is, for each job, the dominant share that its user is given before it.
 func (v *view) filled() []float64 {
 	if v.before != nil {
 		return v.before
@@ -46,8 +46,9 @@ func (v *view) filled() []float64 {
 	return v.before
 }
 
-// queue lists the jobs in the order of FIFO, after those that run and are not to be touched: what these hold is given,
-// whoever came first. Those who have a seat beside another are among them, with the numbers behind the last job's.
+// queue lists the jobs in the order of FIFO, after running jobs that must not be touched: what these hold is given away
+// whichever job came first. Jobs that share a GPU with a leader are included, numbered behind the last job of the
+// board.
 func (v *view) queue() []int {
 	var l line
 	l.begin(slices.Concat(v.jobs, v.beside))
@@ -72,7 +73,7 @@ func (v *view) queue() []int {
 	return l.end(nil)
 }
 
-// owed is the proportional share of job i, in all, of the servers that it may use; nothing where it cannot run.
+// owed is the proportional share of job i, over all its nodes, of the servers that it may use; zero if it cannot run.
 func (v *view) owed(i int) gres.Vector {
 	k := v.seats[i].class
 	if len(k.gangShapes) == 0 || k.gpus > k.eligible.total.GPUs {
@@ -81,16 +82,16 @@ func (v *view) owed(i int) gres.Vector {
 	return gres.Proportional(k.eligible.total, k.gpus)
 }
 
-// dominant is the largest of the parts that an amount is of all that the cluster has.
+// dominant is the largest of the fractions of the cluster's GPUs, cores and memory that an amount is.
 func (v *view) dominant(amount gres.Vector) float64 {
 	part := v.part(amount)
 	return max(part.gpus, part.cpus, part.memory)
 }
 
-// parts are an amount of each resource, as parts of something; 0 where that has none of it.
+// parts is an amount as a fraction of a whole, by resource; 0 where the whole has none.
 type parts struct{ gpus, cpus, memory float64 }
 
-// part is what parts of the whole cluster an amount is.
+// part is an amount as fractions of the whole cluster.
 func (v *view) part(amount gres.Vector) parts {
 	all := v.total
 	return parts{
@@ -101,12 +102,12 @@ func (v *view) part(amount gres.Vector) parts {
 
 func (p parts) sum() float64 { return p.gpus + p.cpus + p.memory }
 
-// times is how well two are aligned: their inner product.
+// times is the inner product, a measure of how well two amounts are aligned.
 func (p parts) times(q parts) float64 {
 	return float64(p.gpus*q.gpus) + float64(p.cpus*q.cpus) + float64(p.memory*q.memory)
 }
 
-// over divides, and is 0 where there is nothing to divide by.
+// over is x/y; 0 if y is 0.
 func over(x, y float64) float64 {
 	if y == 0 {
 		return 0

@@ -9,14 +9,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules need for those who have to
-// leave them: in each round as many leave as may be stopped, and what they leave is closed to everybody else until the
-// job starts. Otherwise whoever may be asked to leave fills the nodes faster than a round may empty them, and a gang
-// with more GPUs than rules.max_preemptions never starts.
+// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules require: in each round as many
+// jobs leave as may be stopped, and what they leave is closed to all other jobs until the job starts. Otherwise jobs
+// that can be asked to leave would fill the nodes faster than a round may empty them, and a gang with more GPUs than
+// rules.max_preemptions would never start.
 //
-// It begins when nobody is left on these nodes who cannot be asked: until then GPUs would be idle for as long as such a
-// job runs. The nodes that are nearest to being empty are chosen first, in each round anew, so that those which one
-// round has begun with are those of the next.
+// It begins when every job left on these nodes can be asked to leave: before that, GPUs would idle for as long as
+// another job runs. The nodes that are nearest to being empty are chosen first, in each round anew, so the next round
+// chooses again the nodes that one round has begun to clear.
 func (b preemption) clearNodes() {
 	r := b.reserved
 	if !b.clearable() {
@@ -31,8 +31,8 @@ func (b preemption) clearNodes() {
 	}
 }
 
-// clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to,
-// now or in a later round.
+// clearable reports whether the kept nodes could hold the least size of their job if all jobs left that may be asked to
+// leave, now or in a later round.
 func (b preemption) clearable() bool {
 	r, stays := b.reserved, b.staying()
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
@@ -40,8 +40,8 @@ func (b preemption) clearable() bool {
 	})
 }
 
-// staying is what jobs hold on the nodes that are kept which could be asked to leave, and go before the job that they
-// are kept for; by server, read by number alone.
+// staying is what jobs hold on the kept nodes that could be asked to leave, but go before the job that the nodes are
+// kept for; by server, looked up by number only.
 func (b preemption) staying() map[int]gres.Vector {
 	r, stays := b.reserved, map[int]gres.Vector{}
 	for v := range b.seats {
@@ -58,20 +58,20 @@ func (b preemption) staying() map[int]gres.Vector {
 	return stays
 }
 
-// brief says that running job v may not be stopped in this round, and in a later one.
+// brief reports that running job v may not be stopped in this round, but may in a later one.
 func (b preemption) brief(v int) bool {
 	s, j := &b.seats[v], b.jobs[v]
 	return s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" &&
 		b.mayComeBack(v, s.class)
 }
 
-// tenure is for how long those stay on a server who may not be stopped in this round, or go first.
+// tenure describes the jobs on a server that cannot be displaced in this round.
 type tenure struct {
-	brief gres.Vector // what those hold of them who may be asked in a later round: most have just started
+	brief gres.Vector // held by those that may be asked in a later round: most have just started
 	until int64       // the last end of the others, see lastEnd; 0: there are none
 }
 
-// tenure is worked out once a round, when it is first asked for.
+// tenure returns the tenures of all servers, computed when first used in a round.
 func (b preemption) tenure() []tenure {
 	if b.tenures.round == b.round {
 		return b.tenures.of
@@ -95,8 +95,8 @@ func (b preemption) tenure() []tenure {
 	return b.tenures.of
 }
 
-// lastEnd orders jobs by when they end: by the time limit, in nanoseconds, or after all that have one by when they
-// started, in units of rules.patience.
+// lastEnd is a number that orders jobs by when they end: by time limit, in nanoseconds; behind all these, jobs without
+// time limit by when they started, in units of rules.patience.
 func (b preemption) lastEnd(i int) int64 {
 	const never = math.MaxInt64 / 2
 	if b.jobs[i].TimeLimit == 0 {
@@ -105,7 +105,7 @@ func (b preemption) lastEnd(i int) int64 {
 	return min(never, b.endOf(i).UnixNano())
 }
 
-// begun is when the run of job i began, or begins.
+// begun is when the run of job i began or begins.
 func (b preemption) begun(i int) time.Time {
 	if b.seats[i].standing == fresh {
 		return b.c.Now
@@ -113,10 +113,11 @@ func (b preemption) begun(i int) time.Time {
 	return b.jobs[i].Started
 }
 
-// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: jobs of
-// others come last; then those whose last such job ends first by its time limit. Where that has none it is the one that
-// started first, in units of rules.patience, so that no server that has begun to be empty is given up for one that
-// began later. Of equal ones it is those where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
+// compareWaits puts servers first that are likely to be free first of jobs that cannot be asked to leave. Servers where
+// foreign jobs hold too many GPUs come last. Next come the servers whose last such job ends first by its time limit,
+// or, if it has none, started first, in units of rules.patience, so that no server that has begun to empty is given up
+// for one that began later. Among equals, those where such jobs hold the fewest GPUs come first, then those with most
+// idle GPUs.
 func (b preemption) compareWaits(w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
@@ -124,7 +125,8 @@ func (b preemption) compareWaits(w gangShape, x, y int) int {
 		cmp.Compare(t.free.GPUs+v.brief.GPUs, s.free.GPUs+u.brief.GPUs), cmp.Compare(t.open().GPUs, s.open().GPUs))
 }
 
-// clearings are what has to happen on each of the nodes, as far as it can happen in this round, the shortest first.
+// clearings plans what has to happen on each of the kept nodes, as far as it can happen in this round, the shortest
+// plan first.
 func (b preemption) clearings() []clearing {
 	var plans []clearing
 	for _, n := range b.reserved.nodes {
@@ -138,7 +140,7 @@ func (b preemption) clearings() []clearing {
 	return plans
 }
 
-// clearPart carries out as much of a plan as the rules leave to this round, job by job.
+// clearPart carries out as much of a plan as the rules allow in this round, job by job.
 func (b preemption) clearPart(plan *clearing) {
 	id := b.jobs[b.reserved.job].ID
 	for _, v := range plan.leaves {
@@ -153,8 +155,8 @@ func (b preemption) clearPart(plan *clearing) {
 	}
 }
 
-// keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be
-// given away.
+// keepIdle withholds from all other jobs what is idle on server n, as far as the job needs it that the server is kept
+// for.
 func (b preemption) keepIdle(n int) {
 	sv := &b.servers[n]
 	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})

@@ -10,33 +10,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Running jobs exchange places. While jobs wait no GPU is idle, so a job stays where it first fell, and hungry ones sit
-// together. An exchange of as many GPUs for as many harms nobody who waits. It is done where what the jobs of both
-// servers gain within rules.payback, sized as well as can be, is more than all the restarts that it takes. Everybody in
-// it counts for the whole of that time, so whether it pays depends on the two servers alone.
+// Running jobs exchange places. While jobs wait no GPU is idle, so a job would stay where it was first placed, and jobs
+// with large demands would stay together. An exchange of as many GPUs for as many harms no waiting job. It is made if
+// the jobs of both servers, sized as well as possible, gain more within rules.payback than all the restarts cost. Every
+// job in it counts for the whole of that time, so whether it pays depends on the two servers alone.
 
-// market is what is known of the servers for exchanges. All of it can be worked out anew from the board.
+// market is what is known of the servers for exchanges. All of it is a cache that the board can rebuild.
 type market struct {
-	parties     []party // of each server
-	rank        []int   // the servers with a party, those first that could gain most
-	rich        []int   // where there are many, those of them that lack nothing, those first that have most left
-	at          prices
-	wanted      []*eligibility // of those who wait for GPUs
-	were        []*eligibility // those of the time before
-	uncontested set            // as it was then
-	era         int            // another one whenever one of the two has changed
-	many        bool           // too many servers to compare all with all, and two jobs with one
-	still       bool           // nothing has changed since it was found that nothing can be gained
-	tested      map[[2]int]vain
-	refilled    attempt
-	left        int   // of the work of a round
-	stamps      []int // of each server, another one whenever it does not stand as it did
+	parties     []party         // of each server
+	rank        []int           // servers with a party, those that could gain most first
+	rich        []int           // if servers are many: those of rank that lack nothing, in the same order
+	at          prices          // of the round
+	wanted      []*eligibility  // eligible servers of jobs that wait for GPUs
+	were        []*eligibility  // wanted, the time before
+	uncontested set             // as it was at that time
+	era         int             // changes whenever one of the two changes
+	many        bool            // too many servers to compare all pairs, or to exchange two jobs for one
+	still       bool            // nothing has changed since no possible gain was found
+	tested      map[[2]int]vain // pairs of servers without a gain
+	refilled    attempt         // see triedInVain
+	left        int             // of the round's budget, see work
+	stamps      []int           // of each server, changes whenever the server does
 
-	// scratch
+	// Scratch memory.
 	stock   []choice
 	jobs    []int
 	groups  []*menu
-	priced  int // so many of the groups are enough to find prices by
+	priced  int // how many of the groups prices are computed from
 	filling filling
 	lists   [][]choice
 	trials  []trial
@@ -51,86 +51,93 @@ func newMarket(servers int) market {
 	return m
 }
 
-// party is those jobs of a server that an exchange may move or resize, and what they share.
+// party is the jobs of a server that an exchange may move or resize, and what they share.
 type party struct {
 	server   int
 	partners []partner
 	hands    []hand // what it may give
-	at       prices // at which it was priced
-	stamp    int    // of the server when its partners' choices were listed
+	at       prices // prices for which it was valued
+	stamp    int    // of the server when the partners' choices were listed
 	stock    []choice
-	room     gres.Vector // GPUs that are idle; cores and memory that the partners hold, and what is left beside them
-	slack    float64     // see price
-	least    float64     // the least loss of a hand that it may give
-	lacks    gres.Vector // what they want at the prices of the round beyond what is left; negative: what they leave
-	alone    float64     // the most that they can net where they are, see onItsOwn; not a number where it is not known
-	curves   []curve     // of all but one of them each; empty where it is not known
+	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
+	room  gres.Vector
+	slack float64 // see price
+	least float64 // the smallest loss of a hand that it may give
+	// lacks is what they want beyond what is left, at the round's prices; negative: what they leave.
+	lacks  gres.Vector
+	alone  float64 // the most that they can net where they are, see onItsOwn; NaN: not computed
+	curves []curve // of all partners but one, for each; empty: not computed
 }
 
 // partner is a job that may be moved or resized.
 type partner struct {
 	job, id int
-	choices []choice // where it is
-	best    float64  // the most that a choice nets at the prices of the round, beside what the job holds now
-	loss    float64  // how much less that is if it leaves for a server of the same shape
+	choices []choice // on its present server
+	// best is the most that a choice nets at the round's prices, compared with what the job holds now.
+	best float64
+	// loss is how much less that is if the job moves to a server of the same shape.
+	loss float64
 }
 
-// hand is what a server gives in an exchange: one or two of its partners, or a place that is idle.
+// hand is what a server gives in an exchange: one or two of its partners, or an idle place.
 type hand struct {
-	at    [2]int
-	count int
+	at    [2]int // indexes of its partners
+	count int    // how many of at are used
 	gpus  int
-	// how much less the party nets at most, at the prices of the round, if this leaves for a server of the same shape
+	// loss is how much less the party nets at most, at the round's prices, if this leaves for a server of the same
+	// shape.
 	loss  float64
-	reach float64 // see reachOf; not a number where it is not known
+	reach float64 // see reachOf; NaN: not computed
 }
 
 func (h hand) jobs() []int { return h.at[:h.count] }
 
 func (h hand) has(x int) bool { return slices.Contains(h.jobs(), x) }
 
-// trial is an exchange that may gain so much at most.
+// trial is a possible exchange and the most that it may gain.
 type trial struct {
 	p, q  hand
 	bound float64
 }
 
-// exchange is one between two servers, and what it nets.
+// exchange is a set of changes on two or more servers, and what they net.
 type exchange struct {
 	net    float64
 	orders []order
 }
 
-// order is a job, where it is to be, and with what.
+// order says on which server a job is to be, and with what size.
 type order struct {
 	job, server int
 	choice      choice
 }
 
-// vain is what two servers looked like between which nothing can be gained, and the work that it took to find that.
+// vain records the state of two servers between which nothing can be gained, and the work that it took to find that.
 type vain struct {
 	stamps [2]int
 	work   int
-	idle   bool // who waits has kept them from exchanging an idle place; it holds in this era of the market
-	era    int
+	// idle says that waiting jobs kept them from exchanging an idle place: the record holds only in this era of the
+	// market.
+	idle bool
+	era  int
 }
 
-// work bounds what is done in a round to find exchanges, in pairs of servers that are compared and exchanges that are
-// sized exactly.
+// work bounds the search for exchanges in a round, in pairs of servers that are compared and exchanges that are sized
+// exactly.
 const work = 4096
 
-// fillsAsOne is how many fills that sizing looks at count as one more of these: jobs that are all unlike can be
+// fillsAsOne is how many fills that sizing looks at count as one more unit of work: jobs that are all unlike can be
 // combined in many ways.
 const fillsAsOne = 256
 
-// hardlyAGPU is a gain that is not worth the trouble, in GPUs over rules.payback.
+// hardlyAGPU is the gain, in GPUs over rules.payback, up to which an exchange is not made.
 const hardlyAGPU = 1.0 / 128
 
 // leastNet is the least that an exchange must net, in GPU-seconds.
 func (b appraisal) leastNet() float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
 
-// swap makes exchanges, the servers first that could gain most by one, as long as there are any, and says whether there
-// were.
+// swap makes exchanges, beginning with the servers that could gain most, as long as there are any, and reports whether
+// there were.
 func (b exchanging) swap() bool {
 	m := &b.market
 	if len(b.servers) < 2 {
@@ -157,11 +164,10 @@ func (b exchanging) swap() bool {
 	return done
 }
 
-// settledFor says that what was found when the market was last held holds now: where all pairs of servers are looked
-// at, time alone makes none gain.
+// settledFor reports whether a search in vain stays valid as time passes: it does if all pairs of servers are compared.
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= looks }
 
-// exchangeFrom makes the best exchange of server n, if there is one.
+// exchangeFrom makes the best exchange of server n, and reports whether there is one.
 func (b exchanging) exchangeFrom(n int) bool {
 	m := &b.market
 	p := &m.parties[n]
@@ -191,8 +197,8 @@ func (b exchanging) exchangeFrom(n int) bool {
 	return true
 }
 
-// partnersOf lists the servers with which one is compared: all, or, where there are many, those that lack nothing with
-// those that lack something.
+// partnersOf lists the servers that one is compared with: all; or, if they are many, those that lack nothing, and only
+// for a server that lacks something.
 func (m *market) partnersOf(p *party) []int {
 	switch {
 	case !m.many:
@@ -203,10 +209,11 @@ func (m *market) partnersOf(p *party) []int {
 	return nil
 }
 
+// lacking reports that its jobs want more cores or memory than there are, at the round's prices.
 func (p *party) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
-// mayGain says whether two servers may gain more than so much. Of unlike ones that is not known before each job's sizes
-// on the other are; where there are too many shapes they are not compared.
+// mayGain reports whether two servers may gain more than net. For servers of unlike shape this is known only when each
+// job's sizes on the other server have been listed; see fewShapes for when they are not compared.
 func (b exchanging) mayGain(p, q *party, net float64) bool {
 	switch {
 	case b.alike(p, q) && p.slack+q.slack-p.least-q.least <= net:
@@ -214,11 +221,11 @@ func (b exchanging) mayGain(p, q *party, net float64) bool {
 	case b.alike(p, q):
 		return true
 	}
-	return len(b.equals) <= fewShapes
+	return b.shapes <= fewShapes
 }
 
 // reachOf is the most that the jobs of a party can net if a hand leaves for a server of the same shape, which has all
-// for it, and the others may have all that there is where they are.
+// its room for it, and the others have all the room where they are.
 func (b appraisal) reachOf(p *party, h *hand) float64 {
 	if math.IsNaN(h.reach) {
 		h.reach = b.without(p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
@@ -229,14 +236,16 @@ func (b appraisal) reachOf(p *party, h *hand) float64 {
 	return h.reach
 }
 
-// fewShapes is how many shapes of servers there may be for jobs of unlike ones to exchange places.
+// fewShapes is how many shapes of servers there may be for jobs on servers of unlike shape to exchange places: each
+// pair of shapes needs every job's sizes on both.
 const fewShapes = 8
 
+// alike reports that two parties are on servers of one shape.
 func (b appraisal) alike(p, q *party) bool {
 	return b.servers[p.server].shape == b.servers[q.server].shape
 }
 
-// gather finds the parties of all servers, and what they are worth to each other.
+// gather finds the parties of all servers, and ranks them by what an exchange could gain.
 func (b appraisal) gather() {
 	m := &b.market
 	m.parties = resized(m.parties, len(b.servers))
@@ -260,7 +269,7 @@ func (b appraisal) gather() {
 	b.rankTheRich()
 }
 
-// rankTheRich lists the servers that lack nothing, where there are too many to compare all with all.
+// rankTheRich lists the servers that lack nothing, if there are too many to compare all pairs.
 func (b appraisal) rankTheRich() {
 	m := &b.market
 	m.rich = m.rich[:0]
@@ -274,7 +283,7 @@ func (b appraisal) rankTheRich() {
 	}
 }
 
-// regather finds the parties of servers anew on which something has changed.
+// regather updates the parties of the servers that an exchange has changed.
 func (b appraisal) regather(orders []order) {
 	for n := range b.market.parties {
 		if slices.ContainsFunc(orders, func(o order) bool { return o.server == n }) {
@@ -284,7 +293,8 @@ func (b appraisal) regather(orders []order) {
 	}
 }
 
-// whoWaits lists the servers that are eligible for those who could use a GPU that comes free.
+// whoWaits lists the eligible servers of waiting jobs that could use a GPU that becomes free, and notes whether they
+// have changed.
 func (b appraisal) whoWaits() {
 	m := &b.market
 	m.wanted, m.were = m.were[:0], m.wanted
@@ -299,8 +309,7 @@ func (b appraisal) whoWaits() {
 	}
 }
 
-// meetOn finds the party of server n. Nobody is in one where nodes are kept for another: who restarts there cannot be
-// asked for some time.
+// meetOn finds the party of server n; the cached one stands if the server has not changed.
 func (b appraisal) meetOn(n int) {
 	m, p := &b.market, &b.market.parties[n]
 	jobs := b.partnersOn(n)
@@ -323,7 +332,8 @@ func (b appraisal) meetOn(n int) {
 	}
 }
 
-// partnersOn lists the jobs on server n that an exchange may touch.
+// partnersOn lists the jobs on server n that an exchange may touch: none if the server is kept for a job, since a job
+// that restarts there could not be asked to leave for some time.
 func (b appraisal) partnersOn(n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.jobs = m.jobs[:0]
@@ -345,8 +355,8 @@ func (b appraisal) partnersOn(n int) []int {
 // most bounds the partners of a server.
 const most = 16
 
-// mayExchange says whether job i may be moved or resized for the sake of all. Who ends before a restart must have paid
-// for itself stays.
+// mayExchange reports whether job i may be moved or resized for the common gain. A job that ends before a restart must
+// have paid off stays.
 func (b appraisal) mayExchange(i int) bool {
 	s := &b.seats[i]
 	if len(s.servers) != 1 || s.cleared || !b.growable(i) || b.until(i, unknown) < b.c.Rules.payback() {
@@ -358,7 +368,8 @@ func (b appraisal) mayExchange(i int) bool {
 	return b.sizable(i)
 }
 
-// choices are the sizes that job i may have on server n, listed at the end of a stock.
+// choices lists the sizes that job i may have on server n and what they net, at the end of stock. It returns that part
+// and the whole stock.
 func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	s := &b.seats[i]
 	m := b.menu(s.class, s.size.GPUs, n)
@@ -366,7 +377,7 @@ func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	if home {
 		stock = append(stock, choice{s.size, s.gain, 0, true})
 	}
-	if m.profile == s.menu.profile { // else nobody knows of one of the two how fast the job is there
+	if m.profile == s.menu.profile { // else its speed is unknown on one of the two
 		unit := m.unit / s.menu.unit
 		for _, o := range m.options {
 			net := b.netOver(i, o.Gain*unit, payback)
@@ -405,13 +416,14 @@ func (b appraisal) pricesOf(parties []party) prices {
 	return at
 }
 
-// mostPriced is how many menus prices are found by. Whatever the prices, what they bound is bounded.
+// mostPriced is how many menus prices are computed from. A sample will do: the bounds hold at any prices.
 const mostPriced = 256
 
+// forPrices are the menus that prices are computed from.
 func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampled leaves every so manieth of the menus to find prices by, where there are too many, and answers what they have
-// of the supply.
+// sampled keeps every n-th of the menus to compute prices from, if there are too many, and returns their part of the
+// supply.
 func (b appraisal) sampled(supply gres.Vector) gres.Vector {
 	m := &b.market
 	step := (len(m.groups) + mostPriced - 1) / mostPriced
@@ -432,7 +444,8 @@ func (b appraisal) sampled(supply gres.Vector) gres.Vector {
 		Memory: gres.Memory(part * float64(supply.Memory))}
 }
 
-// clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is.
+// clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is. The
+// search for the price of a core begins with the value of the largest gain, that for a MiB with a thousandth of it.
 func (b appraisal) clearingPrices(supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
@@ -447,7 +460,7 @@ func (b appraisal) clearingPrices(supply gres.Vector) prices {
 	return at
 }
 
-// leastPrice halves its way to the least price that will do.
+// leastPrice finds the least price that will do, by ten bisections.
 func leastPrice(high float64, does func(price float64) bool) float64 {
 	if does(0) {
 		return 0
@@ -463,12 +476,12 @@ func leastPrice(high float64, does func(price float64) bool) float64 {
 	return high
 }
 
-// valueOf is what a gain on a menu is worth over rules.payback.
+// valueOf is what a gain on a menu is worth over rules.payback, in GPU-seconds.
 func (b appraisal) valueOf(m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
-// wanted is what all partners would take at such prices.
+// wanted is what all partners would take at these prices.
 func (b appraisal) wanted(at prices) gres.Vector {
 	var sum gres.Vector
 	for _, g := range b.market.forPrices() {
@@ -483,9 +496,9 @@ func (b appraisal) wanted(at prices) gres.Vector {
 	return sum
 }
 
-// price works out the slack of a party: what its jobs could net at most if cores and memory could be had and sold at
-// such prices. Two parties of one shape never net more together than their slacks, whoever of them sits where, since
-// these are a dual of what they can do; whatever the prices.
+// price computes the slack of a party: what its jobs could net at most if cores and memory could be bought and sold at
+// these prices. Two parties of one shape never net more together than the sum of their slacks, wherever their jobs go
+// and whatever the prices, since slacks are a dual of what they can do.
 func (b appraisal) price(p *party, at prices) {
 	if p.at == at {
 		return
@@ -516,7 +529,7 @@ func (b appraisal) price(p *party, at prices) {
 	}
 }
 
-// leaving is the most that the choices of job i net at such prices if it has to be started anew.
+// leaving is the most that the choices of job i net at these prices if it has to be started anew.
 func (b appraisal) leaving(i int, choices []choice, at prices) float64 {
 	s, leave := &b.seats[i], math.Inf(-1)
 	for k := range choices {
@@ -530,8 +543,8 @@ func (b appraisal) leaving(i int, choices []choice, at prices) float64 {
 	return leave
 }
 
-// between looks for an exchange between two servers that nets more than the best so far. What was looked at in vain is
-// remembered, unless it was something beside the two servers that stood in the way.
+// between looks for an exchange between two servers that nets more than the best so far. A search in vain is
+// remembered, unless something beside the two servers stood in the way.
 func (b exchanging) between(p, q *party, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
@@ -576,7 +589,7 @@ func (b appraisal) remember(pair [2]int, what vain) {
 	m.tested[pair] = what
 }
 
-// trialsOf lists the exchanges between two servers that may gain, those first that may gain most.
+// trialsOf lists the exchanges between two servers that may gain, the largest bound first.
 func (b exchanging) trialsOf(p, q *party, note *vain) []trial {
 	m := &b.market
 	m.trials = m.trials[:0]
@@ -599,7 +612,8 @@ func (b exchanging) trialsOf(p, q *party, note *vain) []trial {
 	return m.trials
 }
 
-// mayPay says whether two hands have as many GPUs, an idle place counting for one job, and their exchange may gain.
+// mayPay reports whether two hands match and their exchange may gain. They match with as many GPUs on both sides and at
+// most three jobs, or with one job for an idle place.
 func (b exchanging) mayPay(p, q *party, h, k *hand) bool {
 	switch jobs := h.count + k.count; {
 	case h.count > 0 && k.count > 0 && (jobs > 3 || h.gpus != k.gpus), jobs != 1 && (h.count == 0 || k.count == 0):
@@ -613,7 +627,7 @@ func (b exchanging) mayPay(p, q *party, h, k *hand) bool {
 	return p.slack+q.slack-h.loss-k.loss > least && b.reachOf(p, h)+b.reachOf(q, k) > least
 }
 
-// dealHands lists what party p may give: nothing, each of its partners, and two of one size.
+// dealHands lists what party p may give: an idle place, each of its partners, and each two partners of one size.
 func (b appraisal) dealHands(p *party) {
 	if len(p.hands) > 0 {
 		return
@@ -635,7 +649,7 @@ func (b appraisal) dealHands(p *party) {
 	}
 }
 
-// mayGo says whether the jobs of a hand could be started on the server of another party.
+// mayGo reports whether the jobs of a hand could be started on the server of party q.
 func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
 	for _, x := range h.jobs() {
 		if i := p.partners[x].job; !b.seats[i].class.eligible.servers.has(q.server) || b.bars(i, q.server) {
@@ -645,13 +659,13 @@ func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
 	return true
 }
 
-// mayIdle says whether so many GPUs may be idle on server p in place of as many on q: where that leaves those who wait
-// for GPUs with the same places as they have, or nobody does who could use any.
+// mayIdle reports whether a job may move for an idle place, from q with more GPUs, or from p with -more. It may where
+// that leaves waiting jobs with the same places as before, or where no job waits that could use any.
 func (b exchanging) mayIdle(p, q *party, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
 	}
-	// p gives a job with so many GPUs, q takes it
+	// From here on p gives a job with -more GPUs, and q takes it.
 	if b.uncontested.has(p.server) && b.uncontested.has(q.server) {
 		return q.room.GPUs >= -more
 	}
@@ -660,7 +674,7 @@ func (b exchanging) mayIdle(p, q *party, more int) bool {
 			func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
-// consider notes an exchange if it may gain.
+// consider adds an exchange to the trials if it may gain.
 func (b exchanging) consider(p, q *party, h, k *hand) {
 	bound := b.boundOn(p, h, q, k)
 	if bound <= impossible/2 {
@@ -671,7 +685,7 @@ func (b exchanging) consider(p, q *party, h, k *hand) {
 	}
 }
 
-// boundOn is the most that party p can net without a hand and with one of party q.
+// boundOn is the most that party p can net without hand h and with hand k of party q.
 func (b appraisal) boundOn(p *party, h *hand, q *party, k *hand) float64 {
 	m := &b.market
 	lists := m.lists[:0]
@@ -682,14 +696,14 @@ func (b appraisal) boundOn(p *party, h *hand, q *party, k *hand) float64 {
 	return b.without(p, *h).best(p.room.CPUs, m.at.memory, lists) + float64(m.at.memory*float64(p.room.Memory))
 }
 
-// choicesOf are those of a partner on another server.
+// choicesOf lists the choices of a partner on another server.
 func (b appraisal) choicesOf(q *party, y, n int) []choice {
 	list, stock := b.choices(q.partners[y].job, n, b.market.stock)
 	b.market.stock = stock
 	return list
 }
 
-// without is the curve of a party without a hand.
+// without is the curve of a party without a hand, cached for hands of one partner.
 func (b appraisal) without(p *party, h hand) curve {
 	m := &b.market
 	for len(p.curves) < len(p.partners) {
@@ -712,8 +726,8 @@ func (b appraisal) without(p *party, h hand) curve {
 	return f
 }
 
-// try sizes both servers as well as can be after an exchange. It answers what has to be done and what that nets beyond
-// what the servers could do without it; the orders are in memory that is used again.
+// try sizes both servers as well as possible after an exchange. It returns the orders, in reused memory, and what they
+// net beyond what the servers could do without it.
 func (b exchanging) try(p, q *party, t trial) (orders []order, net float64) {
 	orders, here, ok := b.sizes(nil, p, t.p, q, t.q)
 	if !ok {
@@ -726,7 +740,8 @@ func (b exchanging) try(p, q *party, t trial) (orders []order, net float64) {
 	return orders, here + there - b.onItsOwn(p) - b.onItsOwn(q)
 }
 
-// sizes adds what has to be done on server p if it gives one hand and takes another.
+// sizes adds the orders for server p if it gives one hand and takes another, and returns what they net; false if there
+// is no room.
 func (b appraisal) sizes(orders []order, p *party, gives hand, q *party, takes hand) ([]order, float64, bool) {
 	m := &b.market
 	jobs, lists := []int{}, m.lists[:0]
@@ -756,7 +771,7 @@ func (b appraisal) onItsOwn(p *party) float64 {
 	return p.alone
 }
 
-// permits says whether the rules and the quotas let the orders be carried out.
+// permits reports whether the rules and quotas allow the orders.
 func (b exchanging) permits(orders []order) bool {
 	stops := 0
 	for _, o := range orders {
@@ -765,7 +780,7 @@ func (b exchanging) permits(orders []order) bool {
 	return stops <= b.stops && b.affordAll(orders)
 }
 
-// affordAll says whether the quotas leave what the jobs are to have together.
+// affordAll reports whether the quotas leave what the jobs are to have together.
 func (b exchanging) affordAll(orders []order) bool {
 	for q := range b.purses {
 		var more gres.Vector
@@ -781,7 +796,7 @@ func (b exchanging) affordAll(orders []order) bool {
 	return true
 }
 
-// carry carries an exchange out.
+// carry carries out an exchange.
 func (b exchanging) carry(e *exchange) {
 	slices.SortFunc(e.orders, func(x, y order) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.orders, func(x, y order) int {
@@ -802,7 +817,7 @@ func (b exchanging) carry(e *exchange) {
 	b.freed++
 }
 
-// reasonOf says why a running job is restarted for an exchange by which another gains most.
+// reasonOf says why a running job is restarted for an exchange by which job id gains most.
 func (b exchanging) reasonOf(o order, id int) (Reason, string) {
 	s, to := &b.seats[o.job], b.servers[o.server].Name
 	switch {

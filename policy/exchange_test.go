@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -108,6 +109,39 @@ func TestPlacesAreExchangedOnlyByJobsThatMayBeRestartedThere(t *testing.T) {
 		}
 		if got := sentElsewhere(c, plan); got != w.moved {
 			t.Errorf("%s, and %d jobs move, want %d\n%s", w.name, got, w.moved, drawPlan(c, plan))
+		}
+	}
+}
+
+// What counts is how many shapes of servers there are, not how many servers.
+func TestJobsOnServersOfTwoShapesExchangePlacesHoweverManyServersThereAre(t *testing.T) {
+	for _, pairs := range []int{1, 3, 40} {
+		var c Cluster
+		for k := range pairs {
+			one := cramped(t)
+			one.Nodes[1].Total = gres.Vector{GPUs: 2, CPUs: 10, Memory: 125000}
+			for i := range one.Nodes {
+				one.Nodes[i].Name = fmt.Sprintf("n%02d%d", k, i)
+			}
+			for _, j := range one.Jobs[:4] {
+				j.ID += 4 * k
+				if j.Running != nil {
+					j.Running.Nodes = []string{fmt.Sprintf("n%02d%d", k, (j.ID-1-4*k)/2)}
+				}
+				c.Jobs = append(c.Jobs, j)
+			}
+			nodes := append(c.Nodes, one.Nodes...)
+			jobs := c.Jobs
+			c = one
+			c.Nodes, c.Jobs = nodes, jobs
+		}
+		p := &Planner{}
+		plan := p.Decide(c, FIFO(), Tune())
+		if err := Check(c, plan); err != nil {
+			t.Fatal(err)
+		}
+		if moved := sentElsewhere(c, plan); moved < pairs {
+			t.Errorf("%d servers: %d jobs change places, want at least %d", 2*pairs, moved, pairs)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// answer is why a job waits.
+// answer is why a job waits: a word and a sentence.
 type answer struct {
 	reason Reason
 	why    string
 }
 
-// explain tells every job that waits the one reason: what would have to be different for it to run.
+// explain tells every waiting job the one reason for that: what would have to be different for it to run.
 func (b explanation) explain() {
 	for i := range b.seats {
 		if s := &b.seats[i]; s.standing == waits && !s.stopped {
@@ -24,7 +24,7 @@ func (b explanation) explain() {
 	}
 }
 
-// faster says what a job that grows restarts for.
+// faster says how much faster a job that grows becomes by its restart.
 func (b explanation) faster(i int, to Placement) string {
 	j, s := b.jobs[i], &b.seats[i]
 	verb := "restarts"
@@ -34,6 +34,7 @@ func (b explanation) faster(i int, to Placement) string {
 	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
 }
 
+// reasonFor finds why job i waits. What holds for a whole class is cached there.
 func (b explanation) reasonFor(i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
@@ -52,7 +53,8 @@ func (b explanation) reasonFor(i int) *answer {
 	return told
 }
 
-// lacks finds out what is missing for job i.
+// lacks finds what is missing for job i: the first of a possible size, nodes that could hold it, open nodes, equal
+// nodes, quotas, permission to stop others, free GPUs, and room on nodes.
 func (b explanation) lacks(i int) answer {
 	j, k := b.jobs[i], b.seats[i].class
 	switch {
@@ -116,7 +118,7 @@ func (b explanation) lacks(i int) answer {
 	return c.starved(w)
 }
 
-// heldFor tells job i for whom nodes are kept, and who may use them meanwhile.
+// heldFor tells job i for which job nodes are kept, and which jobs may use them meanwhile.
 func (b explanation) heldFor(i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
 	var may []string
@@ -132,15 +134,15 @@ func (b explanation) heldFor(i int) string {
 	return why + "; only a job " + strings.Join(may, " or ") + " may use it meanwhile"
 }
 
-// clearingFor tells job i how far the nodes are that are cleared for it.
+// clearingFor tells job i how far the clearing of its nodes has come.
 func (b explanation) clearingFor(i int) *answer {
 	return &answer{Clearing,
 		fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
 			are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
-// turn is the answer to jobs of class k where too few GPUs are free. It is kept from round to round: most wait for just
-// that.
+// turn is the answer to jobs of class k if too few GPUs are free. It is cached from round to round, since most jobs
+// wait for just that.
 func (k *jobClass) turn(free int) answer {
 	if k.busy.reason == "" || k.busyWith != free {
 		k.busyWith = free
@@ -150,7 +152,7 @@ func (k *jobClass) turn(free int) answer {
 	return k.busy
 }
 
-// freeIn counts the GPUs that are free on the open eligible nodes.
+// freeIn counts the free GPUs on the open eligible nodes, once a round.
 func (b constraints) freeIn(z *eligibility) int {
 	if z.counted != b.round {
 		z.counted, z.free = b.round, 0
@@ -163,7 +165,7 @@ func (b constraints) freeIn(z *eligibility) int {
 	return z.free
 }
 
-// freeFor counts the GPUs that are free where jobs of class k may be started.
+// freeFor counts the free GPUs where jobs of class k may be started, as far as reservations allow.
 func (b constraints) freeFor(k *jobClass) int {
 	free := b.freeIn(k.eligible)
 	if k.shut == nil {
@@ -177,6 +179,7 @@ func (b constraints) freeFor(k *jobClass) int {
 	return free
 }
 
+// noWay says why no node can hold a part of job j.
 func noWay(j *Job, largest int) string {
 	if largest == 0 {
 		return "needs GPUs" + qualities(j) + ", and no node that it may use has any"
@@ -184,15 +187,15 @@ func noWay(j *Job, largest int) string {
 	return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
 }
 
-// fit is what the nodes that are eligible could give a class of jobs if they were empty.
+// fit is what the eligible nodes could give a class of jobs if they were empty.
 type fit struct {
-	wide  int         // nodes that have GPUs enough
-	need  gres.Vector // on one of them
-	able  set         // those that could hold their part of a job
-	count int         // how many these are
+	wide  int         // nodes with GPUs enough
+	need  gres.Vector // least size on one of them that cannot hold it
+	able  set         // nodes that could hold their part of a job
+	count int         // how many nodes are able
 }
 
-// fitOf finds out once for each class what the nodes could give it.
+// fitOf finds what the nodes could give a class, once for each class.
 func (b *board) fitOf(k *jobClass) *fit {
 	if k.fit != nil {
 		return k.fit
@@ -213,8 +216,8 @@ func (b *board) fitOf(k *jobClass) *fit {
 	return f
 }
 
-// equalNodes is how many equal nodes could hold their part of a gang at most, with those that are closed or without;
-// enough: in one of its forms those are as many as it takes.
+// equalNodes is the largest number of equal nodes that could hold their part of a gang, with or without closed nodes;
+// enough: for one of its shapes there are as many as it needs.
 func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool) {
 	for _, w := range k.gangShapes {
 		equal := map[int]int{} // by model
@@ -231,7 +234,7 @@ func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool
 	return most, enough
 }
 
-// lastClosed names one of the nodes that would do and are closed, and why it is.
+// lastClosed names one of the closed nodes that could hold the job, and why it is closed.
 func (b explanation) lastClosed(f *fit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
 		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
@@ -241,21 +244,22 @@ func (b explanation) lastClosed(f *fit) string {
 	return ""
 }
 
-// survey is what the open nodes that could hold a part of a job have left.
+// survey is what is free on the open nodes that could hold a part of a job.
 type survey struct {
-	free   int // GPUs that are free on all eligible nodes
-	most   int // on one node
-	best   int // on one that could hold a part of the job
-	enough int // nodes where GPUs enough are free
-	barred int // of those, the ones that are kept for another job
-	// nodes where GPUs enough would be free, were it not for those that are kept on a node that is cleared
+	free   int // free GPUs on all eligible nodes
+	most   int // the most on one node
+	best   int // the most on one that could hold a part of the job
+	enough int // nodes with enough free GPUs
+	barred int // of those, nodes that are kept for another job
+	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
 	withheld int
-	purse    *purse // the quota that leaves too little for the last of those that have room
+	purse    *purse // the quota that leaves too little for the last node with room
 	needs    bill
 	short    *server
-	lack     gres.Vector // what is missing there
+	lack     gres.Vector // what is missing on short
 }
 
+// survey looks at what the open nodes have free for job i in shape w.
 func (b explanation) survey(i int, w gangShape) survey {
 	k := b.seats[i].class
 	c := survey{free: b.freeFor(k)}
@@ -271,7 +275,7 @@ func (b explanation) survey(i int, w gangShape) survey {
 	return c
 }
 
-// inspect adds an open server that could hold a part of job i.
+// inspect adds an open server that could hold a part of job i to a survey.
 func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 	sv, k := &b.servers[n], b.seats[i].class
 	least := b.leastOf(k, w, n).Size
@@ -295,7 +299,7 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 			preemption{placement(b)}.callableOn(n),
 		); !covered(
 			binds,
-		) { // the rest would be called back
+		) { // calling back loans would free the rest
 			lack = binds
 		}
 		if c.short == nil || lack.CPUs < c.lack.CPUs {
@@ -321,6 +325,7 @@ func (f *fit) shut(closed int, w gangShape) string {
 	return fmt.Sprintf("%d of the %d %s are", closed, f.count, hold)
 }
 
+// tooFew says of what there are too few nodes for j.
 func (f *fit) tooFew(j *Job, w gangShape) string {
 	if f.wide >= w.nodes {
 		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
@@ -329,7 +334,7 @@ func (f *fit) tooFew(j *Job, w gangShape) string {
 		be(f.count, "such node"))
 }
 
-// qualities are what j wants of a node beside its GPUs.
+// qualities are what j asks of a node beside GPUs, in words.
 func qualities(j *Job) string {
 	wants := j.Features
 	if j.GPUType != "" {
@@ -341,8 +346,9 @@ func qualities(j *Job) string {
 	return " (" + strings.Join(wants, ", ") + ")"
 }
 
+// scattered says that enough GPUs are free, but not together.
 func (c *survey) scattered(w gangShape) string {
-	small := c.most >= w.gpus && c.best < w.gpus // nodes that have GPUs enough, and could not hold it all the same
+	small := c.most >= w.gpus && c.best < w.gpus // the nodes with enough free GPUs could not hold it
 	switch {
 	case w.nodes == 1 && small:
 		return fmt.Sprintf("no node that could hold it has %s: of %d at most %d are on one of these",
@@ -355,7 +361,7 @@ func (c *survey) scattered(w gangShape) string {
 		have(c.enough))
 }
 
-// starved says what is missing where GPUs enough are free.
+// starved says what is missing where enough GPUs are free.
 func (c *survey) starved(w gangShape) answer {
 	switch {
 	case c.short == nil:
@@ -372,7 +378,7 @@ func (c *survey) starved(w gangShape) answer {
 		c.lack.Memory)}
 }
 
-// freeGPUs is how many GPUs nobody has, in words.
+// freeGPUs is the number of free GPUs in words.
 func (s *server) freeGPUs() string { return count(s.open().GPUs, "free GPU") }
 
 func nodesWith(w gangShape) string {
@@ -383,7 +389,7 @@ func nodesWith(w gangShape) string {
 	return text
 }
 
-// have says that only so many do.
+// have is "none has", "only 1 has" or "only 2 have".
 func have(n int) string {
 	switch n {
 	case 0:
@@ -394,7 +400,7 @@ func have(n int) string {
 	return fmt.Sprintf("only %d have", n)
 }
 
-// be says that there are so many.
+// be is "is 1 node" or "are 2 nodes" for the thing node.
 func be(n int, thing string) string {
 	if n < 2 {
 		return "is " + count(n, thing)
@@ -402,7 +408,7 @@ func be(n int, thing string) string {
 	return "are " + count(n, thing)
 }
 
-// are says that so many of them are something.
+// are is "1 GPU is" or "2 GPUs are" for the thing GPU.
 func are(n int, thing string) string {
 	if n < 2 {
 		return count(n, thing) + " is"
@@ -410,6 +416,7 @@ func are(n int, thing string) string {
 	return count(n, thing) + " are"
 }
 
+// count is "no GPU", "1 GPU" or "2 GPUs" for the thing GPU.
 func count(n int, thing string) string {
 	switch n {
 	case 0:

@@ -7,34 +7,35 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// choice is a size that a job may have on a server, and what that nets beyond what the job has now, in GPU-seconds at
-// the proportional speed of the reference server over rules.payback: a restart that it takes is taken off.
+// choice is a size that a job may have on a server, and what that nets beyond what the job has now: in GPU-seconds at
+// the proportional speed of the reference server over rules.payback, less the cost of the restart if it takes one.
 type choice struct {
 	size gres.Vector
 	gain float64 // on that server
 	net  float64
-	stay bool // it is what the job has now, where it is
+	stay bool // what the job has now, where it is
 }
 
 // prices are what a core and a MiB are worth over rules.payback, in GPU-seconds.
 type prices struct{ core, memory float64 }
 
+// of is what the cores and memory of v are worth.
 func (p prices) of(v gres.Vector) float64 {
 	return float64(p.core*float64(v.CPUs)) + float64(p.memory*float64(v.Memory))
 }
 
-// curve is the most that some jobs of a server can net together with no more cores than its index, memory at its price:
-// no less than they can net where memory is bounded. What they hold now costs nothing.
+// curve is, by number of cores, the most that some jobs of a server can net together with no more cores than that, with
+// memory at its price; that is no less than they can net if memory is bounded. What they hold now costs nothing.
 type curve []float64
 
-// flat is the curve of nobody, in the memory of another.
+// flat is the curve of no jobs, in the memory of in.
 func flat(cores int, in curve) curve {
 	f := resized(in, cores+1)
 	clear(f)
 	return f
 }
 
-// with is the curve of one more job, in the memory of another.
+// with is the curve with one more job, in the memory of in.
 func (f curve) with(choices []choice, memory float64, in curve) curve {
 	g := resized(in, len(f))
 	for c := range g {
@@ -49,10 +50,11 @@ func (f curve) with(choices []choice, memory float64, in curve) curve {
 	return g
 }
 
-// impossible is what nets nothing that could be made good elsewhere.
+// impossible is a net so low that nothing elsewhere makes up for it.
 const impossible = -1e18
 
-// best is the most that such jobs net together with others that have choices, with no more than so many cores.
+// best is the most that the jobs of the curve net together with other jobs, which have these choices, with at most so
+// many cores.
 func (f curve) best(cores int, memory float64, others [][]choice) float64 {
 	switch {
 	case cores < 0:
@@ -70,30 +72,30 @@ func (f curve) best(cores int, memory float64, others [][]choice) float64 {
 	return most
 }
 
-// fill is a way to size the first jobs of a list: what they need, what they net, and the choice of the last of them.
+// fill is one way to size the first jobs of a list: what they use, what they net, and the choice of the last of them.
 type fill struct {
 	used gres.Vector
 	net  float64
 	pick int
-	from int // the fill of the jobs before, by its number
+	from int // index of the fill of the jobs before
 }
 
-// filling finds the sizes with which some jobs net most together on a server, exactly: of all fills of the first jobs
-// those are kept than which none needs no more and nets as much.
+// filling finds exactly the sizes with which the jobs of a server net most together, by dynamic programming. Of the
+// fills of the first jobs it keeps the undominated ones: those for which no other needs no more and nets as much.
 type filling struct {
 	layers [][]fill
-	open   []int // the jobs that have a choice
+	open   []int // the jobs with more than one choice
 	picks  []int
-	work   int // the fills that were looked at so far
+	work   int // how many fills were looked at so far
 
-	// scratch
+	// Scratch memory.
 	all    []fill
 	heaps  []int
 	stairs []stair
 }
 
-// solve sizes jobs within what there is for them. It answers what they net and the number of each one's choice; ok says
-// whether there is room for all of them at all. The picks are in memory that is used again.
+// solve sizes jobs within the room for them. It returns what they net and the index of each job's choice, in reused
+// memory; ok is false if there is no room for all of them.
 func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
 	begin := fill{}
 	f.open, f.picks = f.open[:0], resized(f.picks, len(jobs))
@@ -128,8 +130,8 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	return last[best].net, f.picks, true
 }
 
-// add sizes one more job after each of the fills. Those come with ascending cores and stay so: they are sorted into one
-// heap for each number of cores, which is what keeps this near linear.
+// add sizes one more job after each of the fills. Fills come in ascending order of cores and stay so: they are sorted
+// into one bucket (heap) for each number of cores, which keeps this near linear.
 func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
 	f.heaps = resized(f.heaps, room.CPUs+2)
 	clear(f.heaps)
@@ -157,8 +159,8 @@ func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fil
 	return f.undominated(to)
 }
 
-// undominated leaves out the fills than which another needs no more and nets as much, in place. They come with
-// ascending cores.
+// undominated drops, in place, the fills for which another needs no more and nets as much. They come in ascending order
+// of cores.
 func (f *filling) undominated(all []fill) []fill {
 	f.stairs = f.stairs[:0]
 	kept := all[:0]
@@ -181,8 +183,8 @@ func (f *filling) undominated(all []fill) []fill {
 	return kept
 }
 
-// promising leaves fills with as many cores out, in place, that need not be sorted to see that another needs no more
-// and nets as much: one with fewer cores, or the one of them that nets most.
+// promising drops, in place, fills with equal cores that are seen to be dominated without sorting: by one with fewer
+// cores, or by the one of them that nets most.
 func (f *filling) promising(heap []fill) []fill {
 	best := heap[0]
 	for _, x := range heap[1:] {
@@ -200,13 +202,13 @@ func (f *filling) promising(heap []fill) []fill {
 	return kept
 }
 
-// below says that one of the fills so far needs no more memory and nets as much.
+// below reports that a fill on the stairs needs no more memory and nets as much.
 func (f *filling) below(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	return at > 0 && f.stairs[at-1].net >= x.net
 }
 
-// stairAbove is the number of the first stair that needs more memory.
+// stairAbove is the index of the first stair that needs more memory.
 func (f *filling) stairAbove(memory gres.Memory) int {
 	low, high := 0, len(f.stairs)
 	for low < high {
@@ -219,14 +221,14 @@ func (f *filling) stairAbove(memory gres.Memory) int {
 	return low
 }
 
-// stair is the most that those fills net which need no more memory, of those with no more cores so far.
+// stair is the most that a fill nets that needs no more than this memory, among the fills so far, whose cores are no
+// more.
 type stair struct {
 	memory gres.Memory
 	net    float64
 }
 
-// climb adds a fill to the stairs, which rise in memory and in what is netted; false where one with no more memory nets
-// as much.
+// climb adds a fill to the stairs, which rise in memory and in net; false if one with no more memory nets as much.
 func (f *filling) climb(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {

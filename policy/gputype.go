@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// ProfileOn is the profile of a job on servers with GPUs of a type: none where it was measured on another type, since
+// ProfileOn is the profile of a job on servers with GPUs of a type: nil if it was measured on another type, since
 // another GPU needs other amounts of cores and memory. The job then gets the proportional share. Servers and profiles
 // without a type suit all.
 func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
@@ -19,8 +19,8 @@ func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
 	return nil
 }
 
-// sameGPU says whether two names are of one GPU, as far as names tell: whatever their case, the words of one are among
-// those of the other, as those of H100 are in nvidia_h100_80gb_hbm3, which is what Slurm calls it where it finds it by
+// sameGPU reports whether two names are of one GPU, as far as names tell: the words of one are among those of the
+// other, whatever their case. So H100 is nvidia_h100_80gb_hbm3, which is what Slurm calls it if it detects it by
 // itself.
 func sameGPU(a, b string) bool {
 	if strings.EqualFold(a, b) {
@@ -35,11 +35,12 @@ func wordsOf(name string) []string {
 		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
+// within reports whether all of few, which must not be empty, are among many.
 func within(few, many []string) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(w string) bool { return !slices.Contains(many, w) })
 }
 
-// unmeasured says of job i, which starts, that its profile is for another GPU; empty where it is not.
+// unmeasured says that the profile of job i, which starts, is for another GPU; empty if it is not.
 func (b constraints) unmeasured(i int) string {
 	s, p := &b.seats[i], b.jobs[i].Profile
 	gpu := b.servers[s.servers[0]].GPUType

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// growth is a job, a size, and what that brings beyond its cost, in GPU-seconds at the proportional speed.
+// growth is a job, a larger size, and what that brings beyond its cost, in GPU-seconds at the proportional speed.
 type growth struct {
 	job int
 	to  sensitivity.Option
@@ -19,12 +19,12 @@ type growth struct {
 // trifle is a gain, in GPU-seconds, that may be a rounding error.
 const trifle = 1e-3
 
-// passes bounds how often the changes that gain more than they cost are looked for anew, since one may make room for
+// passes bounds how often changes that gain more than they cost are searched for anew, since one may make room for
 // another.
 const passes = 4
 
 // improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves
-// to idle servers, last by trades on a server, which cost more than one restart.
+// to idle servers, by trades on a server, which cost more than one restart, and by exchanges between servers.
 func (b allocation) improve() {
 	s, x := sizing(b), exchanging{appraisal(b)}
 	for again, pass := true, 0; again && pass < passes; pass++ {
@@ -37,8 +37,8 @@ func (b allocation) improve() {
 	}
 }
 
-// grow gives jobs where they are more of what is left, as long as one gains more than its restart costs; where the
-// rules limit restarts, those that gain most.
+// grow gives jobs more of what is left where they are, as long as one gains more than its restart costs. The jobs that
+// gain most come first, in case the rules limit restarts.
 func (b sizing) grow() bool {
 	grown := false
 	for all := b.growths(); len(all) > 0; all = b.growths() {
@@ -54,7 +54,7 @@ func (b sizing) grow() bool {
 	return grown
 }
 
-// trade lets the jobs that gain most by it have what others on their server give back, as long as that is worth all the
+// trade gives the jobs that gain most by it what others on their server give back, as long as that is worth all the
 // restarts.
 func (b sizing) trade() bool {
 	traded := false
@@ -69,6 +69,7 @@ func (b sizing) trade() bool {
 	return traded
 }
 
+// tradeOn makes the best trade on server n, and reports whether there is one.
 func (b sizing) tradeOn(n int) bool {
 	if b.stops <= 0 {
 		return false
@@ -83,6 +84,8 @@ func (b sizing) tradeOn(n int) bool {
 	return true
 }
 
+// bestTrade finds the job on server n that gains most, all restarts paid, by what others on it give back, and how they
+// give it.
 func (b sizing) bestTrade(n int) (growth, clearing) {
 	best := growth{net: trifle}
 	var how clearing
@@ -123,7 +126,7 @@ func (b sizing) bestTrade(n int) (growth, clearing) {
 	return best, how
 }
 
-// netTrade is what a trade brings all together until the first of them ends, less the cost of the restarts.
+// netTrade is what a trade brings in all until the first of its jobs ends, less the cost of the restarts.
 func (b sizing) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
 	ahead := b.ahead(i)
 	for _, s := range plan.shrinks {
@@ -136,7 +139,7 @@ func (b sizing) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
 	return net
 }
 
-// within says whether the rules allow to restart so many.
+// within reports whether the rules allow the restarts of a trade.
 func (b sizing) within(plan clearing, i int) bool {
 	stops := asInt(b.restarts(i))
 	for _, s := range plan.shrinks {
@@ -152,7 +155,7 @@ func asInt(is bool) int {
 	return 0
 }
 
-// growths finds on each server the job with most to gain.
+// growths finds on each server the job that gains most by growing.
 func (b sizing) growths() []growth {
 	var all []growth
 	for n := range b.servers {
@@ -168,6 +171,8 @@ func (b sizing) growths() []growth {
 	return all
 }
 
+// bestGrowth finds the job on server n that gains most by growing into what is free there; its net is trifle if there
+// is none.
 func (b sizing) bestGrowth(n int) growth {
 	best := growth{net: trifle}
 	if left := b.servers[n].open(); left.CPUs <= 0 && left.Memory <= 0 {
@@ -190,18 +195,18 @@ func (b sizing) bestGrowth(n int) growth {
 	return best
 }
 
-// mayHave says whether its servers and its quotas leave job i so much more on each node.
+// mayHave reports whether its servers and quotas leave job i so much more on each node.
 func (b sizing) mayHave(i int, more gres.Vector) bool {
 	return b.allHave(b.seats[i].servers, more) && b.affordsMore(i, more)
 }
 
-// sizable says whether the size of job i is free to choose, or a restart of it is within the rules.
+// sizable reports whether the size of job i is free to choose, or the rules allow a restart of it.
 func (b constraints) sizable(i int) bool {
 	st := b.seats[i].standing
 	return st == fresh || st == kept && b.stops > 0 && b.seats[i].earned
 }
 
-// growable says whether job i may have more where it is, and can be asked to give it back.
+// growable reports whether job i may have more where it is, and can be asked to give that back.
 func (b constraints) growable(i int) bool { return b.seats[i].class.lends && b.resizable(i) }
 
 // resize gives job i another size where it is.
@@ -212,8 +217,8 @@ func (b preemption) resize(i int, to sensitivity.Option) {
 	b.reseat(i, fresh, to)
 }
 
-// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It leaves servers alone that
-// somebody waits for: a move may break up the room there, or leave it idle until the next round.
+// relocate moves jobs to servers with idle GPUs if they gain more than it costs. Servers that a waiting job could use
+// are left alone: a move may break up the room there, or leave it idle until the next round.
 func (b sizing) relocate() bool {
 	moved := false
 	for _, i := range b.order {
@@ -225,7 +230,7 @@ func (b sizing) relocate() bool {
 	return moved
 }
 
-// moveOn moves job i to where it gains most, and says whether it did.
+// moveOn moves job i to where it gains most, and reports whether it did.
 func (b sizing) moveOn(i int) bool {
 	s := &b.seats[i]
 	if !b.mayMove(i) {
@@ -245,6 +250,7 @@ func (b sizing) moveOn(i int) bool {
 	return true
 }
 
+// mayMove reports whether job i may leave its server, which no waiting job could use, and could gain by that.
 func (b sizing) mayMove(i int) bool {
 	s := &b.seats[i]
 	if !s.class.lends || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
@@ -262,7 +268,7 @@ func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 		m := b.menu(s.class, s.size.GPUs, n)
 		for _, o := range m.options {
 			if m.profile != s.menu.profile {
-				break // of one of the two nobody knows how fast the job is there
+				break // its speed is unknown on one of the two
 			}
 			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] &&
 				!s.class.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
@@ -276,17 +282,17 @@ func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 	return server, to
 }
 
-// netGain is what another gain brings to job i, less the cost of the restart; in GPU-seconds at the proportional speed.
+// netGain is what another gain brings to job i, less the cost of the restart, in GPU-seconds at the proportional speed.
 func (b constraints) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
 
-// ahead is how long a change to job i may count its gain: until a restart must have paid for itself, or until the job
-// would have ended.
+// ahead is for how long a change to job i may count its gain: rules.payback, in which a restart must have paid off, or
+// less if the job ends before.
 func (b constraints) ahead(i int) time.Duration { return b.until(i, b.c.Rules.payback()) }
 
-// until is a time ahead, or what job i has left of it until it would have ended.
+// until is ahead, or the time until job i would end at its present speed, if that is less.
 func (b constraints) until(i int, ahead time.Duration) time.Duration {
 	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
-		// compared first: at a gain of next to nothing it is no duration
+		// Compared as numbers: at a gain near zero the end is too far off for a duration.
 		if end := float64(left) / was; end < float64(ahead) {
 			ahead = time.Duration(end)
 		}
@@ -294,7 +300,7 @@ func (b constraints) until(i int, ahead time.Duration) time.Duration {
 	return ahead
 }
 
-// netOver is netGain over a time of one's own. The gain is relative to the share of where the job is.
+// netOver is netGain over a given time. The gain is relative to the share of the server where the job is.
 func (b constraints) netOver(i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
 	unit := b.seats[i].menu.unit
@@ -305,7 +311,7 @@ func (b constraints) netOver(i int, gain float64, ahead time.Duration) float64 {
 	return net
 }
 
-// restarts says that another size or place means a restart of job i which does not come about anyway.
+// restarts reports that another size or place means a restart of job i that does not happen anyway.
 func (b *board) restarts(i int) bool {
 	s := &b.seats[i]
 	return !s.stopped && s.standing != fresh

@@ -1,12 +1,13 @@
 package policy
 
-// GPUCount counts the GPUs that placements hold: those who have a seat on one device hold one GPU together. The zero
-// value has counted nothing.
+// GPUCount counts the GPUs that placements hold: jobs with slots on one device hold one GPU together. The zero value
+// has counted nothing.
 type GPUCount struct{ seats map[heldSeat]bool }
 
+// heldSeat is a device of a node that has been counted.
 type heldSeat struct{ node, device string }
 
-// More is how many GPUs a placement holds on each of its nodes beyond those that were counted before.
+// More counts a placement, and returns how many GPUs it holds on each of its nodes beyond those counted before.
 func (c *GPUCount) More(p Placement) int {
 	if p.Device == "" || len(p.Nodes) != 1 {
 		return p.PerNode.GPUs

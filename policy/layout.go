@@ -8,19 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// past is what the last round left: whoever is looked for is most likely there.
+// past is what the last round left. It tells where a job is most likely found.
 type past struct {
-	known []int // the IDs of its jobs
+	known []int // IDs of its jobs, ascending
 	sat   []seat
-	turns []int // its order of turns, as numbers in it
-	here  []int // the number that each of its jobs has in this round; -1: gone
-	come  []int // the jobs of this round that it did not know
+	turns []int // its order of jobs, as positions in known
+	here  []int // number in this round of each of its jobs; -1: it has left
+	come  []int // jobs of this round that it did not have
 	dirty set   // servers that are not as it left them
 	rules Rules
 }
 
-// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of
-// turns.
+// lay sets the board up for a round: first the servers, empty, then every running job in its place.
 func (b layout) lay(c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
@@ -37,7 +36,7 @@ func (b layout) lay(c *Cluster, a Allocator) {
 	b.shelve()
 }
 
-// setUp stands up the empty servers.
+// setUp empties the servers, and builds the topology anew if the nodes or the allocator have changed.
 func (b layout) setUp() {
 	b.named = byName(b.named, b.c.Nodes)
 	if len(b.classes) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
@@ -62,15 +61,14 @@ func (b layout) setUp() {
 	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
 }
 
-// forget forgets what was looked for in vain on any server.
+// forget forgets what was searched for in vain on any server.
 func (b *board) forget() {
 	for n := range b.servers {
 		b.unsettled(n)
 	}
 }
 
-// welcome finds out of which class every job is, and seats those that run. Both rounds have their jobs in the order of
-// the IDs.
+// welcome finds the class of every job and places those that run. The jobs of both rounds come in the order of IDs.
 func (b layout) welcome() {
 	b.turnOver()
 	b.jobs = byID(b.jobs, b.c.Jobs)
@@ -103,7 +101,7 @@ func (b layout) turnOver() {
 	b.here, b.come = resized(b.here, len(b.known)), b.come[:0]
 }
 
-// admit gives job i its seat, and compares it with the one that it had in the last round, if there was one.
+// admit fills in the seat of job i, and notes which servers differ from its seat in the last round, nil if it had none.
 func (b layout) admit(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	*s = seat{}
@@ -120,7 +118,7 @@ func (b layout) admit(i int, was *seat) {
 	}
 }
 
-// gone notes that a job of the last round is not there any more.
+// gone notes that a job of the last round has left.
 func (b layout) gone(at int) {
 	b.here[at] = -1
 	b.changed(b.sat[at].servers)
@@ -133,10 +131,10 @@ func (b layout) changed(servers []int) {
 	}
 }
 
-// resized is a list of so many, in the memory of another where that will do.
+// resized is a list of n elements, in the memory of another if that is enough.
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
-// shelve sorts the servers by what the seats leave.
+// shelve indexes the servers by what running jobs leave, and adds up what is free on them.
 func (b layout) shelve() {
 	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirred)
@@ -157,9 +155,8 @@ func (b layout) shelve() {
 	}
 }
 
-// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on
-// a node which has left the cluster is not touched, since nobody knows what it holds, nor one that could not be started
-// again.
+// seatRunning puts a running job in its place: fixed if it must not be touched, else until its turn. A job on a node
+// that has left the cluster is not touched, since it is unknown what it holds, nor one that could not be started again.
 func (b layout) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
@@ -185,44 +182,43 @@ func (b layout) seatRunning(i int, was *seat) {
 			b.servers[n].free = b.servers[n].free.Minus(s.size)
 			continue
 		}
-		// loose amounts are inside free: they are there for whoever goes first
+		// Loose amounts are part of free: they are available to the job whose turn comes first.
 		b.servers[n].loose = b.servers[n].loose.Plus(s.size)
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
 }
 
-// mayStop says whether the rules let running job j be stopped in this round. One that is about to end leaves by itself
-// sooner than it could come back, and one whose last restart is not made good yet would do nothing but save and load.
+// mayStop reports whether the rules let running job j be stopped in this round. A job that is about to end leaves
+// sooner than it could come back, and one that has not made good its last restart would do nothing but save and load.
 func (j *Job) mayStop(c *Cluster) bool {
 	ran := c.Now.Sub(j.Started)
 	return !j.Fixed && !j.Stays && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) &&
 		(j.Restarts == 0 || ran >= j.madeGood(c)) && !j.aboutToEnd(c)
 }
 
-// madeGood is how long a run must last that began with a restart until the job has trained for as long as that cost:
-// twice the cost, since part of it, the start, is in the run. So at least half of what a job holds between two stops is
-// training. No more than rules.horizon: what is known of costs comes from users, too.
+// madeGood is how long a run that began with a restart must last until the job has trained for as long as the restart
+// cost: twice the cost, since part of it, the start, is in the run. So at least half of the time between two stops is
+// training. It is at most rules.horizon, since costs, too, come from users.
 func (j *Job) madeGood(c *Cluster) time.Duration {
 	return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon())
 }
 
-// aboutToEnd says that running job j has no more left to do, at the proportional share, than a restart of it would
-// cost. Who has outrun what was declared has nothing left as far as anybody knows, and is not: the word that it ends
-// soon has proved wrong.
+// aboutToEnd reports that running job j has no more left to do, at the proportional share, than a restart of it would
+// cost. A job that has exceeded its declared length is not about to end: that declaration has proved wrong.
 func (j *Job) aboutToEnd(c *Cluster) bool {
 	left := remaining(j)
 	return j.Saves && left > 0 && left <= min(j.Restart, c.Rules.horizon())
 }
 
-// hasEarned says that running job j may be restarted for a gain: whatever its last restart cost has come in since. As
-// no restart is planned that does not pay within rules.payback, nobody is restarted twice for what could have been had
-// at once.
+// hasEarned reports that running job j may be restarted for a gain, since it has trained long enough to make up for its
+// last restart. As no restart is planned that does not pay within rules.payback, no job is restarted twice for what it
+// could have had at once.
 func (j *Job) hasEarned(c *Cluster) bool {
 	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= max(c.Rules.payback(), j.madeGood(c))
 }
 
-// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not
-// worth a restart then is not worth it now.
+// standsAs reports whether a running job is as the last round left it and has no more left to do: a restart that was
+// not worth it then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.standing == fixed && was.standing == fixed && !was.stopped ||
@@ -230,7 +226,7 @@ func (s *seat) standsAs(was *seat) bool {
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 
-// gainAsIn is the gain with which a running job sits: that of its last seat where that was the same.
+// gainAsIn is the gain of a running job, taken from its last seat if that was the same.
 func (s *seat) gainAsIn(was *seat) float64 {
 	if was != nil && was.menu == s.menu && was.size == s.size {
 		return was.gain
@@ -238,7 +234,7 @@ func (s *seat) gainAsIn(was *seat) float64 {
 	return s.menu.gainOf(s.size)
 }
 
-// found finds the nodes of a placement by name, most likely where the last seat was.
+// found finds the nodes of a placement by name, looking first where the job was in the last round.
 func (b layout) found(names []string, was *seat) []int {
 	if was != nil &&
 		slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
@@ -255,7 +251,7 @@ func (b layout) found(names []string, was *seat) []int {
 // only is a list of one server.
 func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
 
-// serversOf finds nodes by name; one that has left the cluster is left out.
+// serversOf finds nodes by name, ascending, without those that have left the cluster.
 func (b *board) serversOf(names []string) []int {
 	found := make([]int, 0, len(names))
 	for _, name := range names {

@@ -8,22 +8,27 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Next is a waiting job whose turn comes before that of the others, and what it would be given where nobody else is.
+// Next is a waiting job whose turn comes before that of the others, and what it would be given if it were alone.
 type Next struct {
 	Job     int
 	Nodes   int
 	PerNode gres.Vector // on each of so many nodes
 }
 
-// Ahead names, in the policy's order, the waiting jobs that could run if there were room, as many as are asked for:
-// none that is barred, none for which there are not servers enough, open or not, that could ever hold it and that no
-// reservation keeps from it, none to which its quotas leave too little, and none under a quota of cores or memory:
-// Slurm starts these by itself, and keeps no such limit on sizes that an operator has written. A job that can be asked
-// to give back is to be given its demand; any other no more than its share, as much of that as it can use, since it may
-// not leave others without theirs; but none less than it needs to be no slower than it is owed, on whatever server it
-// could be started on with that. They end before the first that may share a GPU and has nodes with devices to go to: it
-// has to be started by a round, and nobody behind it is to take its place. The cluster is not changed. The sequence is
-// for one walk, before the planner is asked for anything else.
+// Ahead names, in the policy's order, the waiting jobs that could run if there were room, with the size that each would
+// get.
+//
+// Left out are jobs that are barred, jobs that too few servers, open or not, could ever hold as far as reservations
+// allow, jobs to which their quotas leave too little, and jobs under a quota of cores or memory: Slurm starts these
+// jobs by itself, and keeps no such limit on sizes that an operator has written.
+//
+// A job that can be asked to give back gets its demand. Any other gets no more than its share, as much of that as it
+// can use, since it may not leave others without theirs. But none gets less than it needs to be no slower than it is
+// owed on any server on which it could be started with that.
+//
+// The names end before the first job that may share a GPU and has nodes with devices to go to: a round has to start
+// that job, and no job behind it is to take its place. The cluster is not changed. The sequence is for one walk, before
+// the planner is asked for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
 		b := lookahead{pl.lay(&c, p, a)}
@@ -38,8 +43,8 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	}
 }
 
-// sitsDown says that waiting job i could be sent to a device, so that others can join it. Slurm by itself would start
-// it with a GPU of its own, which nobody can share for as long as it runs.
+// sitsDown reports that waiting job i could be sent to a device, where others can join it. Slurm by itself would start
+// it with a GPU of its own, which no other job can share for as long as it runs.
 func (b lookahead) sitsDown(i int) bool {
 	j := b.jobs[i]
 	return j.Share != nil && slices.ContainsFunc(b.c.Nodes, func(n Node) bool {
@@ -49,7 +54,7 @@ func (b lookahead) sitsDown(i int) bool {
 	})
 }
 
-// Queue names the waiting jobs in the policy's order, those that may not start included. The cluster is not changed.
+// Queue lists the waiting jobs in the policy's order, including those that may not start. The cluster is not changed.
 func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
 	b := lookahead{pl.lay(&c, p, a)}
 	queue := make([]int, 0, len(b.order))
@@ -61,15 +66,16 @@ func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
 	return queue
 }
 
-// Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a
-// size of ours.
+// Rationed reports that a job of the snapshot counts in a quota of cores or memory, so that it must not wait with a
+// size that we wrote.
 func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
 		return k < len(c.Quotas) && (c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded)
 	})
 }
 
-// next is what waiting job i would be given on servers that are its own. What keeps one of a class keeps all of them.
+// next is what waiting job i would be given if it were alone; false if it could not run. What keeps one job of a class
+// from running keeps all of them.
 func (b lookahead) next(i int) (next Next, could bool) {
 	k := b.seats[i].class
 	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {
@@ -89,8 +95,8 @@ func (b lookahead) next(i int) (next Next, could bool) {
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// serverFor finds a server that could hold a part of a job of class k, one that is open where there is one, if there
-// are enough of them.
+// serverFor finds a server that could hold a part of a job of class k, an open one if there is one; false if there are
+// too few of them, or its quotas leave too little.
 func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.shut != nil {
@@ -112,7 +118,7 @@ func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	return n, true
 }
 
-// fitsSome says whether a size is no more than a server has that could hold a part of a job of class k.
+// fitsSome reports whether a size fits on a server that could hold a part of a job of class k.
 func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
 	able := b.fitOf(k).able
 	for n := range b.servers {
@@ -123,8 +129,8 @@ func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
 	return false
 }
 
-// anywhere raises a size until a job of class k has its least with it on whatever server Slurm could start it on, or
-// does not fit there.
+// anywhere raises a size until it contains the least size of a job of class k on every server where Slurm could start
+// it with that size.
 func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
 	w := k.gangShapes[0]
 	for again := true; again; {
@@ -143,7 +149,7 @@ func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
 	return size
 }
 
-// wished is what a job of class k would be given of a menu if nobody else were there.
+// wished is what a job of class k would be given of a menu if it were alone.
 func (b lookahead) wished(k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.lends {

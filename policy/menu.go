@@ -10,21 +10,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first asks
-// for no more than is owed, so that where the shares of all fit, the least sizes of all fit, but for jobs with a floor
-// above theirs; the last is the demand.
+// menu is what a job can be given on one kind of server: sizes that keep the promised speed, ascending in gain. The
+// first asks for no more than is owed, so that where the shares of all jobs fit, their least sizes fit, except for jobs
+// with a floor above their share. The last is the demand.
 type menu struct {
 	fair    gres.Vector          // the proportional share
-	owed    []sensitivity.Option // fair, in whole cores for each task and within the job's terms; one
+	owed    []sensitivity.Option // one: fair, in whole cores for each task and within the job's terms
 	options []sensitivity.Option // at least one
-	profile *sensitivity.Profile // nil where there is none that says anything about such servers
-	// unit is the throughput with the share, relative to that with the share of the reference server: speeds are
+	profile *sensitivity.Profile // nil if there is none that applies to such servers
+	// unit is the throughput with the share, relative to that with the share of the reference server. Speeds are
 	// compared in it, since gains are relative to shares that differ from server to server.
 	unit float64
-	// crowd is how many jobs of a market have the menu while its prices are looked for; 0 otherwise.
+	// crowd is how many jobs of a market have the menu, while its prices are computed; 0 otherwise.
 	crowd int
 }
 
+// demand is the smallest size with the largest gain.
 func (m *menu) demand() sensitivity.Option { return m.options[len(m.options)-1] }
 
 // menuKey is all that a menu depends on.
@@ -34,11 +35,13 @@ type menuKey struct {
 	tasks   int // on one node
 	total   gres.Vector
 	terms   terms
-	// reference is the server in terms of whose share speeds are compared.
+	// reference is the server whose share is the unit of speeds.
 	reference gres.Vector
+	// noLoans says that nothing beyond the share may be given, since it could not be called back.
+	noLoans bool
 }
 
-// menus computes each menu once: ten thousand jobs of ten models share a few dozen.
+// menus caches menus: ten thousand jobs of ten models share a few dozen.
 type menus map[menuKey]*menu
 
 func (ms menus) of(key menuKey) *menu {
@@ -51,6 +54,26 @@ func (ms menus) of(key menuKey) *menu {
 }
 
 func newMenu(key menuKey) *menu {
+	m := fullMenu(key)
+	if key.noLoans {
+		m.options = withoutLoans(m.options, m.owed[0].Size)
+	}
+	return m
+}
+
+// withoutLoans drops the options with more than is owed, except the least, which a job gets in any case.
+func withoutLoans(options []sensitivity.Option, owed gres.Vector) []sensitivity.Option {
+	kept := slices.Clone(options[:1])
+	for _, o := range options[1:] {
+		if o.Size.Fits(owed) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// fullMenu is the menu with all sizes, including those above the share.
+func fullMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
 	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}
 	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}, profile: key.profile}
@@ -66,7 +89,7 @@ func newMenu(key menuKey) *menu {
 	return m
 }
 
-// fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share
+// fromShare drops the options before the first that asks for no more than is owed. There is one unless the share
 // itself, in whole tasks, is more than the server has.
 func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitivity.Option {
 	at := slices.IndexFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(owed.Size) })
@@ -76,8 +99,8 @@ func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitiv
 	return options[at:]
 }
 
-// inWholeTasks rounds every option up to the same number of cores for each task, since Slurm gives cores to tasks in
-// equal parts, and drops what that makes too large for the server or no better than another.
+// inWholeTasks rounds every option up to the same number of cores for each task, since Slurm gives tasks equal numbers
+// of cores, and drops options that become too large for the server or no better than another.
 func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) []sensitivity.Option {
 	if key.tasks == 1 {
 		return options
@@ -91,7 +114,7 @@ func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) [
 	return worthwhile(whole)
 }
 
-// worthwhile leaves out the sizes than which another is as fast with no more of anything; the others ascend in gain.
+// worthwhile drops the sizes for which another is as fast with no more of anything; the others ascend in gain.
 func worthwhile(options []sensitivity.Option) []sensitivity.Option {
 	slices.SortStableFunc(options, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
 	var kept []sensitivity.Option
@@ -103,12 +126,13 @@ func worthwhile(options []sensitivity.Option) []sensitivity.Option {
 	return kept
 }
 
+// wholeTasks rounds cores up to the same whole number for each task.
 func wholeTasks(v gres.Vector, tasks int) gres.Vector {
 	v.CPUs = (v.CPUs + tasks - 1) / tasks * tasks
 	return v
 }
 
-// gainOf is the gain of a size that need not be on the menu, such as the one that a running job holds.
+// gainOf is the gain of a size that need not be on the menu, such as that of a running job.
 func (m *menu) gainOf(size gres.Vector) float64 {
 	if m.profile == nil {
 		return 1
@@ -116,17 +140,17 @@ func (m *menu) gainOf(size gres.Vector) float64 {
 	return m.profile.Gain(size, m.fair)
 }
 
-// Allocator says how much a job gets.
+// Allocator decides how much each job gets.
 type Allocator struct {
 	Name string
-	// sizes are those of a menu that it gives, ascending in gain: the first is the least with which a job may be
+	// sizes are the options of a menu that it gives, ascending in gain: the first is the least with which a job may be
 	// started, the last is what it is placed for.
 	sizes func(m *menu) []sensitivity.Option
-	// finish arranges who starts, and hands out what the least sizes left over.
+	// finish arranges the starting jobs, and hands out what the least sizes left over.
 	finish func(b allocation)
 }
 
-// Allocators are the ones that can be named in a configuration.
+// Allocators lists the ones that a configuration can name.
 func Allocators() []Allocator { return []Allocator{Proportional(), Greedy(), Tune(), Opt()} }
 
 // ParseAllocator finds an allocator by its name, whatever the case. The error lists the names.
@@ -141,28 +165,27 @@ func ParseAllocator(name string) (Allocator, error) {
 	return Allocator{}, fmt.Errorf("allocator %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// Proportional gives every job the GPU-proportional share: what most clusters do today, and what no other may fall
-// below.
+// Proportional gives every job the GPU-proportional share: what most clusters do today, and what no other allocator may
+// fall below.
 func Proportional() Allocator {
 	return Allocator{"proportional", func(m *menu) []sensitivity.Option { return m.owed }, nothing}
 }
 
-// Greedy gives every job its full demand or nothing (the paper's first attempt, §4): jobs that want many cores leave
-// GPUs idle. It is there to be compared with.
+// Greedy gives every job its full demand or nothing (the paper's first attempt, §4), so that jobs that want many cores
+// leave GPUs idle. It exists for comparison.
 func Greedy() Allocator {
 	return Allocator{"greedy", func(m *menu) []sensitivity.Option { return m.options[len(m.options)-1:] }, nothing}
 }
 
-// Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and
-// what some do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are
-// used.
+// Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs at no less than its proportional speed, and
+// what some jobs do not need goes to jobs that gain by it. Beyond the paper, it uses sizes between the share and the
+// demand.
 func Tune() Allocator {
 	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, allocation.tune}
 }
 
-// tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is
-// worth more. Where servers are unlike, as far as they are few, exchanges of two find too little, and it goes on as opt
-// does.
+// tune arranges the starting jobs one after the other, and then all at once those on servers without running jobs, if
+// that is worth more. On few servers of unlike shapes exchanges between two find too little, so it goes on as opt does.
 func (b allocation) tune() {
 	b.arrange()
 	b.repack()
@@ -171,7 +194,7 @@ func (b allocation) tune() {
 	}
 }
 
-// unlike says whether there are servers of several shapes with GPUs.
+// unlike reports whether servers with GPUs have several shapes.
 func (b allocation) unlike() bool {
 	first := -1
 	for n := range b.servers {
@@ -184,8 +207,8 @@ func (b allocation) unlike() bool {
 	return false
 }
 
-// arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom
-// that made room for.
+// arrange finds places for starting jobs, hands out what the least sizes left over, and lets stopped jobs go on that
+// this has made room for.
 func (b allocation) arrange() {
 	places := arrangement{b.placement}
 	places.findUncontested()
@@ -200,15 +223,15 @@ func (b allocation) arrange() {
 	}
 }
 
-// Opt comes as near to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, as restarts and
-// promises allow: who runs is decided as by Tune, and then all servers are filled anew as the certificate's program
-// says (policy/columns), where that pays for the restarts. It solves that program in each round in which something has
-// changed, and takes as long as that.
+// Opt comes as near to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper compares Tune with, as restarts and
+// promises allow. Which jobs run is decided as by Tune; then all servers are filled anew as the certificate's linear
+// program says (policy/columns), where that pays for the restarts. It solves that program in each round in which
+// something has changed, and takes as long as that.
 func Opt() Allocator {
 	return Allocator{"opt", func(m *menu) []sensitivity.Option { return m.options }, allocation.opt}
 }
 
-// opt goes on, where tune ends, with all servers.
+// opt arranges as tune does, and then fills all servers anew.
 func (b allocation) opt() {
 	b.arrange()
 	b.repack()
@@ -223,4 +246,5 @@ func (b allocation) fillAnew() {
 	}
 }
 
+// nothing is the finish of allocators that hand out nothing beyond the least sizes.
 func nothing(allocation) {}

@@ -8,21 +8,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// move is a job that leaves a GPU that it shares for one that idles.
+// move is a job that leaves a shared GPU for an idle one.
 type move struct {
 	j    *Job
 	from *shared
 	to   int // node
 	size sensitivity.Option
-	gain float64 // its speed there, in terms of the share there
-	more float64 // what is trained beyond what is now, in terms of shares
-	will float64 // and in terms of the share where it is
-	was  float64 // and beside the others
+	gain float64 // its speed there, relative to the share there
+	more float64 // what is trained beyond what is now, in shares
+	will float64 // its speed there, relative to the share where it is
+	was  float64 // its speed now, beside the others
 }
 
-// moveOut lets jobs that share have idle GPUs of their own, those first with whom most is gained, and of these those
-// who have lost most, as long as a restart is worth it and the rules allow one. Where somebody waits who might have the
-// GPU one day nobody moves.
+// moveOut moves jobs that share to idle GPUs of their own, as long as a restart is worth it and the rules allow one.
+// The move that gains most comes first, among equals that of the job that has lost most. No job moves to a GPU that a
+// waiting job might get one day.
 func (t *seating) moveOut() {
 	t.idle = slices.DeleteFunc(slices.Clone(t.named), func(n int) bool {
 		_, kept := t.kept[t.c.Nodes[n].Name]
@@ -40,9 +40,10 @@ func (t *seating) moveOut() {
 	}
 }
 
-// mostMoves is how many jobs move in a round at most; the next one goes on with it.
+// mostMoves bounds the moves of one round; the next round goes on with them.
 const mostMoves = 32
 
+// bestMove finds the move to make first; nil if none pays.
 func (t *seating) bestMove() (best *move) {
 	if len(t.idle) == 0 {
 		return nil
@@ -65,7 +66,7 @@ func (t *seating) bestMove() (best *move) {
 	return best
 }
 
-// before says that more is gained by a move than by another, or as much, by a job that has lost more.
+// before reports that a move gains more than another, or as much for a job that has lost more.
 func (m *move) before(other *move) bool {
 	if diff := m.more - other.more; diff > same || diff < -same {
 		return diff > 0
@@ -73,13 +74,13 @@ func (m *move) before(other *move) bool {
 	return m.was < other.was-same
 }
 
-// mayMove says that a job goes on as it was under the plan, and may be restarted for a gain.
+// mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain.
 func (t *seating) mayMove(j *Job) bool {
 	d := t.decision(j.ID)
 	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
 }
 
-// moveTo is what a tenant would gain on an idle GPU of a node; nil where that does not pay within the rules' time.
+// moveTo is the move of a tenant to an idle GPU of node n; nil if it does not pay within rules.payback.
 func (t *seating) moveTo(from *shared, at, n int) *move {
 	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
 	if r.idle == 0 || t.closedTo(u.job, node) || node.shutTo(u.job, t.c.Now.Add(u.job.Restart)) {
@@ -99,7 +100,7 @@ func (t *seating) moveTo(from *shared, at, n int) *move {
 		return nil
 	}
 	rest := slices.Delete(slices.Clone(from.tenants), at, at+1)
-	if worsens(from.device, from.tenants, rest) { // with him goes the other user for whose sake all took turns
+	if worsens(from.device, from.tenants, rest) { // the jobs left behind may now fill the GPU
 		return nil
 	}
 	speed := float64(speedsOf(from.device, from.tenants)[at] * u.gain)
@@ -117,8 +118,8 @@ func (t *seating) moveTo(from *shared, at, n int) *move {
 	return m
 }
 
-// aloneSizes are what a job may be given with a GPU of its own: no less than it is promised, and no more than its share
-// or what it needs to have that.
+// aloneSizes are the sizes that a job may have on a GPU that it shares with no other job: at least the size at which it
+// trains as fast as promised, and at most its proportional share, or that size where it is larger.
 func (t *seating) aloneSizes(j *Job, n int) []sensitivity.Option {
 	important := *j
 	request := *j.Share
@@ -126,14 +127,14 @@ func (t *seating) aloneSizes(j *Job, n int) []sensitivity.Option {
 	return t.seatSizes(&important, n)
 }
 
-// affordsInstead says whether the quotas of a job that runs leave it another size.
+// affordsInstead reports whether the quotas of a running job leave it another size in place of its own.
 func (t *seating) affordsInstead(j *Job, was, size gres.Vector) bool {
 	t.charge(j, 1, was, -1)
 	defer t.charge(j, 1, was, 1)
 	return t.affords(j, size)
 }
 
-// awaited says that somebody waits for room who could be started on a node.
+// awaited reports that a job waits for room that could be started on a node.
 func (t *seating) awaited(node *Node) bool {
 	for i := range t.c.Jobs {
 		j := &t.c.Jobs[i]
@@ -150,7 +151,7 @@ func (t *seating) awaited(node *Node) bool {
 	return false
 }
 
-// goAlone has a job leave the others.
+// goAlone carries out a move.
 func (t *seating) goAlone(m *move) {
 	d, home := t.decision(m.j.ID), &t.c.Nodes[m.to]
 	was := d.Grant.PerNode

@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// Policy says who goes first. A new one is a key of a few lines.
+// Policy decides which job goes first. A new one is a key of a few lines.
 type Policy struct {
 	Name string
 	// key is what jobs are ordered by, smaller first; equal keys by arrival, then by ID.
 	key func(i int, v *view) float64
 	// stake is what one restart of job i is worth in the key's unit. A running job is ordered by key less stake, so
-	// that a waiting one takes its place only when it is ahead by more than the restart costs.
+	// that a waiting job takes its place only when it is ahead by more than the restart costs.
 	stake func(i int, v *view) float64
 }
 
-// view is what a key may know beside its job: the board before the first turn, on which every running job has its seat,
-// and what some policies compute from all jobs before the first key.
+// view is what a key may use beside its job: the board before the first turn, with every running job in its place, and
+// what some policies compute from all jobs before the first key.
 type view struct {
 	*board
-	share  float64   // of the cluster's GPUs, if every job had as many
+	share  float64   // the cluster's GPUs divided by the number of jobs
 	before []float64 // of each job, see filled
 	pack   *packing  // see packed
 }
 
+// view is what the keys of a policy may use in this round.
 func (b turns) view() *view {
 	return &view{board: b.board, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.beside)))}
 }
@@ -35,7 +36,7 @@ func (b turns) view() *view {
 // loss is the running time, in seconds, that a restart of job i costs.
 func (v *view) loss(i int) float64 { return v.jobs[i].restartLoss(v.c.Now).Seconds() }
 
-// Policies are the ones that can be named in a configuration.
+// Policies lists the ones that a configuration can name.
 func Policies() []Policy {
 	return []Policy{FIFO(), SRTF(), SRSF(), LAS(), FTF(), DRF(), Tetris(), Slurm()}
 }
@@ -52,11 +53,10 @@ func ParsePolicy(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is
-// what one restart of a running job is worth in the key's unit: a waiting job takes its place, within the rules, when
-// its key is smaller by more than that, and never where the stake is infinite. Jobs that wait are asked, too, for what
-// it would be worth if they ran. nil is a policy to which restarts are worth nothing. Whoever has no number as key goes
-// last.
+// By is a custom policy: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is what one
+// restart of a running job is worth in the key's unit: within the rules, a waiting job takes its place when its key is
+// smaller by more than that, and never if the stake is infinite. stake is asked of waiting jobs, too, for what a
+// restart would be worth if they ran. A nil stake makes restarts worth nothing. A job whose key is NaN goes last.
 func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	if stake == nil {
 		stake = func(*Cluster, *Job) float64 { return 0 }
@@ -69,7 +69,7 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 			return math.Inf(1)
 		},
 		func(i int, v *view) float64 {
-			if s := stake(v.c, v.jobs[i]); s > 0 { // written so that NaN is nothing
+			if s := stake(v.c, v.jobs[i]); s > 0 { // so that NaN counts as nothing
 				return s
 			}
 			return 0
@@ -77,8 +77,8 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	}
 }
 
-// First is this policy with one job before all others, those too that have waited too long. Who is never stopped for
-// another, as by Slurm's order, stays.
+// First is this policy with one job before all others, overdue ones included. A running job that is never stopped for
+// another, as under Slurm's order, stays.
 func (p Policy) First(job int) Policy {
 	key := p.key
 	p.key = func(i int, v *view) float64 {
@@ -90,9 +90,9 @@ func (p Policy) First(job int) Policy {
 	return p
 }
 
-// Slurm goes by Slurm's own priority, the larger first: whatever the site has made of age, fair share, QOS and nice
-// stays in force. Who runs stays, since Slurm alone would not stop it either; that what it was lent is taken back, or
-// that it moves for its own good, is no question of turns.
+// Slurm goes by Slurm's own priority, the larger first, so what the site has made of age, fair share, QOS and nice
+// stays in force. Running jobs stay, since Slurm alone would not stop them either. Loans are called back and jobs may
+// move for their own gain all the same, since that is no question of order.
 func Slurm() Policy {
 	return By("slurm",
 		func(_ *Cluster, j *Job) float64 { return -float64(j.Priority) },
@@ -116,8 +116,8 @@ func SRTF() Policy {
 	}
 }
 
-// SRSF is shortest remaining service first: what is left to do, at the proportional share, times the GPUs that it
-// takes. A job of unknown length goes last.
+// SRSF is shortest remaining service first: the remaining time at the proportional share, times GPUs. A job of unknown
+// length goes last.
 func SRSF() Policy {
 	return Policy{"srsf",
 		func(i int, v *view) float64 { return remaining(v.jobs[i]).Seconds() * float64(v.jobs[i].GPUs) },
@@ -125,10 +125,10 @@ func SRSF() Policy {
 	}
 }
 
-// LAS is least attained service first, in GPU-seconds, by discrete queues (Tiresias, NSDI'19, §3.2): the first is of
-// jobs with less than firstQueue says, and each holds what has attained up to twice as much as the one before. It needs
-// no lengths. Within a queue who runs goes on, and who waits comes in the order of arrival: by the bare service two
-// jobs would take each other's place for ever.
+// LAS is least attained service first, in GPU-seconds, by discrete queues (Tiresias, NSDI'19, §3.2): the first has the
+// jobs with less service than firstQueue, and each next one those with up to twice as much as the one before. It needs
+// no lengths. Within a queue running jobs go on, and waiting jobs come in the order of arrival: by the exact service
+// two jobs would take each other's place for ever.
 func LAS() Policy {
 	return Policy{"las",
 		func(i int, v *view) float64 {
@@ -142,8 +142,8 @@ func LAS() Policy {
 	}
 }
 
-// firstQueue is the service, in GPU-seconds, until which a newcomer goes before everybody who has had more: three
-// quarters of what a job of one GPU gets in a round, or in five minutes where the rounds' length is not known.
+// firstQueue is the service, in GPU-seconds, until which a job is in the first queue, before all that have had more:
+// three quarters of what a job with one GPU gets in a round, or in five minutes if the rounds' length is unknown.
 func firstQueue(c *Cluster) float64 {
 	round := c.Rules.Round
 	if round <= 0 {
@@ -155,14 +155,14 @@ func firstQueue(c *Cluster) float64 {
 // levelOf rounds a number down to a power of two, or to one of so many even steps on the way to the next one; exactly,
 // on every machine.
 func levelOf(x float64, steps int) float64 {
-	part, power := math.Frexp(x) // part is at least a half
+	part, power := math.Frexp(x) // 0.5 ≤ part < 1
 	return math.Ldexp(math.Floor(part*float64(2*steps))/float64(2*steps), power)
 }
 
 // FTF is finish-time fairness (Themis, NSDI'20): the job with the largest ρ goes first, its expected finish time in the
-// shared cluster over that on a private 1/n of it, in steps of a third to a half. Within a step who runs goes on: by
-// the bare ρ, which rises for who waits alone, two jobs would take each other's place for ever. A job of unknown length
-// is taken to be half done.
+// shared cluster over that on a private 1/n of it, in steps of a third to a half. Within a step running jobs go on: by
+// the exact ρ, which rises only for waiting jobs, two jobs would take each other's place for ever. A job of unknown
+// length counts as half done.
 func FTF() Policy {
 	return Policy{"ftf",
 		func(i int, v *view) float64 {
@@ -173,23 +173,22 @@ func FTF() Policy {
 	}
 }
 
-// sliver is enough of ρ for who runs to go before who waits on the same step, and less than any step of a job that
-// waits for a while.
+// sliver is enough of ρ for a running job to go before a waiting one on the same step, and less than any step of a job
+// that waits for a while.
 const sliver = 1e-9
 
-// alone is how long job i would take, in seconds, on a private 1/n share of the cluster's GPUs, n being the number of
-// jobs.
+// alone is how long job i would take, in seconds, on a private 1/n of the cluster's GPUs, n being the number of jobs.
 func (v *view) alone(i int) float64 {
 	j := v.jobs[i]
 	length := j.Done + remainingOrHalf(j)
 	return math.Max(1, length.Seconds()) * math.Max(1, float64(j.GPUs)/v.share)
 }
 
-// unknown stands for a remaining time that nobody declared; it is longer than any that somebody did.
+// unknown stands for a remaining time that was not declared; it is longer than any declared one.
 const unknown = time.Duration(math.MaxInt64)
 
-// remaining is how much longer j runs at the proportional share. A job that has outrun its declared length is about to
-// end, as far as anybody knows.
+// remaining is how much longer j runs at the proportional share. It is 0 for a job that has exceeded its declared
+// length, which is about to end as far as is known.
 func remaining(j *Job) time.Duration {
 	if j.Length == 0 {
 		return unknown
@@ -197,7 +196,7 @@ func remaining(j *Job) time.Duration {
 	return max(j.Length-j.Done, 0)
 }
 
-// restartLoss is the running time that a restart of j costs: of one that does not save, all of this run.
+// restartLoss is the running time that a restart of j costs: for a job that does not save, the whole run besides.
 func (j *Job) restartLoss(now time.Time) time.Duration {
 	if j.Saves {
 		return j.Restart
@@ -205,6 +204,7 @@ func (j *Job) restartLoss(now time.Time) time.Duration {
 	return j.Restart + max(now.Sub(j.Started), 0)
 }
 
+// remainingOrHalf is remaining, or for a job of unknown length as much as it has done, at least a second.
 func remainingOrHalf(j *Job) time.Duration {
 	if j.Length == 0 {
 		return max(j.Done, time.Second)
@@ -224,7 +224,7 @@ func (b turns) takeTurns(p Policy) {
 			key = lessStake(key, b.stake(i))
 		}
 		if b.seats[i].key = key; b.seats[i].overdue {
-			key = math.Min(key, -math.MaxFloat64) // before any key, and behind one job that goes first, see First
+			key = math.Min(key, -math.MaxFloat64) // before any key, and behind the job of First
 		}
 		b.line.add(entry{key, i})
 	}
@@ -236,8 +236,8 @@ func (b turns) takeTurns(p Policy) {
 	b.tail = len(b.order)
 }
 
-// lessStake is what a running job is ordered by. One that nobody may displace goes before all who wait, also where its
-// key is that of who goes last.
+// lessStake is the key of a running job. One that no job may displace goes before all waiting jobs, even if its key is
+// that of a job that goes last.
 func lessStake(key, stake float64) float64 {
 	if math.IsInf(stake, 1) {
 		return math.Inf(-1)
@@ -245,7 +245,7 @@ func lessStake(key, stake float64) float64 {
 	return key - stake
 }
 
-// expected is the order of the last round, and then those who have come since.
+// expected is the order of the last round, followed by the jobs that have come since.
 func (b turns) expected() []int {
 	order := b.turns[:0]
 	for _, was := range b.turns {
@@ -256,7 +256,7 @@ func (b turns) expected() []int {
 	return append(order, b.come...)
 }
 
-// line puts jobs in order by a key, equal ones by arrival, then by ID: fast, where they come almost in order.
+// line sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.
 type line struct {
 	jobs         []*Job
 	kept, strays []entry
@@ -268,10 +268,10 @@ type entry struct {
 	job int
 }
 
-// nearby is how many places an entry may be from its place to be put there at once.
+// nearby is how many places from the end an entry may belong to be put there at once.
 const nearby = 16
 
-// add puts an entry in its place, or aside where that is too far from the end.
+// add puts an entry in its place, or aside if that is too far from the end.
 func (l *line) add(e entry) {
 	at := len(l.kept)
 	for ; at > 0 && l.compare(e, l.kept[at-1]) < 0; at-- {
@@ -290,7 +290,7 @@ func (l *line) add(e entry) {
 // begin empties the line.
 func (l *line) begin(jobs []*Job) { l.jobs, l.kept, l.strays = jobs, l.kept[:0], l.strays[:0] }
 
-// end lists the jobs in order, in the memory of another list.
+// end lists the jobs in order, those put aside merged in, in the memory of another list.
 func (l *line) end(order []int) []int {
 	slices.SortFunc(l.strays, l.compare)
 	order, strays := order[:0], l.strays

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// overdueShare is the part of the cluster's GPUs that goes to the jobs that are overdue before anybody else has a turn.
+// overdueShare is the part of the cluster's GPUs for which overdue jobs go before all others.
 const overdueShare = 1.0 / 8
 
-// findOverdue marks the overdue jobs, which go first whatever the policy says. A job is overdue if all its waits
-// together have lasted for rules.patience and a job that came later runs: before that, no job has passed it. Overdue
-// are the first of these to arrive, until they hold an eighth of the cluster's GPUs; the last one may be larger than
-// what is left of the eighth, so that gangs are promoted as well. A running overdue job keeps its place.
+// findOverdue marks the overdue jobs, which go first whatever the policy. A job is overdue if all its waits together
+// have lasted for rules.patience and a job that came later runs: before that, no job has passed it. The first of these
+// to arrive are overdue, until they hold an eighth of the cluster's GPUs; the last one may be larger than what is left
+// of the eighth, so that gangs are promoted as well. A running overdue job keeps its place.
 //
-// So no job starves: it has its turn at the latest when the overdue jobs that came before it have ended, under every
-// policy that preempts. Multi-level feedback queues do the same (Tiresias, NSDI'19, §3.2: PROMOTEKNOB). The bound is
+// So no job starves: under every policy that preempts, it has its turn at the latest when the overdue jobs that came
+// before it have ended. Multi-level feedback queues do the same (Tiresias, NSDI'19, §3.2: PROMOTEKNOB). The bound is
 // for overloaded clusters, where all jobs wait for too long: to promote all of them would be FIFO.
 //
 // A job stays overdue until it ends. If running made it less overdue, two jobs would take a place from each other in
@@ -41,12 +41,12 @@ func (b turns) findOverdue() {
 	}
 }
 
-// compareArrivals puts the job first that came first.
+// compareArrivals puts the job that came earlier first, then the smaller ID.
 func (b *board) compareArrivals(x, y int) int {
 	return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
 }
 
-// lastToCome is the job that came last of those that run; -1: none runs.
+// lastToCome is the running job that came last; -1: none runs.
 func (b turns) lastToCome() int {
 	last := -1
 	for i, j := range b.jobs {
@@ -57,13 +57,13 @@ func (b turns) lastToCome() int {
 	return last
 }
 
-// precedes says that job v goes before job i whatever i has waited for: it came first, and the policy has it first. To
-// stop it would be to swap two jobs for nothing, and back again when v is overdue in turn.
+// precedes reports that job v goes before job i however long i has waited: it came first, and the policy has it first.
+// To stop it would swap two jobs for nothing, and back again when v is overdue in turn.
 func (b *board) precedes(v, i int) bool {
 	return b.seats[i].overdue && b.seats[v].key <= b.seats[i].key && b.compareArrivals(v, i) < 0
 }
 
-// couldRun says whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from
+// couldRun reports whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from
 // that.
 func (b turns) couldRun(i int) bool {
 	if b.jobs[i].Running != nil {

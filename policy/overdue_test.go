@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // TestNobodyStarvesUnderOverload: on a cluster to which a third more short jobs come than it can run, long ones that
@@ -137,4 +139,31 @@ func (s *site) judgeStops(plan Plan) (stops int) {
 		}
 	}
 	return stops
+}
+
+// TestALoanIsNotCalledBackOnNodesThatAreClearedOverSeveralRounds: nobody starts there in this round, so a run that the
+// rules protect goes on with what it was lent. On n1 all cores are taken by a job that may be asked in ten minutes.
+func TestALoanIsNotCalledBackOnNodesThatAreClearedOverSeveralRounds(t *testing.T) {
+	p, all := paperModel(t, "alexnet"), gres.Vector{GPUs: 1, CPUs: 24, Memory: 62500}
+	c := paperCluster(2)
+	c.Rules = Rules{MinRun: 10 * time.Minute}
+	c.Jobs = []Job{
+		{ID: 1, GPUs: 2, Nodes: 2, Saves: true, Arrival: c.Now.Add(-2 * DefaultPatience)},
+		{ID: 2, GPUs: 1, Saves: true, Arrival: c.Now, Started: c.Now, Floor: gres.Vector{CPUs: 24},
+			Running: &Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: all}},
+		{ID: 3, GPUs: 1, Saves: true, Arrival: c.Now, Started: c.Now, Profile: p, ProfileName: p.Model,
+			Running: &Placement{Nodes: []string{c.Nodes[1].Name}, PerNode: all}},
+	}
+	for _, order := range Policies() {
+		plan := new(Planner).Decide(c, order, Tune())
+		if err := Check(c, plan); err != nil {
+			t.Errorf("%s: %v", order.Name, err)
+		}
+		if order.Name == Slurm().Name {
+			continue // under Slurm's own priorities no nodes are cleared for a job that has waited for long
+		}
+		if d := plan.Decisions[0]; d.Reason != Clearing {
+			t.Errorf("%s: the gang is told %s: %s", order.Name, d.Reason, d.Why)
+		}
+	}
 }

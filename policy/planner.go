@@ -8,16 +8,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Planner decides one round after the other. It is faster at it than Decide, since it keeps what it has worked out:
-// menus, which servers suit whom, who was where, in which order the jobs were. It believes none of it before it has
-// compared it with the snapshot, so its plans are those of Decide. Profiles must not change under their pointers. The
-// zero value works; it is not for several goroutines at once.
+// Planner decides one round after the other. It makes the plans of Decide, but faster, since it keeps what it has
+// worked out: menus, which servers suit which jobs, where jobs were and in which order. It uses none of it before
+// comparing it with the snapshot. Profiles must not change under their pointers. The zero value works; it is not safe
+// for several goroutines at once.
 type Planner struct {
 	board   board
-	ranking *Planner // whose turn it is among all who share, see Shared
+	ranking *Planner // orders all jobs if some share GPUs, see Shared
 }
 
-// Decide plans one round, as the function of this name does.
+// Decide plans one round, as the function Decide does.
 func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 	if !c.shares() {
 		return pl.decide(c, p, a)
@@ -50,7 +50,7 @@ func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	return b.plan()
 }
 
-// lay lays the snapshot out on the board, with its jobs in the order of the policy.
+// lay puts the snapshot on the board, with its jobs in the order of the policy.
 func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
 	on := constraints{&pl.board}
 	layout{on}.lay(c, a)
@@ -58,24 +58,26 @@ func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
 	return on
 }
 
-// topology is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
+// topology is what stays the same as long as the nodes and the allocator do: which jobs may use which servers, and with
+// what sizes.
 type topology struct {
-	nodes     []Node // as they were when it was built, ascending in name
+	nodes     []Node // copies of those that it was built from, ascending in name
 	alloc     string
 	index     map[string]int // server by name
-	alone     []int          // every server, so that a part of this is a list of one
+	alone     []int          // every server, so that a slice of it is a list of one
 	largest   int            // GPUs of the largest server
 	total     gres.Vector    // of all servers
 	reference gres.Vector    // see Reference
-	equals    []int          // how many servers there are of a model, by its number
+	shapes    int            // number of different shapes of servers
+	equals    []int          // number of servers of each model, by the model's number
 	crowd
 }
 
-// many is how many classes of jobs are kept beyond what a snapshot can have, before they are forgotten.
+// many is how many classes of jobs are kept beyond the number of jobs, and how many menus, before they are dropped.
 const many = 4096
 
-// standsFor says whether the topology is that of other nodes, too. Whether they are open and what is held on them does
-// not matter.
+// standsFor reports whether the topology is also that of these nodes. Whether they are open and what is held on them
+// does not matter.
 func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
 		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType &&
@@ -83,7 +85,7 @@ func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	})
 }
 
-// build makes the topology, and servers to stand in it, anew.
+// build makes the topology and its servers anew.
 func (b layout) build(nodes []*Node) {
 	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
 	for i, n := range nodes {
@@ -104,10 +106,10 @@ func (b layout) build(nodes []*Node) {
 		*s = newSet(len(nodes))
 	}
 	b.market = newMarket(len(nodes))
-	b.seats, b.ids, b.order = nil, nil, nil // their classes are those of the old topology
+	b.seats, b.ids, b.order = nil, nil, nil // their classes belong to the old topology
 }
 
-// shapeUp numbers the shapes of servers.
+// shapeUp numbers the shapes of servers, that is their totals and GPU types.
 func (b layout) shapeUp() {
 	type shape struct {
 		total   gres.Vector
@@ -122,14 +124,15 @@ func (b layout) shapeUp() {
 		}
 		b.servers[i].shape = numbers[s]
 	}
+	b.shapes = len(numbers)
 	b.reference = Reference(b.topology.nodes)
 	b.findModels()
 }
 
-// findModels finds out which servers are equal to a gang: those with as many GPUs of one type and as many cores whose
-// memory differs by less than Slack. The smallest of them is their model. A gang has one size on all its nodes, so its
-// share and its menu are those of the model, which every one of them can give; to ask for the last MiB of the largest
-// would keep it from running at all.
+// findModels finds which servers are equal for a gang: those with as many GPUs of one type and as many cores whose
+// memory differs by no more than Slack. The smallest of them is their model. A gang has one size on all its nodes, so
+// its share and its menu are those of the model, which every one of them can give; to ask for the last MiB of the
+// largest would keep it from running at all.
 func (b layout) findModels() {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {
@@ -156,10 +159,10 @@ func (b layout) findModels() {
 	}
 }
 
-// byID lists jobs in the order of their IDs, in the memory of a list that is not needed any more.
+// byID lists jobs in ascending ID, in the memory of an old list.
 func byID(list []*Job, jobs []Job) []*Job {
 	list = resized(list, len(jobs))
-	clear(list[len(list):cap(list)]) // what is left there of a longer list would keep its snapshot alive
+	clear(list[len(list):cap(list)]) // the rest of a longer list would keep its snapshot alive
 	for i := range jobs {
 		list[i] = &jobs[i]
 	}
@@ -169,7 +172,7 @@ func byID(list []*Job, jobs []Job) []*Job {
 	return list
 }
 
-// inOrder says whether jobs ascend in ID, as those of most snapshots do.
+// inOrder reports whether jobs ascend in ID, as those of most snapshots do.
 func inOrder(jobs []Job) bool {
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i].ID < jobs[i-1].ID {
@@ -179,7 +182,7 @@ func inOrder(jobs []Job) bool {
 	return true
 }
 
-// byName lists nodes in the order of their names.
+// byName lists nodes in ascending name, in the memory of an old list.
 func byName(list []*Node, nodes []Node) []*Node {
 	list = resized(list, len(nodes))
 	clear(list[len(list):cap(list)])

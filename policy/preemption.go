@@ -10,26 +10,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// clearing is what must happen on one server so that a job fits: some give back what they hold beyond their share, some
-// go.
+// clearing is what must happen on one server so that a job fits: some jobs give back what they hold beyond their share,
+// some leave.
 type clearing struct {
 	server  int
 	shrinks []shrink
 	leaves  []int
-	last    int     // the earliest turn among those that leave; the later the better
+	last    int     // the earliest rank among the jobs that leave; the later the better
 	cost    float64 // of the restarts, in GPU-seconds at the proportional speed
 }
 
-// shrink is a running job and the size that it is restarted with.
+// shrink is a running job and the smaller size that it is restarted with.
 type shrink struct {
 	job   int
 	to    sensitivity.Option
-	freed gres.Vector // what is missing and it gives back
-	loss  float64     // for what is missing, in GPU-seconds at the proportional speed
+	freed gres.Vector // of what is missing, the part that it gives back
+	loss  float64     // relative to what is missing, in GPU-seconds at the proportional speed
 }
 
-// makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only
-// then by stopping those whose turn comes later.
+// makeRoom places job i by disturbing running jobs: first by calling back what others hold beyond their share, and only
+// then by stopping jobs that come later in the order. It reports whether it did.
 func (b preemption) makeRoom(i int, w gangShape) bool {
 	eligible := b.seats[i].class.eligible.servers
 	if b.stops <= 0 {
@@ -49,7 +49,7 @@ func (b preemption) makeRoom(i int, w gangShape) bool {
 	return b.clear(i, w, b.plans)
 }
 
-// givers adds plans for servers with GPUs enough where room can be made without anybody leaving.
+// givers adds plans for servers with enough free GPUs on which no job has to leave to make room.
 func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
 	k := b.seats[i].class
 	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
@@ -64,11 +64,11 @@ func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
 	return all
 }
 
-// tries bounds how many nodes are compared of those that somebody would have to leave: they come in the order of who
-// goes first.
+// tries bounds how many servers are compared that a job would have to leave. The first come those of the last jobs in
+// the order.
 const tries = 16
 
-// leavers adds plans for servers that somebody leaves, beginning with those whose turn is last.
+// leavers adds plans for servers that jobs have to leave, beginning with the last jobs in the order.
 func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
 	k, most := b.seats[i].class, len(all)+max(tries, 4*w.nodes)
 	b.lastFirst(i, func(n int) bool {
@@ -83,8 +83,8 @@ func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
 	return all
 }
 
-// lastFirst visits the servers of the running jobs whose turn comes after that of job i, the last in turn first, each
-// once, until visit answers false.
+// lastFirst visits the servers of the running jobs that come after job i in the order, those of the last job first,
+// each server once, until visit returns false.
 func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
 		b.tail--
@@ -108,8 +108,8 @@ func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	}
 }
 
-// clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are
-// taken where who leaves has the last turn, or, if that costs too much, where it costs least.
+// clear places job i on servers of one model after clearing them, if the rules allow it and it is worth it. It takes
+// the servers where the jobs that leave are last in the order, or, if that costs too much, where it costs least.
 func (b preemption) clear(i int, w gangShape, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
@@ -125,10 +125,12 @@ func (b preemption) clear(i int, w gangShape, plans []clearing) bool {
 	return false
 }
 
+// lateFirst puts first the plans that stop the jobs that are last in the order.
 func lateFirst(x, y clearing) int {
 	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
 }
 
+// cheapFirst puts first the plans that cost least.
 func cheapFirst(x, y clearing) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
 }
@@ -145,8 +147,8 @@ func (b preemption) move(i int, w gangShape, plans []clearing) {
 	b.seats[i].cleared = true
 }
 
-// ofOneModel takes so many clearings of servers of one model, in the order given; nil where there are too few. No two
-// of them want different things of one job.
+// ofOneModel takes so many clearings of servers of one model, in the order given, that do not contradict each other;
+// nil if there are too few.
 func (b preemption) ofOneModel(all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
@@ -162,12 +164,14 @@ func (b preemption) ofOneModel(all []clearing, nodes int) []clearing {
 	return nil
 }
 
-// overlap says whether p and another server's clearing want different things of a gang across both: that it leaves and
-// that it shrinks, or two sizes of which neither does for both.
+// overlap reports whether p contradicts a chosen clearing about a gang across both servers: that it leaves and that it
+// shrinks, or two sizes of which neither fits in the other.
 func overlap(chosen []clearing, p *clearing) bool {
 	return slices.ContainsFunc(chosen, func(c clearing) bool { return contradicts(&c, p) || contradicts(p, &c) })
 }
 
+// contradicts reports that a job which shrinks by c leaves by p, or shrinks to a size that neither contains nor fits in
+// that of c.
 func contradicts(c, p *clearing) bool {
 	for _, s := range c.shrinks {
 		if slices.Contains(p.leaves, s.job) {
@@ -182,8 +186,8 @@ func contradicts(c, p *clearing) bool {
 	return false
 }
 
-// clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn
-// leaves first.
+// clearServer plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
+// false if it cannot.
 func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
@@ -211,7 +215,7 @@ func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool
 	return plan, true
 }
 
-// spare takes jobs off the plan without whose leaving there is room as well, those with the earliest turn first.
+// spare takes jobs off the plan that need not leave after all, the earliest in the order first.
 func (b preemption) spare(plan *clearing, need, left gres.Vector) {
 	for _, s := range plan.shrinks {
 		left = left.Plus(s.freed)
@@ -224,7 +228,7 @@ func (b preemption) spare(plan *clearing, need, left gres.Vector) {
 	}
 }
 
-// weigh sums up what the plan costs, and whom.
+// weigh computes what the plan costs, and the earliest rank among the jobs that leave.
 func (b preemption) weigh(plan *clearing) {
 	plan.last = math.MaxInt
 	for _, v := range plan.leaves {
@@ -236,8 +240,8 @@ func (b preemption) weigh(plan *clearing) {
 	}
 }
 
-// nextToLeave picks the job on the server whose turn is last of those that may have to leave it for job i; -1 if there
-// is none.
+// nextToLeave is the last job in the order, of those on the server that may have to leave it for job i and are not gone
+// yet; -1 if there is none.
 func (b preemption) nextToLeave(sv *server, gone []int, i int) int {
 	last := -1
 	for _, v := range sv.jobs {
@@ -252,12 +256,12 @@ func (b preemption) nextToLeave(sv *server, gone []int, i int) int {
 }
 
 // giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that
-// lose least by it for what they give.
+// lose least for what they give. It reports whether they can free it.
 func (b preemption) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 	return b.giveBackFrom(b.servers[plan.server].jobs, plan, missing, i)
 }
 
-// giveBackFrom is giveBack by some of those jobs.
+// giveBackFrom is giveBack by the given jobs.
 func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i int) bool {
 	able := b.able(jobs, plan, missing, i)
 	left := missing
@@ -275,16 +279,18 @@ func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector
 	return false
 }
 
-// sources are the jobs that may give back for a clearing. While the GPUs that somebody is owed are idle, nothing
-// protects a loan.
+// sources are the jobs that may give back for a clearing. If the server lacks no GPUs, protected runs give back loans,
+// too, since GPUs that a job is owed would idle; but not on servers that are cleared over several rounds, where no job
+// starts in this one.
 func (b preemption) sources(plan *clearing) []int {
-	if len(plan.leaves) == 0 {
+	clearedLater := b.reserved != nil && b.reserved.closed && b.reserved.servers.has(plan.server)
+	if len(plan.leaves) == 0 && !clearedLater {
 		return b.lenders(plan.server)
 	}
 	return b.servers[plan.server].jobs
 }
 
-// able lists how far those of the jobs that may be asked can shrink.
+// able lists the jobs that may be asked to shrink, and how far each can, least loss first.
 func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
@@ -304,15 +310,17 @@ func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int)
 	return able
 }
 
-// owedRoom says that job i needs room for what it is owed, and not to be faster than that.
+// owedRoom reports that job i needs room for what it is owed, and not to be faster than that.
 func (b preemption) owedRoom(i int) bool {
 	return i == nobody || b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
 }
 
+// covered reports that neither cores nor memory are missing.
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
 // shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it.
-// Who restarts to be faster becomes slower than it was for one that is owed a place, and not so that another grows.
+// For a job that is owed a place, a job that restarts to be faster may become slower than it was, but not for one that
+// only grows.
 func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	s := &b.seats[v]
 	slowest := 0.0
@@ -339,16 +347,16 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	return best
 }
 
-// roundsUp says that the memory of running job v grows by rounding alone when its cores shrink, and that its servers
+// roundsUp reports that the memory of running job v grows by rounding alone when its cores shrink, and that its servers
 // have room for that; less is what it would give back, with negative memory. Memory by the core is in whole MiB: 12
 // cores of 20,833 MiB are more than 18 of 13,888.
 func (b preemption) roundsUp(v int, less gres.Vector) bool {
 	s := &b.seats[v]
-	return b.jobs[v].PerCore && int(-less.Memory) <= s.size.CPUs &&
+	return b.jobs[v].PerCore && int(-less.Memory) < s.size.CPUs &&
 		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].open().Memory < -less.Memory })
 }
 
-// spared is what the jobs on server n could give back at most if each was as small as it can be.
+// spared is the most that the jobs on server n could give back, if each were as small as it can be.
 func (b preemption) spared(n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range b.servers[n].jobs {
@@ -362,7 +370,7 @@ func (b preemption) spared(n int) gres.Vector {
 	return sum
 }
 
-// resizable says whether running job i may be restarted where it is with another size: it saves, it could be started
+// resizable reports whether running job i may be restarted where it is with another size: it saves, it could be started
 // there today, its quotas are not overdrawn, and all its nodes are of one model.
 func (b constraints) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
@@ -381,8 +389,8 @@ func (b constraints) resizable(i int) bool {
 	return true
 }
 
-// saves says whether job i could be restarted with another size: one that runs while it may be stopped, one that the
-// plan starts anew while it can be asked again.
+// saves reports whether job i could be restarted with another size: a running job if it saves, one that the plan starts
+// if it can be asked again later.
 func (b constraints) saves(i int) bool {
 	if s := &b.seats[i]; s.standing == fresh {
 		return s.class.lends
@@ -390,8 +398,8 @@ func (b constraints) saves(i int) bool {
 	return b.jobs[i].Saves
 }
 
-// affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due.
-// What a job holds beyond its share is lent, so its loss does not count against the one who is owed.
+// affordable reports whether the plans stop at most so many jobs and the restarts cost at most what is due, and notes
+// which of the two is exceeded. What a job holds beyond its share is a loan, so its loss does not count.
 func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
@@ -420,16 +428,16 @@ func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
 	return false
 }
 
-// carryOut stops and shrinks whom the plan says, for a job.
+// carryOut stops and shrinks the jobs of a plan, for the job with an ID.
 func (b preemption) carryOut(p *clearing, id int) {
 	for _, v := range p.leaves {
 		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
-		b.unseat(v) // a gang may have left with another server already
+		b.unseat(v) // does nothing if a gang has left with another server already
 	}
 	for _, s := range p.shrinks {
 		st := b.seats[s.job].standing
 		if b.seats[s.job].size.Fits(s.to.Size) {
-			continue // a gang has shrunk as far for another server
+			continue // a gang has shrunk enough for another server
 		}
 		if st != fresh {
 			b.stop(s.job, Shrinks, b.thanks(s, id))
@@ -446,8 +454,8 @@ func (b preemption) thanks(s shrink, id int) string {
 	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
-// fallBack gives running job i the proportional share where it is. What it was lent beyond that in one kind comes free,
-// what it is short of in another is there or was lent to others.
+// fallBack gives running job i exactly its proportional share where it is, see Job.Owed. What it was lent becomes free;
+// what it lacks is free or was lent to others.
 func (b preemption) fallBack(i int) {
 	s := &b.seats[i]
 	to := s.menu.owed[0]
@@ -465,8 +473,8 @@ func (b preemption) fallBack(i int) {
 	b.reseat(i, fresh, to)
 }
 
-// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent. It says
-// whether that can be.
+// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent; false if
+// it cannot.
 func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
 	s := &b.seats[i]
 	for _, n := range s.servers {
@@ -481,8 +489,8 @@ func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool)
 	return plans, true
 }
 
-// claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free
-// or was lent.
+// claim raises running job i, if it is slower than it is owed, to the least size that keeps the promise, from what is
+// free or was lent, if that is worth the restarts.
 func (b preemption) claim(i int) {
 	s := &b.seats[i]
 	if s.gain >= 1 || b.stops <= 0 || !b.resizable(i) {

@@ -8,70 +8,72 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Whoever waits for a seat is held against all devices. What depends on the device alone is found once for everybody,
-// and how fast somebody would be there once for all who are alike in that, as long as the same jobs are on the device.
-// What is left of its node, and of its memory, is looked at each time.
+// A job that waits for a slot is compared with all devices. What depends on the device alone is found once for all
+// jobs, and how fast a job would be there once for all jobs with the same demand, as long as the device has the same
+// jobs. What is left of its node, and of its memory, is looked at each time.
 
-// occupancy is what of a device depends on nobody who asks for a seat there.
+// occupancy is what can be said of a device whichever job asks for a slot there.
 type occupancy struct {
 	known    bool
-	unsuited bool        // nobody is put there whatever he asks for
-	slowed   *Job        // goes on there, and was measured to be slower than it accepts; nil: none was
-	full     bool        // it has no seat left
-	memory   gres.Memory // that the jobs on it need
-	highs    int
+	unsuited bool // no job is put there, whatever it asks for
+	// slowed is a job that goes on there and was measured to be slower than it accepts; nil: none was.
+	slowed *Job
+	full   bool        // it has no slot left
+	memory gres.Memory // that the jobs on it need
+	highs  int
 }
 
-// occupied looks at a device of a node anew where the jobs on it have changed.
+// occupied returns the occupancy of a device, found anew if its jobs have changed.
 func (on *shared) occupied(node *Node) *occupancy {
 	if s := &on.occupancy; !s.known {
 		cannot := func(u tenant) bool { return u.job.Share == nil || u.job.Unruly || u.memory == 0 }
 		s.known, s.slowed, s.highs = true, on.slowed(node), highs(on.tenants)
 		s.memory, _ = needed(on.tenants)
 		s.full = len(on.tenants) >= min(share.MostJobs, on.device.Seats)
-		// no seats are where no broker is; two important ones somebody other than a plan has put there, and whoever
-		// comes makes it worse
+		// There are no slots where no broker is. Two high-class jobs were put there by something other than a plan, and
+		// any other job would make it worse.
 		s.unsuited = on.device.Seats == 0 || on.device.Foreign || s.highs > 1 || slices.ContainsFunc(on.tenants, cannot)
 	}
 	return &on.occupancy
 }
 
-// hold puts these jobs on a device.
+// hold replaces the jobs on a device.
 func (on *shared) hold(tenants []tenant) {
 	on.tenants, on.occupancy.known = tenants, false
 	on.changes++
 }
 
-// demand is all of a job by which it is fast or slow beside others.
+// demand is everything about a job that decides how fast it is beside others.
 type demand struct {
 	profile *sensitivity.Profile
 	class   share.Class
 	tasks   int
 	terms   terms
-	user    string // where that matters, see seating.fills
+	user    string // if that matters, see seating.fills
 }
 
-// prospect is how a job of a demand would do on a device with the largest of its sizes: with a smaller one nobody is
-// slower but the job itself.
+// prospect is how a job with a demand would do on a device with its largest size. With a smaller one only the job
+// itself would be slower.
 type prospect struct {
-	changes int // of the device when it was found, and one; 0: it was not
+	changes int // changes of the device when it was found, plus 1; 0: not found yet
 	sizes   []sensitivity.Option
-	slow    bool    // somebody would be slower than he accepts
-	own     float64 // the job's speed, of alone
-	others  float64 // what the others would train, in terms of their shares
+	slow    bool    // a job would be slower than it accepts
+	own     float64 // the job's speed, relative to alone
+	others  float64 // what the others would train, in shares
 	before  float64 // what they train without it
 }
 
-// mostProspects bounds how many are kept, which is some 80 MB; of more demands they are found for each job anew.
+// mostProspects bounds how many are kept, which is some 80 MB. For demands beyond that they are found for each job
+// anew.
 const mostProspects = 1 << 20
 
-// prospects are what was found of devices, for each demand in their order.
+// prospects are kept for each demand, in the order of devices.
 type prospects struct {
 	of     map[demand][]prospect
-	unkept []prospect // of a demand for which there was no room
+	unkept []prospect // of a demand beyond the bound
 }
 
-// rowOf has the prospects of a job on so many devices; not all are found yet. It is good until the next is asked for.
+// rowOf returns the prospects of a demand on so many devices, not all found yet. It is valid until the next call.
 func (p *prospects) rowOf(d demand, devices int) []prospect {
 	row, known := p.of[d]
 	switch {
@@ -89,7 +91,7 @@ func (p *prospects) rowOf(d demand, devices int) []prospect {
 	return row
 }
 
-// prospectOn is that of job j on device k.
+// prospectOn returns the prospect of job j on device k.
 func (t *seating) prospectOn(j *Job, k int, row []prospect) *prospect {
 	p, on := &row[k], t.devices[k]
 	if p.changes == on.changes+1 {

@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// purse is a quota during the round: what its jobs hold that run or are granted something, and what is left of it.
+// purse is a quota during the round, and what running and granted jobs leave of it.
 type purse struct {
 	*Quota
 	left bill
@@ -23,14 +23,15 @@ type bill struct {
 // billFor is what one job holds with a size on each of so many nodes.
 func billFor(nodes int, size gres.Vector) bill { return bill{1, nodes, size.Times(nodes)} }
 
+// plus adds y so many times.
 func (x bill) plus(y bill, times int) bill {
 	return bill{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
 }
 
-// covered says that nothing is overdrawn.
+// covered reports that nothing is overdrawn.
 func (x bill) covered() bool { return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount) }
 
-// openPurses makes the purses of the round, before anybody is seated.
+// openPurses sets up what is left of each quota before any job is placed.
 func (b layout) openPurses() {
 	b.purses = b.purses[:0]
 	for i := range b.c.Quotas {
@@ -41,7 +42,7 @@ func (b layout) openPurses() {
 	}
 }
 
-// limitOf is a number of a quota; one that is none is so large that nothing uses it up.
+// limitOf is a number of a quota; Unbounded is so large that nothing uses it up.
 func limitOf(n int) int {
 	if n == Unbounded {
 		return math.MaxInt / 2
@@ -49,7 +50,7 @@ func limitOf(n int) int {
 	return n
 }
 
-// charge books what job i holds, or takes that back.
+// charge books what job i holds on its quotas, times -1 to take that back.
 func (b *board) charge(i int, held bill, times int) {
 	for _, q := range b.seats[i].class.quotas {
 		if q < len(b.purses) {
@@ -58,7 +59,7 @@ func (b *board) charge(i int, held bill, times int) {
 	}
 }
 
-// short finds the first quota of jobs of class k that does not leave so much more; nil where all do.
+// short finds the first quota of jobs of class k that does not leave so much more; nil if all do.
 func (b constraints) short(k *jobClass, more bill) *purse {
 	for _, q := range k.quotas {
 		if q < len(b.purses) && !b.purses[q].left.plus(more, -1).covered() {
@@ -68,20 +69,20 @@ func (b constraints) short(k *jobClass, more bill) *purse {
 	return nil
 }
 
-// affords says whether the quotas of jobs of class k leave one more of them its size on each of so many nodes.
+// affords reports whether the quotas of jobs of class k leave one more of them its size on each of so many nodes.
 func (b constraints) affords(k *jobClass, nodes int, size gres.Vector) bool {
 	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
 }
 
-// affordsMore says whether its quotas let job i, which has a seat, have more on each of its nodes, or what it has once
-// again: where others have overdrawn them, it would not be started with anything.
+// affordsMore reports whether its quotas let job i, which has a place, have more on each of its nodes. It is false for
+// no more, too, if others have overdrawn them: the job could not be started with anything then.
 func (b constraints) affordsMore(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	return len(s.class.quotas) == 0 || b.short(s.class, bill{amount: more.Times(len(s.servers))}) == nil
 }
 
-// mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn
-// it may, as long as nobody else has been granted anything of them.
+// mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. If they are
+// overdrawn it may, as long as no other job has been granted anything of them.
 func (b constraints) mayReturn(i int) bool {
 	k, was := b.seats[i].class, b.jobs[i].Running
 	if b.affords(k, len(was.Nodes), was.PerNode) {
@@ -97,7 +98,8 @@ func (b constraints) mayReturn(i int) bool {
 	return true
 }
 
-// pinched says whether it is quotas that keep jobs of class k waiting, whatever servers have left, and which.
+// pinched finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of it; nil
+// if it is not quotas that do.
 func (b constraints) pinched(k *jobClass) (*purse, bill) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, bill{}
@@ -122,12 +124,13 @@ func (b constraints) pinched(k *jobClass) (*purse, bill) {
 	return which, needs
 }
 
-// repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same
-// quotas give back what they hold beyond their least, wherever they run.
+// repay places job i, which waits only for its quotas' cores or memory, where there is room: others of the same quotas
+// give back what they hold beyond their least, wherever they run.
 func (b preemption) repay(i int, w gangShape) bool {
 	k := b.seats[i].class
 	servers := b.roomFor(i, w, func(size gres.Vector) bool {
 		due := billFor(w.nodes, size)
+		// Cores and memory of the quotas do not count here: they are called back below.
 		due.amount.CPUs, due.amount.Memory = math.MinInt/4, math.MinInt64/4
 		return b.short(k, due) == nil
 	})
@@ -145,8 +148,8 @@ func (b preemption) repay(i int, w gangShape) bool {
 	return true
 }
 
-// lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that
-// are short.
+// lacking is how much more cores and memory one more job needs than its quotas leave, and which jobs count in all the
+// quotas that are short.
 func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
@@ -169,8 +172,8 @@ func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lend
 	return missing, lenders
 }
 
-// sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that
-// others may still take from them.
+// sparesQuota reports whether job i, which cannot be asked to give back, would leave its quotas the share of the GPUs
+// that others may still take from them.
 func (b constraints) sparesQuota(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	for _, q := range s.class.quotas {
@@ -195,8 +198,8 @@ func (b *board) proportion(gpus int) gres.Vector {
 	return gres.Proportional(b.total, gpus)
 }
 
-// counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is
-// known of it for long.
+// counted reports whether a job on server n has quotas. What they leave changes from round to round, so what is found
+// out about the server is not cached.
 func (b constraints) counted(n int) bool {
 	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs,
 		func(i int) bool { return len(b.seats[i].class.quotas) > 0 })
@@ -219,7 +222,7 @@ func (p *purse) emptied(needs bill) string {
 		most.Memory, needs.amount.Memory)
 }
 
-// taken says how many of a quota's things are: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".
+// taken says how much of a quota is taken: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".
 func taken(name string, most, left, needs int, thing string) string {
 	text := fmt.Sprintf("%s: %d of %d %ss are taken", name, most-left, most, thing)
 	if left > 0 {

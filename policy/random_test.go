@@ -67,6 +67,7 @@ func wildRules(t *rapid.T) Rules {
 		Patience:       rapid.SampledFrom([]time.Duration{0, time.Minute, 1000 * time.Hour}).Draw(t, "patience"),
 		Round:          rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "round"),
 		Stranded:       rapid.SampledFrom([]float64{0, 1}).Draw(t, "stranded"),
+		CallableOnly:   rapid.Bool().Draw(t, "callable only"),
 	}
 }
 
@@ -363,7 +364,7 @@ func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 // fineSize is one that Tune may have given.
 func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 	return rapid.SampledFrom(menus{}.of(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total,
-		termsOf(j), n.Total}).options).Draw(t, "size").Size
+		termsOf(j), n.Total, false}).options).Draw(t, "size").Size
 }
 
 // shareSize is the proportional one.

@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// before says that an unmanaged job is considered before managed job j.
+// before reports that an unmanaged job is considered before managed job j.
 func (u *Unmanaged) before(j *Job) bool {
 	if u.Priority != j.Priority {
 		return u.Priority > j.Priority
@@ -16,15 +16,15 @@ func (u *Unmanaged) before(j *Job) bool {
 	return u.ID < j.ID
 }
 
-// Loans are called back here for jobs that no plan decides on. What a job holds beyond what keeps its
-// proportional speed is lent, and nothing but a reason why it cannot be stopped at all protects a loan: neither
-// rules.min_run nor what its last restart has cost. Nobody leaves, and nobody falls below the proportional share.
+// Loans are called back here for unmanaged jobs. What a job holds beyond what keeps its proportional speed is a loan,
+// and only a reason why the job cannot be stopped at all protects it: neither rules.min_run nor the cost of its last
+// restart does. No job leaves, and no job falls below its proportional share.
 
-// nobody stands for the beneficiary of a clearing that is none of the snapshot's jobs.
+// nobody stands for a job outside the snapshot for which a server is cleared.
 const nobody = -1
 
-// serveBefore makes and keeps room for those unmanaged jobs that are considered before waiting job i, of those from
-// number next on. It returns the number of the first that was not served.
+// serveBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before waiting job
+// i. It returns the number of the first that was not served.
 func (b recall) serveBefore(i, next int) int {
 	if b.seats[i].standing != waits || b.jobs[i].Barred != "" {
 		return next
@@ -36,7 +36,7 @@ func (b recall) serveBefore(i, next int) int {
 	return next
 }
 
-// serveRest does so for the unmanaged jobs that are left.
+// serveRest does the same for the unmanaged jobs that are left.
 func (b recall) serveRest(next int) {
 	for ; next < len(b.c.Unmanaged); next++ {
 		b.serve(&b.c.Unmanaged[next])
@@ -44,7 +44,7 @@ func (b recall) serveRest(next int) {
 }
 
 // serve keeps room for an unmanaged job where there is room, or else where there is once loans are called back, on the
-// servers where that costs least. One that needs more than that waits for others to end, and is not served.
+// servers where that costs least. A job that needs more than that waits for others to end, and is not served.
 func (b recall) serve(u *Unmanaged) {
 	var roomy []int
 	var plans []clearing
@@ -87,12 +87,12 @@ func (b recall) serve(u *Unmanaged) {
 	}
 }
 
-// expected is how many GPUs unmanaged jobs may ask for next: as many as they were started on within the last horizon,
-// and those for which this round calls loans back.
+// expected is how many GPUs unmanaged jobs may ask for next: as many as they were started on within the last
+// rules.horizon, and those for which this round calls loans back.
 func (b recall) expected() int { return b.c.UnmanagedGPUs + b.called }
 
-// callBack plans that the jobs on a server give back what unmanaged job u is missing there. If they can, they also give
-// back the share of the next GPUs that unmanaged jobs are expected to ask for and do not find free with their share:
+// callBack plans that the jobs on a server give back what unmanaged job u lacks there. If they can, they also give back
+// the share of the next GPUs that unmanaged jobs are expected to ask for and do not find free with their share:
 // otherwise each such job would have the same jobs restarted again.
 func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
@@ -107,7 +107,7 @@ func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool
 }
 
 // keepShares withholds free GPUs with their share from the plan, as many as unmanaged jobs are expected to ask for,
-// first on the servers with the fewest jobs. If these shares were lent, such a job would wait for a checkpoint.
+// first on the servers with the fewest jobs. If these shares were lent, an unmanaged job would wait for a checkpoint.
 func (b recall) keepShares() {
 	left := b.expected()
 	if left == 0 {
@@ -126,7 +126,7 @@ func (b recall) keepShares() {
 	}
 }
 
-// withhold keeps so much of server n from the jobs of the plan.
+// withhold keeps an amount of server n from the jobs of the plan.
 func (b recall) withhold(n int, amount gres.Vector) {
 	sv := &b.servers[n]
 	sv.free, sv.withheld = sv.free.Minus(amount), sv.withheld.Plus(amount)
@@ -135,20 +135,20 @@ func (b recall) withhold(n int, amount gres.Vector) {
 	b.disturbed(n)
 }
 
-// callable says that running job j may be asked for what it was lent although the rules protect its run: nothing but
-// rules.min_run, what its last restart has cost, or a round that is to change nobody keeps it from being stopped.
+// callable reports that running job j may be asked for what it was lent although its run is protected: nothing keeps it
+// from being stopped but rules.min_run, the cost of its last restart, or Job.Stays.
 func (j *Job) callable(c *Cluster) bool {
 	return !j.Fixed && j.Saves && c.Rules.allowAfter(j.Restarts) && !j.aboutToEnd(c)
 }
 
-// lend lists running job i, which stays as it is, among those that can be asked for what they were lent.
+// lend lists running job i, which is fixed, among the jobs that can be asked for what they were lent.
 func (b layout) lend(i int) {
 	for _, n := range b.seats[i].servers {
 		b.servers[n].lenders = append(b.servers[n].lenders, i)
 	}
 }
 
-// callableOn is what those on server n would give back at most.
+// callableOn is the most that the jobs on server n would give back.
 func (b preemption) callableOn(n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range b.lenders(n) {
@@ -160,8 +160,8 @@ func (b preemption) callableOn(n int) gres.Vector {
 	return sum
 }
 
-// lenders are those on server n that can be asked for what they were lent, ascending: also those that stay as they are
-// otherwise, where somebody is owed GPUs that are idle.
+// lenders are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too, for a job
+// that is owed GPUs that idle.
 func (b preemption) lenders(n int) []int {
 	sv := &b.servers[n]
 	if len(sv.lenders) == 0 {

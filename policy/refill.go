@@ -10,28 +10,27 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// refill fills all servers anew, all at once, those who run among those who start: which jobs are to share a server is
-// found as for repack, by fillings of whole servers, and done where it pays for all the restarts that it takes.
-// Exchanges of two servers (see market) find what two can gain from each other; what only several can, going round, is
-// found here. A filling says who sits with whom; sizes are found afterwards, the restarts taken off.
+// refill fills all servers anew, all at once, with running and starting jobs: which jobs share a server is found as for
+// repack, by fillings of whole servers, and done if it pays for all the restarts that it takes. Exchanges of two
+// servers (see market) find what two can gain from each other; what only several can gain, in a ring, is found here. A
+// filling says which jobs share a server; their sizes are found afterwards, with the restarts subtracted.
 type refill struct {
 	repack
-	// of each server that takes part, its jobs that may be moved or resized, by number in movable, those first that had
-	// best stay
+	// crews are the jobs of each server that takes part that may be moved or resized, by index in movable; of each
+	// class those that had best stay come first.
 	crews map[int][]int
-	to    []int // the server that each of them is to be on
-	group []int // of each server, another that it exchanges jobs with; itself at the root
+	to    []int // the server that each movable job is to be on
+	group []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
 }
 
-// mostMatches bounds how often a server is compared with a filling for it, or one like it: so a thousand equal servers
-// may take part.
+// mostMatches bounds how often servers are compared with fillings: up to a thousand equal servers may take part.
 const mostMatches = 1 << 20
 
-// loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while
-// fillings are looked for: about as many jobs as that have to move for another one.
+// loyalty is the part of the cost of restarting all jobs on a server that counts for leaving it as it is, while
+// fillings are searched for: about that part of the jobs has to move for another filling.
 const loyalty = 0.25
 
-// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and says whether it
+// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and reports whether it
 // did.
 func (b allocation) refill() bool {
 	r := refill{repack: repack{constraints: b.constraints}, crews: map[int][]int{}}
@@ -55,14 +54,14 @@ func (b allocation) refill() bool {
 	return done
 }
 
-// attempt is what servers looked like when they were to be filled anew.
+// attempt is the state of the servers when they were last to be filled anew.
 type attempt struct {
-	jobs, stamps []int // who might be placed anew, by ID; of the servers, see market
+	jobs, stamps []int // IDs of the movable jobs; stamps of the servers, see market
 	room         []columns.Shape
 }
 
-// triedInVain says whether nothing has changed since nothing was gained by this, and notes what there is. What the
-// rules or quotas kept from being done may be possible later, see turn.
+// triedInVain reports whether nothing has changed since filling anew gained nothing, and notes the present state. What
+// the rules or quotas kept from being done may be possible later, see turn.
 func (r *refill) triedInVain() bool {
 	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -74,7 +73,7 @@ func (r *refill) triedInVain() bool {
 	return vain
 }
 
-// tooMany says whether there would be too many servers to compare with fillings.
+// tooMany reports whether there are too many servers to compare with fillings.
 func (r *refill) tooMany() bool {
 	matches := 0
 	for s := range r.stands {
@@ -83,8 +82,8 @@ func (r *refill) tooMany() bool {
 	return matches > mostMatches
 }
 
-// gatherAll finds who may be placed anew; false where nobody could gain by that, or nobody who runs may move: beside
-// those the others are placed one after the other, see repack.
+// gatherAll finds the jobs that may be placed anew; false if no job could gain by that, or no running job may move:
+// beside running jobs the others are placed one after the other, see repack.
 func (r *refill) gatherAll(b appraisal) bool {
 	hungry, runs := false, false
 	r.part = newSet(len(r.servers))
@@ -110,7 +109,7 @@ func (r *refill) gatherAll(b appraisal) bool {
 	return hungry && runs && r.part.shared(r.part) > 1
 }
 
-// fill finds who is to sit with whom; nil where the plan at hand is nearly the best, or no server is left for somebody.
+// fill finds which jobs are to share a server; nil if the present plan is nearly the best, or a job is left over.
 func (r *refill) fill() []columns.Filling {
 	present := r.listPresent()
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
@@ -131,11 +130,11 @@ func (r *refill) fill() []columns.Filling {
 // present is how a server is filled now.
 type present struct {
 	stand   int
-	options []int // in problem.Options of the stand
-	bonus   float64
+	options []int   // indexes in problem.Options of the stand
+	bonus   float64 // added to the value of this filling, see loyalty
 }
 
-// listPresent adds the sizes that jobs have to the lists of sizes, and lists how servers are filled.
+// listPresent adds the present sizes of jobs to the lists of sizes, and lists how servers are filled now.
 func (r *refill) listPresent() (all []present) {
 	standOf := map[int]int{}
 	for s := range r.stands {
@@ -178,7 +177,7 @@ func (r *refill) listPresent() (all []present) {
 	return all
 }
 
-// loyal orders jobs of a server: by class, and of a class those first whose restart costs most.
+// loyal orders jobs of a server by class, and within a class by the cost of a restart, the largest first.
 func (r *refill) loyal(crew []int) []int {
 	slices.SortStableFunc(crew, func(x, y int) int {
 		i, j := r.movable[x], r.movable[y]
@@ -202,17 +201,17 @@ func (r *refill) sortSizes(s int) {
 	}
 }
 
-// optionOf finds the option that is the size of a job on a stand; -1: there is none.
+// optionOf finds the option that is the present size of a job on stand s; -1: there is none.
 func (r *refill) optionOf(s, at int) int {
 	size := r.seats[r.movable[at]].size
 	return slices.IndexFunc(r.problem.Options[s],
 		func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
 }
 
-// crew is which classes of jobs a server is to have, ascending.
+// crew is the classes of the jobs that a server is to have, ascending.
 type crew []int
 
-// crewsOf lists those that fillings have for a stand.
+// crewsOf lists the crews that fillings have for a stand.
 func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
 	for _, f := range fillings {
 		if f.Shape != s {
@@ -230,8 +229,8 @@ func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
 	return all
 }
 
-// assign says where each job is to be: fillings go to the servers that have most of what they are made of, and who
-// cannot stay goes where one of its class is missing. False where that does not come out even.
+// assign decides where each job is to be: fillings go to the servers that have most of their jobs already, and a job
+// that cannot stay goes where one of its class is missing; false if the numbers do not match.
 func (r *refill) assign(fillings []columns.Filling) bool {
 	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
 	for n := range r.group {
@@ -264,7 +263,8 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 	return true
 }
 
-// match answers which crew each of some servers is to have, the best matches first; none where there are fewer crews.
+// match decides which crew each server is to have, the best matches first; nil for a server where there are fewer
+// crews.
 func (r *refill) match(crews []crew, servers []int) []crew {
 	type pair struct{ crew, server, common int }
 	var pairs []pair
@@ -285,7 +285,7 @@ func (r *refill) match(crews []crew, servers []int) []crew {
 	return got
 }
 
-// common is how many GPUs stay of a server's jobs, which are in the order of their classes.
+// common is how many GPUs of a server's jobs, which are in the order of classes, stay with crew c.
 func (r *refill) common(c crew, has []int) (gpus int) {
 	x, y := 0, 0
 	for x < len(c) && y < len(has) {
@@ -302,7 +302,7 @@ func (r *refill) common(c crew, has []int) (gpus int) {
 	return gpus
 }
 
-// send sends jobs of a class to where they are missing: between servers that exchange others already, if that can be.
+// send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already.
 func (r *refill) send(jobs, servers []int) {
 	for _, at := range jobs {
 		home := r.seats[r.movable[at]].servers[0]
@@ -313,6 +313,7 @@ func (r *refill) send(jobs, servers []int) {
 	}
 }
 
+// root finds the server that stands for all those with which server n exchanges jobs.
 func (r *refill) root(n int) int {
 	for r.group[n] != n {
 		r.group[n] = r.group[r.group[n]]
@@ -321,7 +322,7 @@ func (r *refill) root(n int) int {
 	return n
 }
 
-// rings are the servers that exchange jobs, apart from others: two or more.
+// rings lists groups of servers, two or more in each, that exchange jobs only with each other.
 func (r *refill) rings() (all [][]int) {
 	number := map[int]int{}
 	for n := range r.servers {
@@ -336,7 +337,7 @@ func (r *refill) rings() (all [][]int) {
 	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
 }
 
-// turn lets servers exchange jobs, if what they net is more than what each could by itself, and says whether it did.
+// turn lets servers exchange jobs if they net more than each could by itself, and reports whether it did.
 func (r *refill) turn(b exchanging, servers []int) bool {
 	var e exchange
 	for _, n := range servers {
@@ -372,8 +373,8 @@ func (r *refill) jobsOf(list []int) (jobs []int) {
 	return jobs
 }
 
-// sized is what has to be done so that some jobs have the best sizes on server n, and what that nets; impossible where
-// they have no room.
+// sized returns what has to be done so that jobs have the best sizes on server n, and what that nets; -Inf if there is
+// no room for them.
 func (b appraisal) sized(n int, room gres.Vector, jobs []int) (orders []order, net float64) {
 	var lists [][]choice
 	var stock []choice

@@ -9,17 +9,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// reservation keeps nodes for a job that has been passed over for too long: what starts there meanwhile must be able to
-// give way again, or have ended before the job could start.
+// reservation keeps nodes for a job that has been passed over for too long: a job that starts there meanwhile must be
+// able to give way again, or end before the waiting job could start. Slurm's reservations are of type Reservation.
 type reservation struct {
 	job     int
 	shape   gangShape
-	nodes   []int // its servers, in the order in which they were chosen
+	nodes   []int // in the order in which they were chosen
 	servers set
-	until   time.Time   // before which they cannot all have room for it, see shadow
-	closed  bool        // to everybody else: they are being cleared, see clearNodes
-	kept    int         // GPUs that are idle on them meanwhile
-	idle    map[int]int // the same by server; read by number alone
+	// until is the time before which the nodes cannot all have room for the job, see shadow.
+	until  time.Time
+	closed bool        // to all other jobs, while the nodes are cleared, see clearNodes
+	kept   int         // idle GPUs that are kept on them meanwhile
+	idle   map[int]int // the same by server; looked up by number only
 }
 
 // keeps is how many idle GPUs of server n are kept; r may be nil.
@@ -30,8 +31,8 @@ func (r *reservation) keeps(n int) int {
 	return r.idle[n]
 }
 
-// bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before
-// it would have ended.
+// bars reports whether job i must be kept off server n for the sake of another job, or since a reservation begins there
+// before job i would end.
 func (b constraints) bars(i, n int) bool {
 	if b.seats[i].class.shutTo(n) {
 		return true
@@ -39,7 +40,7 @@ func (b constraints) bars(i, n int) bool {
 	return b.yields(i, n)
 }
 
-// yields says whether job i must be kept off server n for the sake of another.
+// yields reports whether job i must be kept off server n for the sake of another job.
 func (b constraints) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
@@ -47,11 +48,11 @@ func (b constraints) yields(i, n int) bool {
 	return b.reserved.closed || b.keptOff(i)
 }
 
-// staysForGood says that job i, once it runs, gives its place to nobody.
+// staysForGood reports that job i, once it runs, gives way to no job.
 func (b constraints) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
 
-// reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it
-// did. None are kept on which its quotas would not let it be.
+// reserve keeps nodes for waiting job i, if it is the first in the order to have waited longer than rules.patience, and
+// reports whether it did. Nodes on which its quotas would not let it run are not kept.
 func (b preemption) reserve(i int) bool {
 	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].class.apart {
 		return false
@@ -70,21 +71,21 @@ func (b preemption) reserve(i int) bool {
 	return false
 }
 
-// waited is how long j has been waiting, in all its waits.
+// waited is how long j has waited, in all its waits.
 func (b constraints) waited(j *Job) time.Duration {
 	served := time.Duration(j.Attained / float64(max(1, j.GPUs)) * float64(time.Second))
 	return b.c.Now.Sub(j.Arrival) - served
 }
 
-// mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
+// mayLiveOn reports whether server n, if it were empty, and the quotas would do for job i now.
 func (b constraints) mayLiveOn(i int, w gangShape, n int) bool {
 	k := b.seats[i].class
 	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) &&
 		(len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
-// comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others
-// GPUs are what counts.
+// comparePlenty puts servers first that have more of what job i needs beyond its share. Jobs without terms need nothing
+// beyond it.
 func (b placement) comparePlenty(i int, w gangShape, x, y int) int {
 	if b.seats[i].class.terms == (terms{}) {
 		return 0
@@ -94,7 +95,7 @@ func (b placement) comparePlenty(i int, w gangShape, x, y int) int {
 	return cmp.Or(cmp.Compare(v.GPUs, u.GPUs), cmp.Compare(v.CPUs, u.CPUs), cmp.Compare(v.Memory, u.Memory))
 }
 
-// soonest picks the nodes on which job i could start first.
+// soonest picks the nodes on which job i could start first; nil if there are too few.
 func (b preemption) soonest(i int, w gangShape) []int {
 	z := b.seats[i].class.eligible
 	var able []int

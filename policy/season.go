@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// seasons say, during a round, where whose time limit ends after a reservation begins.
+// seasons are the reservations of a round: on which servers no run may begin that would reach into one.
 type seasons struct {
-	any     bool                // some server is or will be reserved
-	begins  []time.Time         // of the reservations to come, each once, ascending
-	shut    map[stretch]set     // servers on which none may begin
+	any     bool                // a server is or will be reserved
+	begins  []time.Time         // of the reservations to come, each time once, ascending
+	shut    map[stretch]set     // servers on which no such run may begin
 	returns map[comingBack]bool // see mayComeBack
 }
 
 // season is what jobs have in common that may be started on the same servers, as far as reservations go.
 type season struct {
-	own  string // reservation
-	now  int    // crossed by a run that begins now, see stretch
-	soon int    // crossed by one that begins when others have made room for it, a round later
+	own  string // the reservation that they were submitted to
+	now  int    // as stretch.crossed of a run that begins now
+	soon int    // as stretch.crossed of a run that begins a round later, when others have made room for it
 }
 
-// stretch is a run of which nothing is known but when it ends.
+// stretch is a run of which only the end matters.
 type stretch struct {
-	own     string // reservation
-	crossed int    // so many of the reservations to come begin before it would end
+	own     string // the reservation that its job was submitted to
+	crossed int    // how many of the reservations to come begin before it ends
 }
 
 // comingBack is what decides whether a job could be started again.
@@ -47,7 +47,7 @@ func (b constraints) lookAhead() {
 			}
 		}
 	}
-	if before || b.seasons.any { // what could not be done in the last round may be possible now, as time goes by
+	if before || b.seasons.any { // as time passes, what failed in the last round may be possible now
 		b.forget()
 	}
 	if !b.seasons.any {
@@ -76,7 +76,7 @@ func (b *board) crossed(j *Job, delay time.Duration) int {
 	return sort.Search(len(begins), func(at int) bool { return !begins[at].Before(end) })
 }
 
-// shutTo lists the servers on which such a run may not begin; nil: none.
+// shutTo is the servers on which such a run may not begin; nil: none.
 func (b *board) shutTo(s stretch) set {
 	if !b.seasons.any {
 		return nil
@@ -94,7 +94,7 @@ func (b *board) shutTo(s stretch) set {
 	return shut
 }
 
-// inTheWay finds the first reservation of server n that a run would meet; nil: there is none.
+// inTheWay finds the first reservation of server n that a run would reach into; nil: there is none.
 func (b *board) inTheWay(n int, s stretch) *Reservation {
 	list := b.servers[n].Reserved
 	for i := range list {
@@ -109,16 +109,16 @@ func (b *board) inTheWay(n int, s stretch) *Reservation {
 	return nil
 }
 
-// shutTo says whether a reservation keeps jobs of class k off server n.
+// shutTo reports whether a reservation keeps jobs of class k off server n.
 func (k *jobClass) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
 
-// shutSoon says whether a reservation would keep jobs of class k off server n by the time that others have made room
+// shutSoon reports whether a reservation would keep jobs of class k off server n by the time that others have made room
 // there.
 func (k *jobClass) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
 
-// mayComeBack says whether running job i of class k, if it were stopped, could be started again before reservations
-// keep it from all servers that suit it, with a round to spare beside the one until it is decided again: what is
-// stopped an hour before maintenance comes back when that is over.
+// mayComeBack reports whether running job i of class k, if it were stopped, could be started again before reservations
+// keep it from all servers that suit it, with a round to spare beside the one until it is decided again: a job stopped
+// an hour before maintenance would otherwise come back only when that is over.
 func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	if !b.seasons.any {
 		return true
@@ -136,7 +136,9 @@ func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	return may
 }
 
-// wide counts the open servers with GPUs enough for jobs of class k that are not shut.
+// wide counts the open servers that class k may use and that could hold one node's part of its gang if they were empty,
+// without those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of the class
+// that is stopped now could not start again before that reservation is over.
 func (b constraints) wide(k *jobClass, w gangShape, shut set) int {
 	count := 0
 	for n := range b.servers {
@@ -158,7 +160,7 @@ func (b explanation) shutOut(i int) *answer {
 	able, w := b.fitOf(k).able, k.gangShapes[0]
 	open := slices.Clone(able)
 	open.without(b.closed)
-	if open.shared(open) < w.nodes { // closed ones are the reason
+	if open.shared(open) < w.nodes { // closed nodes are the reason
 		return nil
 	}
 	shut := open.and(k.shut)
@@ -169,8 +171,8 @@ func (b explanation) shutOut(i int) *answer {
 	return &answer{InReservation, b.runsInto(i, shut)}
 }
 
-// runsInto says which reservation it is that job i would run into on those servers: the last to begin of those that are
-// first on theirs, since that is the one before which there is most time.
+// runsInto says which reservation job i would run into on those servers. It names, of the first reservation on each,
+// the last to begin, since before that one there is most time.
 func (b explanation) runsInto(i int, shut set) string {
 	var last *Reservation
 	at := 0

@@ -13,50 +13,53 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// seating is a plan to which those are added who share a GPU.
+// seating adds the jobs that share GPUs to a plan that was made without sharing, and finds slots for waiting ones.
 type seating struct {
 	*sharing
-	kept      map[string]int // for which job nodes are kept
+	kept      map[string]int // the job for which each node is kept, by node name
 	decisions []Decision
-	at        map[int]int // where the decision of a job is
-	stops     int         // running jobs that do not go on as they were
+	at        map[int]int // index of each job's decision
+	stops     int         // running jobs that stop or change
 	devices   []*shared   // ascending in node and device
 	rooms     []room      // of each node
 	budgets   []budget    // of each quota
-	idle      []int       // nodes with GPUs that nobody has and nobody waits for
-	seated    []seated    // in the order in which they were
-	// missed is why jobs of a kind have no seat: what is left only becomes less, so the next of them has none either.
+	idle      []int       // nodes with GPUs that no job has or waits for
+	seated    []seated    // in the order in which they got their slots
+	// missed is why jobs of a kind get no slot. What is left only becomes less, so the next of them gets none either.
 	missed map[kind]answer
-	fills  bool // there is a device on which it matters whose a job is, see SharedBy
-	found  prospects
-	// wanted is what those lack, of each node, who would have had a seat if everybody else who starts or restarts there
-	// had what he is promised, and no more; nil: nobody.
+	// fills says that on some device it matters which user a job belongs to, see SharedBy.
+	fills bool
+	found prospects
+	// wanted is, by node, what is missing for jobs that would get a slot if all other jobs that start or restart there
+	// had what they are promised, and no more; nil: nothing.
 	wanted []gres.Vector
 }
 
-// shared is a device and who is on it under the plan.
+// shared is a device and the jobs on it under the plan.
 type shared struct {
 	node      int
 	device    *Device
 	tenants   []tenant // changed by hold alone
-	changes   int      // how often they were
+	changes   int      // how often they were changed
 	occupancy occupancy
 }
 
-// seated is a job that was given a seat beside others.
+// seated is a job that was given a slot beside others.
 type seated struct {
 	job *Job
 	on  *shared
 }
 
-// room is what a node has left when every free GPU keeps its share.
+// room is what a node has left if every free GPU keeps its share.
 type room struct {
 	free     gres.Vector
-	promised gres.Vector // if those who start or restart there had no more than they are promised
+	promised gres.Vector // the same if jobs that start or restart there had no more than they are promised
 	full     bool        // more GPUs are in use than there are
-	idle     int         // GPUs that nobody has
+	idle     int         // GPUs that no job has
 }
 
+// newSeating decides what becomes of the jobs on devices under a plan that was made without them, and finds what is
+// left; kept is the job for which nodes are kept, by node.
 func newSeating(s *sharing, plan Plan, kept map[string]int) *seating {
 	t := &seating{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
 		found: prospects{of: map[demand][]prospect{}},
@@ -81,7 +84,7 @@ func newSeating(s *sharing, plan Plan, kept map[string]int) *seating {
 	return t
 }
 
-// whyParts is why a job leaves the device that it has a seat on.
+// whyParts says why a job leaves the device that it has a slot on.
 func (j *Job) whyParts() string {
 	why := "which is not enough for all who share it"
 	if j.Unruly {
@@ -90,12 +93,12 @@ func (j *Job) whyParts() string {
 	return fmt.Sprintf("leaves %s of %s, %s", j.Running.Device, j.Running.Nodes[0], why)
 }
 
-// goesOn says that a running job is granted what it has.
+// goesOn reports that a running job is granted what it has.
 func (j *Job) goesOn(g *Placement) bool {
 	return j.Running != nil && g != nil && (g == j.Running || g.Equal(*j.Running))
 }
 
-// decision is what the plan says of a job; nil: nothing.
+// decision is the plan's decision on a job; nil: there is none.
 func (t *seating) decision(job int) *Decision {
 	if i, decided := t.at[job]; decided {
 		return &t.decisions[i]
@@ -108,8 +111,8 @@ func (t *seating) add(d Decision) {
 	t.decisions = append(t.decisions, d)
 }
 
-// settle says what becomes of the jobs of a device: those who do not lead stay as long as the first does, and leave
-// with it, since somebody else has been given the GPU.
+// settle decides the jobs of a device: those that do not lead stay as long as the leader does, and leave with it, since
+// the GPU was given to another job.
 func (t *seating) settle(g *group) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
@@ -119,7 +122,7 @@ func (t *seating) settle(g *group) {
 	switch stays := d.Grant != nil && slices.Equal(d.Grant.Nodes, first.Running.Nodes); {
 	case stays && d.Grant.PerNode == first.Running.PerNode:
 		d.Grant = first.Running
-	case stays && (len(g.jobs) > 1 || first.Share != nil && !first.Unruly && t.c.Nodes[g.node].device(g.device) != nil):
+	case stays && t.keepsDevice(g):
 		d.Grant = &Placement{Nodes: d.Grant.Nodes, PerNode: d.Grant.PerNode, Device: g.device}
 	case !stays:
 		for _, j := range g.jobs[1:] {
@@ -135,7 +138,7 @@ func (t *seating) settle(g *group) {
 	}
 }
 
-// byTurn are the jobs that may share, in the order of their turns.
+// byTurn lists the jobs that may share, in the policy's order.
 func (t *seating) byTurn() (jobs []*Job) {
 	for i := range t.c.Jobs {
 		if j := &t.c.Jobs[i]; j.Share != nil && j.GPUs == 1 && t.decision(j.ID) != nil {
@@ -146,8 +149,8 @@ func (t *seating) byTurn() (jobs []*Job) {
 	return jobs
 }
 
-// name sends those that share, and were given a GPU of a node with devices, to one that nobody uses, so that others can
-// join them later. Where nobody knows which those are, a job simply has its GPU.
+// name sends sharing jobs that were given a GPU of a node with devices to an unused device, so that others can join
+// them later. If it is unknown which devices are unused, a job simply has its GPU.
 func (t *seating) name() {
 	free := map[int][]*Device{}
 	for _, j := range t.byTurn() {
@@ -170,13 +173,13 @@ func (t *seating) name() {
 	}
 }
 
-// canSit says that a job has a seat on a device that nobody uses.
+// canSit reports that a job may have a slot on device v if no other job uses it.
 func (j *Job) canSit(v *Device) bool {
 	return !j.Unruly && v.Seats > 0 && j.gpuMemory() > 0 && j.gpuMemory() <= usable(v)
 }
 
-// unused are the devices of a node that nobody uses under the plan; none where jobs hold GPUs of which nobody knows
-// which they are.
+// unused lists the devices of a node that no job uses under the plan; none if some jobs hold GPUs that cannot be told
+// apart.
 func (t *seating) unused(n int) (free []*Device) {
 	node := &t.c.Nodes[n]
 	if len(node.Devices) == 0 || !t.accounted(node) {
@@ -197,7 +200,7 @@ func (t *seating) unused(n int) (free []*Device) {
 	return free
 }
 
-// accounted says whether of all GPUs of a node that are in use somebody says which they are.
+// accounted reports whether it is known of all GPUs of a node that are in use which they are.
 func (t *seating) accounted(node *Node) bool {
 	named, foreign := map[int]int{}, 0
 	for i := range node.Devices {
@@ -217,13 +220,13 @@ func (t *seating) accounted(node *Node) bool {
 	return foreign >= node.Foreign.GPUs
 }
 
-// leaves says that a running job of the snapshot holds nothing of a node any more under the plan.
+// leaves reports that a running job of the snapshot holds nothing of a node under the plan.
 func (t *seating) leaves(job int, node string) bool {
 	d := t.decision(job)
 	return d != nil && (d.Grant == nil || !slices.Contains(d.Grant.Nodes, node))
 }
 
-// measure finds out who is where and what is left.
+// measure finds which jobs are where and what is left.
 func (t *seating) measure() {
 	t.rooms = make([]room, len(t.c.Nodes))
 	t.fills = slices.ContainsFunc(t.c.Nodes, func(n Node) bool {
@@ -268,7 +271,7 @@ func (t *seating) measure() {
 	})
 }
 
-// spare is what is kept on a node for so many idle GPUs.
+// spare is the share that is kept on a node for so many idle GPUs.
 func (t *seating) spare(n, gpus int) gres.Vector {
 	if gpus == 0 {
 		return gres.Vector{}
@@ -276,7 +279,7 @@ func (t *seating) spare(n, gpus int) gres.Vector {
 	return gres.Proportional(t.c.Nodes[n].Total, gpus)
 }
 
-// sits notes a job on its device, and says whether it takes GPUs that were not counted yet.
+// sits notes a job on its device, and reports whether it takes GPUs that were not counted yet.
 func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bool {
 	if g.Device == "" {
 		return true
@@ -295,7 +298,7 @@ func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bo
 	return !another
 }
 
-// promised is what a job has on each node if it has no more than it must: one that goes on has what it has.
+// promised is the least that a job must have on each node; what it has if it goes on unchanged.
 func (t *seating) promised(j *Job, g *Placement) gres.Vector {
 	if j.goesOn(g) || len(g.Nodes) != 1 {
 		return g.PerNode
@@ -306,7 +309,7 @@ func (t *seating) promised(j *Job, g *Placement) gres.Vector {
 	}
 	node := &t.c.Nodes[n]
 	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), g.PerNode.GPUs, max(1, j.Tasks), node.Total, termsOf(j),
-		node.Total}, promise}
+		node.Total, false}, promise}
 	sizes, known := t.sizes[key]
 	if !known {
 		sizes = newMenu(key.menuKey).options
@@ -315,13 +318,14 @@ func (t *seating) promised(j *Job, g *Placement) gres.Vector {
 	return atMost(g.PerNode, sizes[0].Size)
 }
 
-// These stand for the sizes of a job with a GPU of its own: all of them, and those within its share.
+// These stand in for a class in seatKey, for the sizes of a job with a GPU of its own: all of them, and those within
+// its share.
 const (
 	promise     share.Class = ""
 	withinShare share.Class = "within"
 )
 
-// budget is what a quota leaves, less than nothing where it is overdrawn. A seat counts as a GPU.
+// budget is what a quota leaves, less than nothing if it is overdrawn. A slot counts as a GPU.
 type budget struct {
 	of   Quota
 	left bill
@@ -331,6 +335,7 @@ func newBudget(q Quota) budget {
 	return budget{q, bill{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
 }
 
+// charge books a size on each of so many nodes on the quotas of j; sign -1 takes it back.
 func (t *seating) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	for _, q := range j.Quotas {
 		if q >= 0 && q < len(t.budgets) {
@@ -339,7 +344,7 @@ func (t *seating) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	}
 }
 
-// affords says whether the quotas of a job leave it a seat with such a size.
+// affords reports whether the quotas of a job leave it a slot with such a size.
 func (t *seating) affords(j *Job, size gres.Vector) bool {
 	for _, q := range j.Quotas {
 		if q < 0 || q >= len(t.budgets) {
@@ -356,7 +361,8 @@ func (t *seating) affords(j *Job, size gres.Vector) bool {
 	return true
 }
 
-// seatAll seats those who wait and may share, first with the least, and then gives them more of what is left.
+// seatAll gives slots to waiting jobs that may share, first with their least sizes, and then gives them more of what is
+// left.
 func (t *seating) seatAll() {
 	for _, j := range t.byTurn() {
 		d := t.decision(j.ID)
@@ -364,7 +370,7 @@ func (t *seating) seatAll() {
 			continue
 		}
 		switch d.Reason {
-		case Barred, Shape, Closed, InReservation, InQuota: // a seat would not help it
+		case Barred, Shape, Closed, InReservation, InQuota: // a slot would not help it
 		default:
 			t.seat(j, d)
 		}
@@ -374,23 +380,25 @@ func (t *seating) seatAll() {
 	}
 }
 
-// offer is a seat that a job can have.
+// offer is a slot that a job can have.
 type offer struct {
 	on   *shared
 	size sensitivity.Option
-	more float64 // what all on the device train with it beyond what they would without, in terms of their shares
+	// more is what all jobs on the device train with it beyond what they would train without it, in shares.
+	more float64
 }
 
-// obstacle is what keeps a job from a seat. The further it has come, the more there is to tell.
+// obstacle is what keeps a job from a slot. The later the stage, the nearer the job came to one, and the more there is
+// to report.
 type obstacle struct {
 	stage int
 	on    *shared
-	size  gres.Vector // with which it failed
+	size  gres.Vector // that it failed with
 }
 
-// The stages at which a job may fail to get a seat.
+// The stages at which a job may fail to get a slot.
 const (
-	unsuited = iota // nothing that would have to be told
+	unsuited = iota // nothing that would have to be reported
 	noSeat
 	noMemory
 	tooSlow
@@ -398,10 +406,10 @@ const (
 	noBudget
 )
 
-// same is a difference of speed that is none.
+// same is a difference of speed that counts as none.
 const same = 1e-9
 
-// seat finds the seat with which most is trained, of equal ones the first.
+// seat gives job j the slot with which most is trained, of equal ones the first, or notes why it gets none.
 func (t *seating) seat(j *Job, d *Decision) {
 	if j.gpuMemory() == 0 {
 		d.Why += "; it shares no GPU, since nobody knows how much of a GPU's memory it needs: say mem= in synergy-share"
@@ -433,7 +441,8 @@ func (t *seating) seat(j *Job, d *Decision) {
 	d.add(missed)
 }
 
-// bestOf holds a job against all devices; an offer on none is none.
+// bestOf compares a job with all devices: best is the slot to take, wanted the one that it would get if others had no
+// more than they are promised, and last what kept it from one. An offer without a device is none.
 func (t *seating) bestOf(j *Job) (best, wanted offer, last obstacle) {
 	better := func(o, than *offer) bool { return o.on != nil && (than.on == nil || o.more > than.more+same) }
 	d := demand{profile: j.Profile, class: j.Share.Class, tasks: j.Tasks, terms: termsOf(j)}
@@ -442,11 +451,11 @@ func (t *seating) bestOf(j *Job) (best, wanted offer, last obstacle) {
 	}
 	row, node, closed := t.found.rowOf(d, len(t.devices)), -1, false
 	for k, on := range t.devices {
-		if on.node != node { // devices of a node stand together
+		if on.node != node { // devices of a node are neighbours
 			node, closed = on.node, t.closedTo(j, &t.c.Nodes[on.node])
 		}
 		if closed {
-			continue // it is none for the job, of which it need not be told
+			continue // not for this job, so there is nothing to report
 		}
 		if stage, suits := t.admits(j, on); !suits {
 			continue
@@ -468,14 +477,14 @@ func (t *seating) bestOf(j *Job) (best, wanted offer, last obstacle) {
 	return best, wanted, last
 }
 
-// add adds to the decision of a job that waits why it has no seat, if there is anything to tell.
+// add adds to the decision of a waiting job why it has no slot, if there is anything to report.
 func (d *Decision) add(why answer) {
 	if why.reason != "" {
 		d.Reason, d.Why = why.reason, d.Why+"; "+why.why
 	}
 }
 
-// kind is all of a job by which it may have a seat.
+// kind is everything about a job that decides whether it gets a slot.
 type kind struct {
 	profile                *sensitivity.Profile
 	request                share.Request
@@ -488,8 +497,8 @@ type kind struct {
 	saves                  bool
 	restarts               int
 	kept                   bool   // nodes are kept for it
-	forGood                bool   // it gives its place to nobody, so it keeps off nodes that are kept for others
-	user                   string // where that matters
+	forGood                bool   // it gives way to no job, so it keeps off nodes that are kept for others
+	user                   string // if that matters, see seating.fills
 }
 
 func (t *seating) kindOf(j *Job) kind {
@@ -502,7 +511,7 @@ func (t *seating) kindOf(j *Job) kind {
 	return of
 }
 
-// match looks whether a job could be seated on device k, which admits it: with what is left, or, where that is too
+// match finds whether job j could have a slot on device k, which admits it: with what is left, or, if that is too
 // little, with what would be left if others had no more than they are promised.
 func (t *seating) match(j *Job, k int, row []prospect) (found, wanted offer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
@@ -532,6 +541,7 @@ func (t *seating) match(j *Job, k int, row []prospect) (found, wanted offer, fai
 	return offer{}, wanted, failed
 }
 
+// further is the obstacle at the later stage.
 func further(x, y obstacle) obstacle {
 	if y.stage > x.stage {
 		return y
@@ -539,20 +549,20 @@ func further(x, y obstacle) obstacle {
 	return x
 }
 
-// leaves says whether so much of a node is left.
+// leaves reports whether a size fits in what is left, on a node that has no more GPUs in use than it has.
 func (r *room) leaves(left, size gres.Vector) bool {
 	return !r.full && size.CPUs <= left.CPUs && size.Memory <= left.Memory
 }
 
-// closedTo says that a job may not be started on a node, or must be kept off it for the sake of another.
+// closedTo reports that a job may not be started on a node, or must be kept off it for the sake of another.
 func (t *seating) closedTo(j *Job, node *Node) bool {
 	keeper, kept := t.kept[node.Name]
 	return node.Closed != "" || !j.suits(node) || node.shutTo(j, t.c.Now) ||
 		kept && keeper != j.ID && (!j.lends(t.c.Rules) || t.rights.forGood[j.ID])
 }
 
-// admits says what keeps a job from a device, whatever its size. One that does not suit it is none for it, of which it
-// need not be told.
+// admits finds what keeps a job from a device, whatever its size; suits is false if the device is none for the job,
+// which need not be reported.
 func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
 	s := on.occupied(&t.c.Nodes[on.node])
 	switch {
@@ -580,12 +590,12 @@ func (on *shared) slowed(node *Node) *Job {
 	return nil
 }
 
-// sitsOn says that a job runs on a device now.
+// sitsOn reports that a job runs on a device now.
 func (j *Job) sitsOn(n *Node, d *Device) bool {
 	return j.seated() && j.Running.Device == d.Name && j.Running.Nodes[0] == n.Name
 }
 
-// tooSlowOf finds who would be slower on a device than he accepts; -1: nobody.
+// tooSlowOf finds a job that would be slower on a device than it accepts; -1: none.
 func tooSlowOf(together []tenant, speeds []float64) int {
 	for i := range together {
 		if least, is := together[i].accepts(speeds[i]); is < least {
@@ -595,7 +605,8 @@ func tooSlowOf(together []tenant, speeds []float64) int {
 	return -1
 }
 
-// accepts is what a job keeps at least, and what it would have of that with such a speed beside others.
+// accepts returns the least speed that a job accepts, and its speed in the same unit if it has such a part of its speed
+// alone: class high counts that part, class low the proportional throughput.
 func (t *tenant) accepts(speed float64) (least, is float64) {
 	if t.class() == share.High {
 		return share.HighKeeps, speed
@@ -603,7 +614,7 @@ func (t *tenant) accepts(speed float64) (least, is float64) {
 	return share.LowKeeps, float64(speed * t.gain)
 }
 
-// says is what keeps a job from a seat, in words.
+// says is the answer to a job that gets no slot.
 func (t *seating) says(j *Job, o obstacle) answer {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	switch o.stage {
@@ -623,7 +634,7 @@ func (t *seating) says(j *Job, o obstacle) answer {
 	return t.lacks(o.on, o.size)
 }
 
-// slow says who would be slower than he accepts.
+// slow says which job would be slower than it accepts.
 func (t *seating) slow(j *Job, o obstacle) string {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	if other := o.on.slowed(&t.c.Nodes[o.on.node]); other != nil {
@@ -642,12 +653,12 @@ func (t *seating) slow(j *Job, o obstacle) string {
 	if together[at].job == j {
 		who = "it"
 	}
-	is = math.Floor(100*is) / 100 // what is too little is not rounded to what would do
+	is = math.Floor(100*is) / 100 // rounded down, so that too little does not look like enough
 	return fmt.Sprintf("on %s of %s, by %s, %s would run at %.2f of its speed alone, and %g is the least", v.Name, name,
 		sharedBy(v, together).Words(), who, is, least)
 }
 
-// lacks says what a node lacks for a seat.
+// lacks says what a node lacks for a slot.
 func (t *seating) lacks(on *shared, size gres.Vector) answer {
 	left, node := t.rooms[on.node].free, &t.c.Nodes[on.node]
 	if more := size.CPUs - left.CPUs; more > 0 {
@@ -658,7 +669,7 @@ func (t *seating) lacks(on *shared, size gres.Vector) answer {
 		node.Name, max(1, size.Memory-left.Memory))}
 }
 
-// take gives a job a seat.
+// take gives a job a slot.
 func (t *seating) take(j *Job, d *Decision, o *offer) {
 	node := &t.c.Nodes[o.on.node]
 	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
@@ -666,18 +677,19 @@ func (t *seating) take(j *Job, d *Decision, o *offer) {
 	mode := sharedBy(o.on.device, o.on.tenants)
 	o.on.hold(append(o.on.tenants, t.tenantOf(j, o.on.node, o.size.Size)))
 	if sharedBy(o.on.device, o.on.tenants) != mode {
-		clear(t.missed) // by the other mode somebody may keep more
+		clear(t.missed) // in the other mode some jobs may be faster
 	}
 	t.seated = append(t.seated, seated{j, o.on})
 	t.charge(j, 1, o.size.Size, 1)
 	t.rooms[o.on.node].take(o.size.Size)
 }
 
+// take takes a size from what is left; it may be negative.
 func (r *room) take(size gres.Vector) {
 	r.free, r.promised = r.free.Minus(size), r.promised.Minus(size)
 }
 
-// want notes what would have to be kept for a seat.
+// want notes what would have to be kept for a slot.
 func (t *seating) want(o *offer) {
 	if t.wanted == nil {
 		t.wanted = make([]gres.Vector, len(t.c.Nodes))
@@ -688,7 +700,7 @@ func (t *seating) want(o *offer) {
 	r.promised = r.promised.Minus(size)
 }
 
-// raise gives a job that was seated the best of its sizes for which there is room.
+// raise gives a job with a new slot the best of its sizes for which there is room.
 func (t *seating) raise(s seated) {
 	d := t.decision(s.job.ID)
 	r, was := &t.rooms[s.on.node], d.Grant.PerNode
@@ -711,7 +723,7 @@ func (t *seating) raise(s seated) {
 	t.charge(s.job, 1, size, 1)
 }
 
-// runsAllOf says whether this plan runs all whom another runs, and more, and stops no more.
+// runsAllOf reports whether this plan runs all jobs that another runs, and more, and stops no more.
 func (t *seating) runsAllOf(other *seating) bool {
 	mine, others := 0, 0
 	for i := range t.decisions {
@@ -732,8 +744,8 @@ func (t *seating) runsAllOf(other *seating) bool {
 	return mine > others && t.stops <= other.stops
 }
 
-// finished is the plan with what sharing makes of everybody's speed. Where a node fills its GPUs, that is something to
-// an unimportant job that is alone as well.
+// finished is the plan, with all gains as sharing makes them. On a node that fills its GPUs that changes the gain of a
+// low-class job even if it is alone.
 func (t *seating) finished() Plan {
 	for _, on := range t.devices {
 		speeds := speedsOf(on.device, on.tenants)
@@ -748,7 +760,7 @@ func (t *seating) finished() Plan {
 	return Plan{t.decisions}
 }
 
-// beside says beside whom a job starts, and how fast all of them are going to be.
+// beside says which jobs a job starts beside, and how fast each of them will be.
 func (t *seating) beside(on *shared, i int, speeds []float64) string {
 	var others []string
 	for k := range on.tenants {

@@ -9,17 +9,17 @@ import (
 
 // A job whose time limit ends before the nodes that are kept for another one can all have room may use them meanwhile,
 // as Slurm's backfill lets it: the other one starts no later for that. The time by which it must have ended is the
-// shadow time of EASY backfill (Lifka, JSSPP'95), of the one job that nodes are kept for. A job that has no time limit
-// may end at any moment, and is taken to go on for rules.horizon: so much later the other one may start for that.
+// shadow time of EASY backfill (Lifka, JSSPP'95), of the one job that nodes are kept for. A job without time limit may
+// end at any moment and is assumed to go on for rules.horizon: by so much the other one may start later.
 
-// ending is what is held on a server until some time.
+// ending is an amount that is held on a server until some time.
 type ending struct {
 	at   time.Time
 	size gres.Vector
 }
 
-// shadow is the earliest time at which all nodes that are kept could have room for their job: when those have left
-// that may be asked to, and enough of the others have reached their time limits.
+// shadow is the earliest time at which all kept nodes could have room for their job: when those jobs have left that may
+// be asked to, and enough of the others have reached their time limits.
 func (b preemption) shadow(r *reservation) time.Time {
 	held, latest := b.holdersOf(r), b.c.Now
 	for _, n := range r.nodes {
@@ -30,8 +30,8 @@ func (b preemption) shadow(r *reservation) time.Time {
 	return latest
 }
 
-// holdersOf lists what is held on the nodes that are kept by jobs that cannot be asked to leave for the one that they
-// are kept for; by server, read by number alone.
+// holdersOf lists what is held on the kept nodes by jobs that cannot be asked to leave for the job that they are kept
+// for; by server, looked up by number only.
 func (b preemption) holdersOf(r *reservation) map[int][]ending {
 	held := map[int][]ending{}
 	for v := range b.seats {
@@ -53,13 +53,13 @@ func (b preemption) holdersOf(r *reservation) map[int][]ending {
 	return held
 }
 
-// givesWay says that running job v may be asked to leave for job i, now or in a later round.
+// givesWay reports that running job v may be asked to leave for job i, now or in a later round.
 func (b preemption) givesWay(v, i int) bool {
 	return (b.seats[v].standing == loose || b.brief(v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
-// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. What jobs of others
-// hold of which no end is told is held as by a job without a time limit.
+// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs without
+// a known end count as jobs without time limit.
 func (b preemption) roomAt(n int, need gres.Vector, held []ending) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)
@@ -83,7 +83,7 @@ func (b preemption) roomAt(n int, need gres.Vector, held []ending) time.Time {
 	return b.unlimited()
 }
 
-// unlimited is when a job without a time limit is taken to end.
+// unlimited is when a job without time limit is assumed to end.
 func (b preemption) unlimited() time.Time { return b.c.Now.Add(b.c.Rules.horizon()) }
 
 // endOf is when the time limit of job v ends, which runs or starts now.
@@ -94,6 +94,7 @@ func (b preemption) endOf(v int) time.Time {
 	return b.notPast(b.begun(v).Add(b.jobs[v].TimeLimit))
 }
 
+// notPast is a time, or now if that is later.
 func (b preemption) notPast(at time.Time) time.Time {
 	if at.Before(b.c.Now) {
 		return b.c.Now
@@ -101,14 +102,14 @@ func (b preemption) notPast(at time.Time) time.Time {
 	return at
 }
 
-// endsInTime says that job i, if it starts now, has ended before the nodes that are kept can have room for their job.
+// endsInTime reports that job i, if it starts now, has ended before the kept nodes can have room for their job.
 func (b constraints) endsInTime(i int) bool {
 	j := b.jobs[i]
 	return b.reserved != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.reserved.until)
 }
 
-// keptOff says that job i may not start on nodes that are kept for another one: it could not be asked to give way, or
-// never would, and may not have ended in time.
+// keptOff reports that job i may not start on nodes that are kept for another one: it could not be asked to give way,
+// or never would, and may not have ended in time.
 func (b constraints) keptOff(i int) bool {
 	return (!b.seats[i].class.lends || b.staysForGood(i)) && !b.endsInTime(i)
 }

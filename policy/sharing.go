@@ -11,12 +11,12 @@ import (
 
 // Several jobs on one GPU are planned around a planner that knows nothing of that, so every order, every allocator and
 // every plugin has it. Of the jobs that run on one device one leads: the planner sees it alone, as a job with a GPU of
-// its own, and of the others only that their cores and memory are not to be had. Where it makes the leader give its GPU
-// away, all leave. Then those of whom the planner found that they must wait are seated beside others, in the order of
-// the policy, with what is left of cores and memory.
+// its own, and of the others only that their cores and memory are taken. If it makes the leader give its GPU away, all
+// leave. Then jobs that must wait by the planner's decision get slots beside others, in the policy's order, with what
+// is left of cores and memory.
 
 // Shared plans a round in which jobs may share GPUs, with a planner that gives each job GPUs of its own. The policy
-// says whose turn it is to be seated, and who leads. A snapshot in which nobody shares is the planner's as it is.
+// decides which job gets a slot first, and which leads. A snapshot in which no job shares goes to the planner as it is.
 func Shared(c Cluster, p Policy, a Allocator, alone func(c Cluster) (Plan, error)) (Plan, error) {
 	if !c.shares() {
 		return alone(c)
@@ -27,7 +27,7 @@ func Shared(c Cluster, p Policy, a Allocator, alone func(c Cluster) (Plan, error
 	})
 }
 
-// shares says whether there is a job that shares a GPU, or may.
+// shares reports whether there is a job that shares a GPU, or may.
 func (c *Cluster) shares() bool {
 	devices := false
 	for i := range c.Nodes {
@@ -41,17 +41,18 @@ func (c *Cluster) shares() bool {
 	return false
 }
 
-// seated says that a job runs on a device that others may share with it.
+// seated reports that a job runs on a device that others may share with it.
 func (j *Job) seated() bool {
 	return j.Running != nil && j.Running.Device != "" && len(j.Running.Nodes) == 1 && j.Running.PerNode.GPUs == 1
 }
 
-// rights is whose turn it is among the jobs of a snapshot, and who gives its place to nobody once it runs; by ID.
+// rights is, by job ID, the position of each job in the policy's order, and which jobs give way to none once they run.
 type rights struct {
 	turn    map[int]int
 	forGood map[int]bool
 }
 
+// rights orders the jobs of a snapshot as the policy does.
 func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 	b := pl.lay(&c, p, a)
 	r := rights{make(map[int]int, len(b.order)), map[int]bool{}}
@@ -64,7 +65,7 @@ func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 	return r
 }
 
-// keptFor is for which job nodes are kept, by their names.
+// keptFor is for which job nodes are kept, by node name.
 func (b *board) keptFor() map[string]int {
 	if b.reserved == nil {
 		return nil
@@ -78,7 +79,7 @@ func (b *board) keptFor() map[string]int {
 	return kept
 }
 
-// alonePlanner plans a round in which every job has its GPUs to itself, and says for whom it keeps nodes.
+// alonePlanner plans a round in which every job has its GPUs to itself, and says for which job it keeps nodes.
 type alonePlanner func(c Cluster) (plan Plan, kept map[string]int, err error)
 
 // sharing is a round in which jobs share GPUs.
@@ -89,18 +90,20 @@ type sharing struct {
 	nodes  map[string]int
 	named  []int // the nodes, ascending in name
 	sizes  map[seatKey][]sensitivity.Option
-	groups []*group     // the devices that are in use, ascending in node and device
-	parted []*Job       // who leaves a device that is not enough for all
-	held   map[int]bool // leaders that stay as they are, since with more the others could not bear them; by ID
+	groups []*group // the devices that are in use, ascending in node and device
+	parted []*Job   // jobs that leave a device that is not enough for all
+	// held are leaders that stay as they are, since with another size they would slow others down too much; by ID.
+	held map[int]bool
 }
 
-// group is the jobs that run on one device. The first leads.
+// group is the jobs that run on one device. The first is the leader.
 type group struct {
 	node   int // number in the snapshot
 	device string
 	jobs   []*Job
 }
 
+// newSharing groups the running jobs of a snapshot by device, and lets jobs leave devices that are not enough for all.
 func newSharing(c Cluster, r rights) *sharing {
 	s := &sharing{c: c, rights: r, byID: make(map[int]*Job, len(c.Jobs)), nodes: make(map[string]int, len(c.Nodes)),
 		sizes: map[seatKey][]sensitivity.Option{}, held: map[int]bool{}}
@@ -116,7 +119,7 @@ func newSharing(c Cluster, r rights) *sharing {
 	return s
 }
 
-// gather finds out who runs on which device. On a node that has left the cluster nobody knows.
+// gather finds which jobs run on which device. On a node that has left the cluster that is unknown.
 func (s *sharing) gather() {
 	for i := range s.c.Jobs {
 		j := &s.c.Jobs[i]
@@ -144,7 +147,7 @@ func (s *sharing) join(n int, j *Job) {
 	s.groups[at].jobs = append(s.groups[at].jobs, j)
 }
 
-// compareRights puts the important job first, and then those whose turn comes first.
+// compareRights puts high-class jobs first, and then goes by the policy's order.
 func (s *sharing) compareRights(x, y *Job) int {
 	low := func(j *Job) int {
 		if j.Share != nil && j.Share.Class == share.High {
@@ -159,7 +162,7 @@ func (s *sharing) compareTurns(x, y *Job) int {
 	return cmp.Or(cmp.Compare(s.rights.turn[x.ID], s.rights.turn[y.ID]), cmp.Compare(x.ID, y.ID))
 }
 
-// device finds one by its name.
+// device finds a device by its name; nil if there is none.
 func (n *Node) device(name string) *Device {
 	at := slices.IndexFunc(n.Devices, func(d Device) bool { return d.Name == name })
 	if at < 0 {
@@ -168,12 +171,12 @@ func (n *Node) device(name string) *Device {
 	return &n.Devices[at]
 }
 
-// parting is by how much less than it is promised an important job may have before somebody leaves its GPU: a restart
-// costs, and predictions move with what is learned.
+// parting is by how much less than it is promised an important (high-class) job may have before a job leaves its GPU: a
+// restart costs, and predictions move with what is learned.
 const parting = 0.05
 
-// part lets jobs leave devices that are not enough for all: those first that do not take turns, and then the last in
-// turn, as far as they save and the rules let them be stopped.
+// part lets jobs leave devices that are not enough for all: first those that do not give their slices back, then the
+// last in the order, as far as they save and the rules let them be stopped.
 func (s *sharing) part() {
 	for _, g := range s.groups {
 		d := s.c.Nodes[g.node].device(g.device)
@@ -191,7 +194,7 @@ func (s *sharing) part() {
 	}
 }
 
-// leave lets one of the jobs of a device leave it, if it may.
+// leave takes one of the jobs of a device off it, if it may be stopped.
 func (s *sharing) leave(g *group, at int) {
 	if j := g.jobs[at]; !s.spent() && j.Saves && s.mayLeave(j) {
 		s.parted = append(s.parted, j)
@@ -199,7 +202,7 @@ func (s *sharing) leave(g *group, at int) {
 	}
 }
 
-// crowded says that the jobs of a device need more memory than it has, or that an important one is slowed down.
+// crowded reports that the jobs of a device need more memory than it has, or that a high-class job is slowed down.
 func (s *sharing) crowded(g *group, d *Device) bool {
 	if slices.ContainsFunc(g.jobs, g.slows) {
 		return true
@@ -220,8 +223,8 @@ func (s *sharing) crowded(g *group, d *Device) bool {
 	return false
 }
 
-// slows says that a job was measured to be slowed down by those who are on its device now. When one of them has left
-// nobody knows any more: the speed that counts then is measured anew.
+// slows reports that a job was measured to be slowed down by the jobs that are on its device now. When one of them has
+// left, the measurement no longer counts: the speed is measured anew.
 func (g *group) slows(j *Job) bool {
 	if j.Kept == nil || j.Kept.Part >= share.HighKeeps-parting || len(j.Kept.Beside) == 0 {
 		return false
@@ -230,7 +233,7 @@ func (g *group) slows(j *Job) bool {
 	return !slices.ContainsFunc(j.Kept.Beside, func(id int) bool { return !here(id) })
 }
 
-// mayLeave says that a running job may be stopped, and could be started again before reservations keep it away.
+// mayLeave reports that a running job may be stopped, and could be started again before reservations keep it away.
 func (s *sharing) mayLeave(j *Job) bool {
 	if !j.mayStop(&s.c) {
 		return false
@@ -249,8 +252,9 @@ func (s *sharing) mayLeave(j *Job) bool {
 	return !shut
 }
 
-// inner is the snapshot as the planner sees it: of those on one device only the first, which may stay where it is with
-// another size or leave, if all may leave with it. Kept is what is not to be given away on each node.
+// inner is the snapshot as the planner sees it: of the jobs on one device only the leader, which may stay where it is
+// with another size, or leave if all may leave with it. kept is what is not to be given away on each node; still fixes
+// all leaders that are not alone.
 func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 	c := s.c
 	c.Nodes, c.Quotas = slices.Clone(c.Nodes), slices.Clone(c.Quotas)
@@ -277,6 +281,9 @@ func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 		}
 		j := s.c.Jobs[i]
 		if g := leads[j.ID]; g != nil {
+			// A leader that leaves its device if its size changes must not be asked for loans while its run is
+			// protected.
+			j.Fixed = j.Fixed || !s.keepsDevice(g) && !j.mayStop(&s.c)
 			j.Running = &Placement{Nodes: j.Running.Nodes, PerNode: j.Running.PerNode}
 			s.bind(&j, g, still)
 		}
@@ -290,7 +297,13 @@ func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 	return c
 }
 
-// beside are the jobs that the planner does not see, ascending in ID: they have a part in whose turn it is.
+// keepsDevice reports that the leader of a group stays on the device with another size, too.
+func (s *sharing) keepsDevice(g *group) bool {
+	first := g.jobs[0]
+	return len(g.jobs) > 1 || first.Share != nil && !first.Unruly && s.c.Nodes[g.node].device(g.device) != nil
+}
+
+// beside are the jobs that the planner does not see, ascending in ID; they count in the policy's order.
 func (s *sharing) beside() (hidden []*Job) {
 	for _, g := range s.groups {
 		hidden = append(hidden, g.jobs[1:]...)
@@ -300,12 +313,13 @@ func (s *sharing) beside() (hidden []*Job) {
 	return hidden
 }
 
-// spent says that as many jobs leave devices as the rules let be stopped in a round.
+// spent reports that as many jobs leave devices as the rules let be stopped in a round.
 func (s *sharing) spent() bool {
 	return s.c.Rules.MaxPreemptions > 0 && len(s.parted) >= s.c.Rules.MaxPreemptions
 }
 
-// hold takes from a node, and from quotas, what a job has there that the planner does not see. The GPU is its leader's.
+// hold takes from a node, and from quotas, what a job that the planner does not see has there. The GPU counts with its
+// leader.
 func (c *Cluster) hold(n int, j *Job) {
 	own := j.Running.PerNode
 	c.Nodes[n].Foreign = c.Nodes[n].Foreign.Plus(gres.Vector{CPUs: own.CPUs, Memory: own.Memory})
@@ -316,7 +330,7 @@ func (c *Cluster) hold(n int, j *Job) {
 	}
 }
 
-// bind keeps a leader that is not alone on its node: its GPU is not free for others when it alone moves on.
+// bind ties a leader that is not alone to its node: if it moved alone, its GPU would not be free for others.
 func (s *sharing) bind(j *Job, g *group, still bool) {
 	if len(g.jobs) == 1 {
 		return
@@ -328,8 +342,8 @@ func (s *sharing) bind(j *Job, g *group, still bool) {
 	j.Only = []string{n.Name}
 }
 
-// plan plans the round. Where somebody could be seated if those who start had no more than they are promised, it is
-// planned once more with so much kept for him, unless then anybody would wait who does not now.
+// plan plans the round. If a job would get a slot if starting jobs had no more than they are promised, the round is
+// planned once more with so much kept for it, unless then a job would wait that does not now.
 func (s *sharing) plan(alone alonePlanner) (Plan, error) {
 	first, err := s.attempt(alone, nil)
 	if err != nil || first.wanted == nil {
@@ -341,9 +355,9 @@ func (s *sharing) plan(alone alonePlanner) (Plan, error) {
 	return first.finished(), nil
 }
 
-// attempt asks the planner, and seats who is left. A leader whose new size the others could not bear keeps the one that
-// it has. Where the plan stops more than the rules allow, since all leave a device whose leader leaves it, or one
-// leader after the other grows too much, none that leads others is changed.
+// attempt asks the planner, and finds slots for jobs that wait. A leader keeps its size if with its new one others
+// would be slower than they accept. If the plan stops more than the rules allow, since all jobs leave a device with
+// their leader, or if one leader after the other grows too much, no leader of other jobs is changed.
 func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*seating, error) {
 	t, err := s.ask(alone, s.inner(wanted, false))
 	if err == nil && s.hold(t) {
@@ -360,7 +374,7 @@ func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*seating, e
 	return t, nil
 }
 
-// ask has the planner plan, and says what that is to those who share.
+// ask has the planner plan, and decides what that means for jobs that share.
 func (s *sharing) ask(alone alonePlanner, c Cluster) (*seating, error) {
 	plan, kept, err := alone(c)
 	if err != nil {
@@ -369,8 +383,8 @@ func (s *sharing) ask(alone alonePlanner, c Cluster) (*seating, error) {
 	return newSeating(s, plan, kept), nil
 }
 
-// hold notes the leaders that a plan gives a size with which somebody on their device would be slower than he accepts,
-// and than he is, and says whether there are any. Whom the plan slows down the next round would let leave.
+// hold notes the leaders whose new size under a plan would make a job on their device slower than it accepts, and
+// slower than it is, and reports whether there are any. The next round would otherwise let the slowed job leave.
 func (s *sharing) hold(t *seating) (some bool) {
 	for _, g := range s.groups {
 		on, first := s.c.Nodes[g.node].device(g.device), g.jobs[0]

@@ -438,3 +438,23 @@ job 4 gpu=1 share=low:10 floor=1:20 saves
 		t.Errorf("want a seat on g0 for job 4 alone, got\n%s", drawPlan(d.cluster, plan))
 	}
 }
+
+// TestAJobThatWouldLeaveItsDeviceGivesNothingBackWhileItsRunIsProtected: it has taken its word back, so with another
+// size it has a GPU of its own, which is more than to give back what it was lent.
+func TestAJobThatWouldLeaveItsDeviceGivesNothingBackWhileItsRunIsProtected(t *testing.T) {
+	p := paperModel(t, "alexnet")
+	c := paperCluster(1)
+	c.Rules = Rules{MinRun: 10 * time.Minute}
+	c.Nodes[0].Devices = []Device{{Name: "g0", Memory: 80000, Seats: 4}}
+	c.Jobs = []Job{
+		{ID: 1, GPUs: 1, Saves: true, Arrival: c.Now, Started: c.Now, Profile: p, ProfileName: p.Model,
+			Running: &Placement{Nodes: []string{c.Nodes[0].Name}, Device: "g0",
+				PerNode: gres.Vector{GPUs: 1, CPUs: 24, Memory: 62500}}},
+		{ID: 2, GPUs: 1, Saves: true, Arrival: c.Now},
+	}
+	for _, order := range Policies() {
+		if err := Check(c, new(Planner).Decide(c, order, Tune())); err != nil {
+			t.Errorf("%s: %v", order.Name, err)
+		}
+	}
+}

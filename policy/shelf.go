@@ -14,7 +14,7 @@ func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s set) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
 func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
-// and is what two sets have in common.
+// and is the intersection of two sets.
 func (s set) and(t set) set {
 	both := slices.Clone(s)
 	for w := range both {
@@ -23,14 +23,14 @@ func (s set) and(t set) set {
 	return both
 }
 
-// without takes the members of t out of s.
+// without removes the members of t from s.
 func (s set) without(t set) {
 	for w := range s {
 		s[w] &^= t[w]
 	}
 }
 
-// shared counts what two sets have in common.
+// shared counts the servers that two sets have in common.
 func (s set) shared(t set) int {
 	n := 0
 	for w := range s {
@@ -39,10 +39,10 @@ func (s set) shared(t set) int {
 	return n
 }
 
-// any says whether there is a member.
+// any reports whether there is a member.
 func (s set) any() bool { return slices.ContainsFunc(s, func(word uint64) bool { return word != 0 }) }
 
-// meets says whether two sets have a server in common.
+// meets reports whether two sets have a server in common.
 func (s set) meets(t set) bool {
 	for w := range s {
 		if s[w]&t[w] != 0 {
@@ -52,7 +52,7 @@ func (s set) meets(t set) bool {
 	return false
 }
 
-// within says whether all members are those of t.
+// within reports whether all members are in t.
 func (s set) within(t set) bool {
 	for w := range s {
 		if s[w]&^t[w] != 0 {
@@ -62,13 +62,14 @@ func (s set) within(t set) bool {
 	return true
 }
 
-// shelf sorts servers by a small number, so that those with enough of it are found without looking at the others.
-// Within one number they come in the order of their names.
+// shelf indexes servers by a small number, their level, so that those with enough of it are found without looking at
+// the others. Within one level they come in the order of their names.
 type shelf struct {
 	level []int // of each server; off: not on the shelf
 	sets  []set // by level
 }
 
+// off is the level of servers that are not on the shelf.
 const off = -1
 
 func newShelf(servers, most int) *shelf {
@@ -97,7 +98,7 @@ func (s *shelf) put(n, level int) {
 	}
 }
 
-// from calls visit with every server of a set at least at level low, the lowest level first, until visit answers false.
+// from calls visit with every server of a set at least at level low, the lowest level first, until visit returns false.
 func (s *shelf) from(low int, within set, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		for w, word := range s.sets[level] {
@@ -110,7 +111,7 @@ func (s *shelf) from(low int, within set, visit func(n int) bool) {
 	}
 }
 
-// reaches says whether a server of a set is at least at level low.
+// reaches reports whether a server of a set is at least at level low.
 func (s *shelf) reaches(low int, within set) bool {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		if s.sets[level].meets(within) {

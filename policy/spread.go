@@ -9,8 +9,8 @@ import (
 )
 
 // spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs
-// nothing; gangs across nodes next, since they can only have what all their nodes have; then running jobs, where a
-// change is worth a restart.
+// nothing; then gangs across nodes, since they can only have what all their nodes have. Running jobs follow in improve,
+// where a change is worth a restart.
 func (b sizing) spread() {
 	b.freshen()
 	for n := range b.servers {
@@ -21,8 +21,8 @@ func (b sizing) spread() {
 	b.widen()
 }
 
-// freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their
-// size is free to choose.
+// freshen takes running jobs that were stopped and stay where they are down to their least sizes: since they restart,
+// their size is free to choose.
 func (b sizing) freshen() {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
@@ -38,7 +38,7 @@ func (b sizing) freshen() {
 	}
 }
 
-// fresh lists the jobs whose size is free to choose, or was, ascending.
+// fresh lists the jobs whose size is or was free to choose, ascending.
 func (b *board) fresh() []int {
 	slices.Sort(b.started)
 	b.started = slices.Compact(b.started)
@@ -51,7 +51,8 @@ func (b sizing) spreadOn(n int) {
 	}
 }
 
-// takeStep gives the job on server n that gains most for what it takes of what is left a larger size.
+// takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if there
+// is none.
 func (b sizing) takeStep(n int) bool {
 	left := b.servers[n].open()
 	job, best := -1, 0.0
@@ -78,11 +79,11 @@ func (b sizing) takeStep(n int) bool {
 	return job >= 0
 }
 
-// tie is the relative difference under which two sizes are equally good, so that the earlier job takes it whatever the
+// tie is the relative difference below which two sizes are equally good, so that the earlier job gets it whatever the
 // rounding.
 const tie = 1e-9
 
-// above lists the options with more gain than the seat has.
+// above lists the options with more gain than the job has.
 func above(s *seat) []sensitivity.Option {
 	k := len(s.menu.options)
 	for k > 0 && s.menu.options[k-1].Gain > s.gain*(1+tie) {
@@ -91,7 +92,7 @@ func above(s *seat) []sensitivity.Option {
 	return s.menu.options[k:]
 }
 
-// price weighs an amount by what is left of each resource. A step that takes nothing is free.
+// price weighs an amount by what is left of each resource. A step that takes nothing is nearly free.
 func price(more, left gres.Vector) float64 {
 	p := 0.0
 	if more.CPUs > 0 {
@@ -103,7 +104,7 @@ func price(more, left gres.Vector) float64 {
 	return math.Max(p, 1e-6)
 }
 
-// widen gives every gang that starts the best size that all its nodes have.
+// widen gives every starting gang the best size that all its nodes have.
 func (b sizing) widen() {
 	for _, i := range b.fresh() {
 		if s := &b.seats[i]; s.standing == fresh && len(s.servers) > 1 {
@@ -112,6 +113,7 @@ func (b sizing) widen() {
 	}
 }
 
+// widenOne gives gang i the best size that all its nodes have.
 func (b sizing) widenOne(i int) {
 	s := &b.seats[i]
 	options := above(s)

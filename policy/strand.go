@@ -7,9 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mayTake says whether job i may have more than its least. A job that can be asked to give back always may. What one
-// that cannot takes is gone until it ends: it may have it as long as no more GPUs are left without their share than the
-// rules allow anyway, or where it gains more by it than those who are expected meanwhile lose.
+// mayTake reports whether job i may have more than its least size. A job that can be asked to give back always may.
+// What any other takes is gone until it ends: it may have it as long as no more GPUs are left without their share
+// (stranded) than the rules allow anyway, or if it gains more by it than the jobs expected meanwhile lose.
 func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	s := &b.seats[i]
 	if s.class.lends {
@@ -20,7 +20,7 @@ func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 		return false
 	}
 	if b.c.Rules.CallableOnly {
-		return to.Size.Fits(s.menu.owed[0].Size)
+		return true // its menu has no more than its share
 	}
 	after := b.stranded
 	for _, n := range s.servers {
@@ -35,8 +35,7 @@ func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > b.missed(after, b.holds(i, to.Gain))
 }
 
-// holds is for how many horizons job i is expected to hold what it is given now; infinite where nobody knows when it
-// ends.
+// holds is for how many rules.horizon job i is expected to hold what it is given now; infinite if its end is unknown.
 func (b sizing) holds(i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknown {
@@ -48,10 +47,10 @@ func (b sizing) holds(i int, gain float64) float64 {
 	return horizons
 }
 
-// missed is how many GPUs are missed, in the mean over so many horizons, if so many and not those of now go without
-// their share. GPUs with their share are taken before those without: first by who waits, then by who is expected. As
-// many come as came within the last horizon, evenly, and stay for one. So the GPU that is number r in that line is
-// missed from when r have been asked for, and never if fewer are ever there at once.
+// missed is how many GPUs jobs would lack, in the mean over so many horizons, if stranded GPUs, and not b.stranded as
+// now, are without their share. GPUs with their share are taken before those without: first by waiting jobs, then by
+// expected ones. As many are assumed to be asked for as in the last horizon, evenly, each for one horizon. So the GPU
+// with number r in that line is missed from when r have been asked for, and never if fewer are ever in use at once.
 func (b sizing) missed(stranded int, horizons float64) float64 {
 	in := b.comers()
 	missed := 0.0
@@ -66,13 +65,13 @@ func (b sizing) missed(stranded int, horizons float64) float64 {
 	return missed
 }
 
-// interest is who is there or expected to use GPUs that are free.
+// interest is how many free GPUs jobs want now, or are expected to want.
 type interest struct {
-	waiting  int     // GPUs for which jobs wait that could use them
-	arriving float64 // GPUs that jobs asked for who came within the last horizon
+	waiting  int     // GPUs that waiting jobs could use
+	arriving float64 // GPUs of the jobs that came within the last horizon
 }
 
-// comers is worked out when it is first asked for.
+// comers returns the interest in free GPUs, computed when first used in a round.
 func (b sizing) comers() interest {
 	if b.interest != nil {
 		return *b.interest

@@ -14,14 +14,14 @@ import (
 type tenant struct {
 	job    *Job
 	size   gres.Vector
-	gain   float64 // alone on the GPU, relative to the proportional share
-	busy   float64 // how busy it keeps the GPU then
+	gain   float64 // its speed alone on the GPU, relative to the proportional share
+	busy   float64 // how busy it keeps the GPU then, 0 to 1
 	memory gres.Memory
 }
 
-// SharedBy is how jobs of such users are taken to share a GPU whose node has it shared in a mode. They fill it where
-// the node does that and all of them are one user's, since the classic MPS server serves one at a time. Otherwise it is
-// turns with look-ahead, which every node can give. A job of which nobody knows whose it is may be anybody's.
+// SharedBy is how jobs of these users are assumed to share a GPU of a node in a mode. They fill it (MPS) if the node
+// does that and all of them are one user's, since the classic MPS server serves one user at a time. Otherwise they take
+// turns with look-ahead, which every node can give. A job of an unknown user may be any user's.
 func SharedBy(mode share.Mode, users ...string) predict.Mode {
 	stranger := func(user string) bool { return user == "" || user != users[0] }
 	if mode != share.Fill || slices.ContainsFunc(users, stranger) {
@@ -30,7 +30,7 @@ func SharedBy(mode share.Mode, users ...string) predict.Mode {
 	return predict.Fill
 }
 
-// sharedBy is how the jobs of a device are taken to share it.
+// sharedBy is how the jobs of a device are assumed to share it.
 func sharedBy(d *Device, tenants []tenant) predict.Mode {
 	users := make([]string, len(tenants))
 	for i := range tenants {
@@ -46,10 +46,9 @@ func (s *sharing) tenantOf(j *Job, n int, size gres.Vector) tenant {
 	return t
 }
 
-// UseOf is how fast a job of a profile trains with a size on a node where it has a GPU for itself, relative to the
-// proportional share, and how busy it keeps that GPU. Nobody knows how busy a job keeps a GPU that no profile was
-// measured on: it is taken to keep it busy all the time. One that has more than its share keeps it busier than was
-// measured.
+// UseOf is how fast a job with a profile trains with a size on a node where it has a GPU for itself, relative to the
+// proportional share, and how busy it keeps that GPU. Without a measurement it is assumed to keep the GPU busy all the
+// time. A job with more than its share keeps it busier than was measured.
 func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float64) {
 	gain, busy = 1, 1
 	if p = ProfileOn(p, n.GPUType); p == nil {
@@ -62,7 +61,7 @@ func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float6
 	return gain, busy
 }
 
-// gpuMemory is how much of a GPU's memory a job needs at most; 0: nobody knows.
+// gpuMemory is the most of a GPU's memory that a job needs; 0: unknown.
 func (j *Job) gpuMemory() gres.Memory {
 	switch {
 	case j.Share != nil && j.Share.Memory > 0:
@@ -73,7 +72,8 @@ func (j *Job) gpuMemory() gres.Memory {
 	return 0
 }
 
-// class is the job's. Who did not say, and is on a device all the same, is to be slowed down by nobody.
+// class is the job's class. A job that did not opt in to sharing, but is on a device, must not be slowed down, so it
+// counts as high.
 func (t *tenant) class() share.Class {
 	if t.job.Share == nil {
 		return share.High
@@ -90,8 +90,8 @@ func speedsOf(d *Device, tenants []tenant) []float64 {
 	return predict.Speeds(sharedBy(d, tenants), all)
 }
 
-// aloneOn is the speed of a job that has a GPU of a node for itself: where the node fills its GPUs, an unimportant one
-// has part of the threads, whoever else is there. A node has all of them shared in one way.
+// aloneOn is the speed of a job that has a GPU of a node for itself: if the node fills its GPUs, a low-class job has
+// part of the threads even when alone. All devices of a node are shared in one way, so any of them tells.
 func aloneOn(n *Node, u tenant) float64 {
 	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canSit(&d) }); at >= 0 {
 		return speedsOf(&n.Devices[at], []tenant{u})[0]
@@ -99,7 +99,7 @@ func aloneOn(n *Node, u tenant) float64 {
 	return 1
 }
 
-// worsens says that of those who are on a device before and after a change somebody is slower by it, and slower than he
+// worsens reports that after a change on a device one of the jobs that stay is slower than before, and slower than it
 // accepts.
 func worsens(d *Device, before, after []tenant) bool {
 	was, is := speedsOf(d, before), speedsOf(d, after)
@@ -113,7 +113,7 @@ func worsens(d *Device, before, after []tenant) bool {
 	return false
 }
 
-// worthOf is what the jobs of a device train together, in terms of their shares.
+// worthOf is what the jobs of a device train together, in shares.
 func worthOf(d *Device, tenants []tenant) (sum float64) {
 	for i, speed := range speedsOf(d, tenants) {
 		sum += float64(speed * tenants[i].gain)
@@ -121,7 +121,7 @@ func worthOf(d *Device, tenants []tenant) (sum float64) {
 	return sum
 }
 
-// needed is how much memory of the GPU the jobs of a device need together, and whether that is known of all.
+// needed is how much of the GPU's memory the jobs of a device need together, and whether that is known of all.
 func needed(tenants []tenant) (sum gres.Memory, known bool) {
 	known = true
 	for i := range tenants {
@@ -134,7 +134,7 @@ func needed(tenants []tenant) (sum gres.Memory, known bool) {
 // usable is how much of a device's memory jobs may need together.
 func usable(d *Device) gres.Memory { return gres.Memory(float64(share.MemoryPart * float64(d.Memory))) }
 
-// highs counts the important jobs.
+// highs counts the high-class jobs.
 func highs(tenants []tenant) (n int) {
 	for i := range tenants {
 		if tenants[i].class() == share.High {
@@ -144,15 +144,15 @@ func highs(tenants []tenant) (n int) {
 	return n
 }
 
-// suits says whether a node is one that job j asked for, open or not.
+// suits reports whether the request of job j allows a node, open or not.
 func (j *Job) suits(n *Node) bool {
 	return (j.GPUType == "" || j.GPUType == n.GPUType) &&
 		!slices.ContainsFunc(j.Features, func(f string) bool { return !n.Has(f) }) &&
 		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 
-// shutTo says whether a run of job j that begins at such a time would get into a reservation of the node that is not
-// its own.
+// shutTo reports whether a run of job j that begins at start would reach into a reservation of the node that is not its
+// own.
 func (n *Node) shutTo(j *Job, start time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r Reservation) bool {
 		own := j.Reservation != "" && j.Reservation == r.Name
@@ -162,14 +162,14 @@ func (n *Node) shutTo(j *Job, start time.Time) bool {
 	})
 }
 
-// seatSizes are what job j may be given of a node beside a GPU that it shares, ascending in gain and never more than
-// its share or what its user asked for: an important job keeps all that it is promised. An unimportant one accepts less
-// than its share, down to what its user asked for; how fast it is with that is left to who seats it. Without a profile
-// nobody knows what it could do without, so of what its user did not name it has the share.
+// seatSizes are the sizes that job j may have on a node beside a shared GPU, ascending in gain and never more than its
+// share or its user's request: a high-class job keeps all that it is promised. A low-class job accepts less than its
+// share, down to its user's request; the caller judges how fast it is with that. Without a profile it is unknown what
+// it could do without, so it has its share of what its user did not name.
 func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
 	node := &s.c.Nodes[n]
-	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total},
-		j.Share.Class}
+	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total,
+		false}, j.Share.Class}
 	sizes, known := s.sizes[key]
 	if !known {
 		sizes = key.options()
@@ -178,12 +178,13 @@ func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
 	return sizes
 }
 
-// seatKey is all that the sizes depend on which a job may have on a seat.
+// seatKey is everything that the sizes of a job with a slot depend on.
 type seatKey struct {
 	menuKey
 	class share.Class
 }
 
+// options computes the sizes of a job with a slot; nil if its terms contradict each other.
 func (key seatKey) options() []sensitivity.Option {
 	if key.terms.contradict(key.tasks) != "" {
 		return nil
@@ -203,7 +204,7 @@ func (key seatKey) options() []sensitivity.Option {
 	return m.options[:more]
 }
 
-// leanest is what an unimportant job without profile has at least: what its user named, and the share of the rest.
+// leanest is the least that a low-class job without profile has: what its user named, and the share of the rest.
 func (key *seatKey) leanest(m *menu) gres.Vector {
 	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
 	if asked.CPUs > 0 {
@@ -215,11 +216,11 @@ func (key *seatKey) leanest(m *menu) gres.Vector {
 	return key.divided(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
 }
 
-// finest is how many amounts of cores are tried at most.
+// finest is about how many numbers of cores are tried at most.
 const finest = 64
 
-// lean are sizes from one core for each task and the least memory that was measured up to the share, or to what its
-// user asked for where that is more.
+// lean are sizes from one core for each task and the least memory that was measured, up to the share, or to the user's
+// request if that is more.
 func (key *seatKey) lean(m *menu) (all []sensitivity.Option) {
 	least := key.terms.least(key.tasks)
 	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.most(key.tasks)).Max(least)

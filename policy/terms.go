@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// terms bound what a job may be given on each node, whatever its profile says: what its user asked for and reckoned
-// with, and what the site allows. The zero value bounds nothing.
+// terms bound what a job may be given on each node, whatever its profile says: by its user's request and estimate, and
+// by what the site allows, see Job.Floor, Pace and Ceiling. The zero value bounds nothing.
 type terms struct {
 	floor, pace, ceiling gres.Vector
 	perCore              bool // see Job.PerCore
@@ -21,10 +21,10 @@ func termsOf(j *Job) terms {
 	return t
 }
 
-// least is the floor, in whole cores for each task.
+// least is the floor, rounded up to whole cores for each task.
 func (t terms) least(tasks int) gres.Vector { return wholeTasks(t.floor, tasks) }
 
-// most is the ceiling, in whole cores for each task; a resource that has none is unbounded.
+// most is the ceiling, rounded down to whole cores for each task; a resource without one is unbounded.
 func (t terms) most(tasks int) gres.Vector {
 	most := gres.Vector{GPUs: math.MaxInt, CPUs: math.MaxInt, Memory: math.MaxInt64}
 	if t.ceiling.CPUs > 0 {
@@ -36,7 +36,7 @@ func (t terms) most(tasks int) gres.Vector {
 	return most
 }
 
-// contradict says what is wrong with terms under which no size is possible; empty where one is.
+// contradict says why no size is possible under the terms; empty if one is.
 func (t terms) contradict(tasks int) string {
 	least, most := t.least(tasks).Max(gres.Vector{CPUs: tasks}), t.most(tasks)
 	switch {
@@ -49,7 +49,7 @@ func (t terms) contradict(tasks int) string {
 	return ""
 }
 
-// within puts the menu under the terms of its key.
+// within applies the terms of its key to the menu.
 func (m *menu) within(key menuKey) *menu {
 	most := key.terms.most(key.tasks)
 	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
@@ -60,11 +60,12 @@ func (m *menu) within(key menuKey) *menu {
 		return m
 	}
 	gain := func(size gres.Vector) float64 { return key.profile.Gain(size, m.fair) }
+	// A size with so many cores needs the gain of the share, at most 1, and at least the gain of the pace.
 	need := func(cores int) float64 {
 		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
 		return math.Max(math.Min(1, gain(key.terms.owes(due, cores))), gain(key.terms.owes(reckoned, cores)))
 	}
-	share := owed // what is cut off it for the cores that it has need not be cut off for more of them
+	share := owed // unrounded: with more cores, less of its memory may be cut off
 	if owed = key.divided(share); gain(owed) < need(owed.CPUs) {
 		owed = key.divided(m.faster(share, pace, key, need(owed.CPUs), gain))
 	}
@@ -73,8 +74,8 @@ func (m *menu) within(key menuKey) *menu {
 	return m
 }
 
-// owes is how much of an amount is owed to a job that is given so many cores: as much as they share in whole MiB, where
-// memory is given by the core.
+// owes is how much of an amount is owed to a job with so many cores. If memory is given by the core, it is cut to whole
+// MiB for each.
 func (t terms) owes(v gres.Vector, cores int) gres.Vector {
 	if t.perCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
@@ -82,8 +83,8 @@ func (t terms) owes(v gres.Vector, cores int) gres.Vector {
 	return v
 }
 
-// shared is a size to which cores were added: where memory is given by the core they share as much of what is owed, or
-// of what the size had before, as goes into whole MiB.
+// shared is a size to which cores were added. If memory is given by the core, the cores share what is owed, or what the
+// size had before, in whole MiB.
 func (t terms) shared(size, owed gres.Vector) gres.Vector {
 	if !t.perCore || size.CPUs < 1 {
 		return size
@@ -95,9 +96,9 @@ func (t terms) shared(size, owed gres.Vector) gres.Vector {
 	return size
 }
 
-// divided is a size of which the cores share the memory in whole MiB, where it is given by the core: the next lower
-// one, or where that is less than the floor the next higher. Where that is more than may be had more cores share it: as
-// many as the floor was reckoned with do.
+// divided is a size whose cores share the memory in whole MiB, if it is given by the core: the next lower one, or, if
+// that is less than the floor, the next higher. If that is more than the job may have, more cores share it, up to as
+// many as the floor was computed with.
 func (key menuKey) divided(size gres.Vector) gres.Vector {
 	t, most := key.terms, atMost(key.total, key.terms.most(key.tasks))
 	if !t.perCore || size.CPUs < 1 {
@@ -114,7 +115,7 @@ func (key menuKey) divided(size gres.Vector) gres.Vector {
 	return size
 }
 
-// besides is what a job has at least of the one resource where its ceiling leaves it less than its share of the other.
+// besides is the least that a job has of one resource if its ceiling leaves it less than its share of the other.
 func (t terms) besides(fair gres.Vector, tasks int) (least gres.Vector) {
 	due := atMost(wholeTasks(fair, tasks), t.most(tasks))
 	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
@@ -126,7 +127,7 @@ func (t terms) besides(fair gres.Vector, tasks int) (least gres.Vector) {
 	return least
 }
 
-// paceBeside is the pace with the share in place of what nobody reckoned with; nothing where nobody reckoned at all.
+// paceBeside is the pace, with the share for a resource that it does not name; zero if there is no pace.
 func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	pace := t.pace
 	if pace == (gres.Vector{}) {
@@ -142,8 +143,8 @@ func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	return pace
 }
 
-// faster raises what is owed to the pace: as far as the server goes, where that is as fast, and beyond it where nothing
-// on the server is.
+// faster raises what is owed to the pace: as far as the server has room, if that is as fast, and else to the full pace,
+// which is more than the server has.
 func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain func(gres.Vector) float64) gres.Vector {
 	total := key.total
 	total.CPUs = total.CPUs / key.tasks * key.tasks
@@ -153,7 +154,7 @@ func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain fu
 	return owed.Max(pace)
 }
 
-// sizes are those that are as fast as need be and within the terms.
+// sizes are the options within the terms that are as fast as they need to be.
 func (m *menu) sizes(key menuKey, need func(cores int) float64,
 	gain func(gres.Vector) float64) []sensitivity.Option {
 	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))

@@ -7,13 +7,13 @@ import (
 )
 
 // Tetris packs (Grandl et al., SIGCOMM'14): a job goes first whose demand is aligned with what is free in the cluster,
-// and that has little left to do. The score is the inner product of demand and what is free, both in parts of the
+// and that has little left to do. The score is the inner product of demand and what is free, both as fractions of the
 // cluster, less the remaining work, that is the remaining time times the demand; each in units of its mean over all
-// jobs, as in the paper. The demand is what the allocator would give it at best. A job of unknown length is taken to be
-// half done.
+// jobs, as in the paper. The demand is the most that the allocator would give the job. A job of unknown length counts
+// as half done.
 //
 // A running job is aligned with what is free and what it holds, as if it had to be placed now. So it fits its own place
-// at least as well as anybody who has taken it would, and does not come back for it.
+// at least as well as any job that has taken it would, and does not come back for it.
 func Tetris() Policy {
 	return Policy{"tetris",
 		func(i int, v *view) float64 {
@@ -28,12 +28,12 @@ func Tetris() Policy {
 
 // packing is how well each job fits what is free.
 type packing struct {
-	demand                []parts // of each job, of the cluster
+	demand                []parts // of each job, as fractions of the cluster
 	aligned               []float64
 	meanAligned, meanWork float64
 }
 
-// packed computes the packing once.
+// packed computes the packing when first used.
 func (v *view) packed() *packing {
 	if v.pack != nil {
 		return v.pack
@@ -58,10 +58,10 @@ func (v *view) packed() *packing {
 	return p
 }
 
-// work is what job i does in a time at its demand: seconds times parts of the cluster.
+// work is what job i does in a time at its demand: seconds times fractions of the cluster.
 func (p *packing) work(i int, d time.Duration) float64 { return d.Seconds() * p.demand[i].sum() }
 
-// free is what the open servers can give away without touching anybody.
+// free is what the open servers can give away without touching any job.
 func (v *view) free() gres.Vector {
 	var sum gres.Vector
 	for i := range v.servers {
@@ -72,7 +72,7 @@ func (v *view) free() gres.Vector {
 	return sum
 }
 
-// demand is what jobs of class k wish for, in all; nothing where they cannot run.
+// demand is what a job of class k wishes for, over all its nodes; zero if it cannot run.
 func (v *view) demand(k *jobClass) gres.Vector {
 	if len(k.gangShapes) == 0 {
 		return gres.Vector{}

@@ -6,11 +6,11 @@ import (
 )
 
 // Gains are relative to a share, and shares differ from server to server. So speeds are compared in one unit, that of
-// the reference server, by whoever plans and by whoever certifies a plan (policy/bound).
+// the reference server, in planning and in certifying a plan (policy/bound).
 
-// Reference is the server in terms of whose proportional share speeds are compared: one with the capacity that most
-// GPUs are on, of several such the first by name. The order of the nodes does not matter, nor whether they are open.
-// The zero value: there are no nodes.
+// Reference is the server whose proportional share is the unit of speeds: one with the capacity that most GPUs are on,
+// of several such the first by name. Neither the order of the nodes nor whether they are open matters. It is zero if
+// there are no nodes.
 func Reference(nodes []Node) (reference gres.Vector) {
 	gpus := map[gres.Vector]int{}
 	for i := range nodes {
@@ -27,8 +27,8 @@ func Reference(nodes []Node) (reference gres.Vector) {
 }
 
 // Unit is the throughput with the proportional share of a server, relative to that with the share of as many GPUs of
-// the reference server: a gain over that share times the unit is the speed. It is 1 without a profile, or where one of
-// the two shares is nothing.
+// the reference server: a gain over that share times the unit is the speed. It is 1 without a profile, or if one of the
+// two throughputs is 0.
 func Unit(p *sensitivity.Profile, fair, reference gres.Vector) float64 {
 	there := gres.Proportional(reference, fair.GPUs)
 	if p == nil || fair == there {

@@ -6,14 +6,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/billing"
 )
 
-// charges are the checks of what jobs are charged.
+// charges are the checks of what Slurm charges jobs.
 var charges = []check{{"TRESBillingWeights", weights}}
 
-// gpusAlone is what the daemon cannot make wrong: a job has the same GPUs in every run.
+// gpusAlone is the remedy that always charges right: a job has the same GPUs in every run.
 const gpusAlone = `TRESBillingWeights="CPU=0,Mem=0,GRES/gpu=1" on the partition in slurm.conf, which charges for GPUs alone`
 
-// weights judges the weights of our partitions. Slurm charges each run of a job as its first one, and the daemon gives
-// later ones other cores and other memory.
+// weights judges TRESBillingWeights of the managed partitions. Slurm charges every run of a job as its first one, and
+// the daemon gives later runs other cores and memory.
 func weights(f *Facts) (found []finding) {
 	if f.Weights.Why != "" {
 		return []finding{skip("%s", f.Weights.Why)}
@@ -26,6 +26,7 @@ func weights(f *Facts) (found []finding) {
 	return found
 }
 
+// judgeWeights judges the weights of one partition.
 func judgeWeights(partition, text string, f *Facts) finding {
 	w, err := billing.Parse(text)
 	sized := strings.Join(w.Sized(), " and ")
@@ -50,7 +51,7 @@ func judgeWeights(partition, text string, f *Facts) finding {
 	return ok("%s has none: Slurm charges the cores of a job's first run, and fair share counts for nothing", partition)
 }
 
-// fairShareCounts says whether what jobs were charged decides who is next.
+// fairShareCounts says whether past charges affect a job's priority.
 func fairShareCounts(f *Facts) bool {
 	weight, _ := number(f.Scontrol.Value["PriorityWeightFairShare"])
 	return strings.HasSuffix(f.Scontrol.Value["PriorityType"], "multifactor") && weight > 0

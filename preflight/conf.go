@@ -1,13 +1,15 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// slurmConf are the checks of slurm.conf, as scontrol show config tells it.
+// slurmConf are the checks of slurm.conf, as printed by scontrol show config.
 var slurmConf = []check{
 	{"slurm.conf", told},
 	conf("JobSubmitPlugins", jobSubmit),
@@ -27,14 +29,13 @@ var slurmConf = []check{
 	conf("AccountingStoreFlags", storeFlags),
 }
 
-// conf is the check of one key, which is skipped where its value is not known. The value is empty where Slurm says
-// (null).
+// conf is the check of one key. It is skipped if the key is not printed, and the value is empty if Slurm prints (null).
 func conf(key string, judge func(value string, f *Facts) finding) check {
 	return check{key, func(f *Facts) []finding {
 		value, told := f.Scontrol.Value[key]
 		switch {
 		case f.Scontrol.Why != "":
-			return nil // which is told once for all
+			return nil // reported once, by the check told
 		case !told:
 			return []finding{skip("scontrol show config does not tell it")}
 		case value == "(null)":
@@ -44,7 +45,7 @@ func conf(key string, judge func(value string, f *Facts) finding) check {
 	}}
 }
 
-// told says why nothing of slurm.conf is known.
+// told reports why slurm.conf is unknown, if it is.
 func told(f *Facts) []finding {
 	if f.Scontrol.Why == "" {
 		return nil
@@ -52,13 +53,14 @@ func told(f *Facts) []finding {
 	return []finding{skip("not looked at: %s", f.Scontrol.Why)}
 }
 
-// number reads the first word of a value, as 10 of "10 sec".
+// number reads the first word of a value as an integer: 10 of "10 sec".
 func number(value string) (int, bool) {
 	first, _, _ := strings.Cut(value, " ")
 	n, err := strconv.Atoi(first)
 	return n, err == nil
 }
 
+// jobSubmit requires the gate, job_submit.lua.
 func jobSubmit(value string, _ *Facts) finding {
 	if !hasPlugin(value, "job_submit", "lua") {
 		return fail("JobSubmitPlugins=lua, and job_submit.lua beside slurm.conf: "+
@@ -67,9 +69,10 @@ func jobSubmit(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
-// savedExit is the exit code of the contract: "I have saved, run me again".
+// savedExit is the exit code by which a job says that it has saved and wants to be requeued.
 const savedExit = 98
 
+// requeueExit requires that Slurm requeues a job that exits with savedExit.
 func requeueExit(value string, _ *Facts) finding {
 	if !slices.ContainsFunc(strings.Split(value, ","),
 		func(entry string) bool { return inRange(strings.TrimSpace(entry), savedExit) }) {
@@ -82,7 +85,7 @@ func requeueExit(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
-// inRange says whether an entry as 98 or 90-99 has the code.
+// inRange says whether an entry such as 98 or 90-99 contains the code.
 func inRange(entry string, code int) bool {
 	from, to, isRange := strings.Cut(entry, "-")
 	low, err := strconv.Atoi(from)
@@ -98,6 +101,7 @@ func inRange(entry string, code int) bool {
 	return low <= code && code <= high
 }
 
+// jobRequeue warns if jobs are submitted as not to be requeued, which costs a further request per preemption.
 func jobRequeue(value string, _ *Facts) finding {
 	if value != "1" {
 		return warn("JobRequeue=1, or expect one request more for each job that is asked to save",
@@ -106,9 +110,11 @@ func jobRequeue(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
-// Bounds of KillWait, in seconds.
+// The bounds of KillWait that give no warning, in seconds.
 const killWaitLeast, killWaitMost = 30, 600
 
+// killWait warns if a job that does not leave within its grace is killed too soon, or if one that ignores SIGTERM
+// blocks its nodes for too long.
 func killWait(value string, _ *Facts) finding {
 	switch seconds, read := number(value); {
 	case !read:
@@ -124,6 +130,7 @@ func killWait(value string, _ *Facts) finding {
 	}
 }
 
+// completeWait warns if starts wait for the end of other jobs.
 func completeWait(value string, _ *Facts) finding {
 	if seconds, read := number(value); read && seconds > 0 {
 		return warn("CompleteWait=0: starts wait for other jobs' ends otherwise", "is %d s", seconds)
@@ -131,7 +138,7 @@ func completeWait(value string, _ *Facts) finding {
 	return ok("0")
 }
 
-// minJobAgeLeast is, in seconds, for how long Slurm must remember a job that has ended, so that a round learns how.
+// minJobAgeLeast is how long Slurm must remember an ended job so that a round sees how it ended, in seconds.
 const minJobAgeLeast = 60
 
 func minJobAge(value string, _ *Facts) finding {
@@ -142,6 +149,7 @@ func minJobAge(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
+// selectType requires the allocation of cores and GPUs instead of whole nodes.
 func selectType(value string, _ *Facts) finding {
 	if !strings.HasPrefix(value, "select/cons_tres") {
 		return fail("SelectType=select/cons_tres", "%s gives out whole nodes, or knows no GPUs", orElse(value, "empty"))
@@ -149,6 +157,7 @@ func selectType(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
+// selectParameters warns if Slurm does not allocate memory, or rounds cores up on nodes with several threads per core.
 func selectParameters(value string, f *Facts) finding {
 	upper := strings.ToUpper(value)
 	switch {
@@ -162,6 +171,7 @@ func selectParameters(value string, f *Facts) finding {
 	return ok("%s", value)
 }
 
+// schedulerType warns if there is no backfill, so that one waiting job blocks all jobs behind it.
 func schedulerType(value string, _ *Facts) finding {
 	if value != "sched/backfill" {
 		return warn("SchedulerType=sched/backfill", "%s: a job that waits for room keeps all behind it from starting",
@@ -170,28 +180,40 @@ func schedulerType(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
-// batchDelayMost is, in seconds, how long Slurm may hold a batch job back before a start is noticeably late.
-const batchDelayMost = 10
+// The longest intervals of the schedulers at which starts are not noticeably late.
+const batchDelayMost, backfillMost = 10 * time.Second, time.Minute
 
-func schedulerParameters(value string, _ *Facts) finding {
-	for entry := range strings.SplitSeq(value, ",") {
-		name, amount, _ := strings.Cut(strings.TrimSpace(entry), "=")
-		seconds, _ := strconv.Atoi(amount) // not a number: 0
-		switch {
-		case name == "batch_sched_delay" && seconds > batchDelayMost:
-			return warn("batch_sched_delay=3, which is Slurm's default",
-				"batch jobs are held back for %d s: every start is as late", seconds)
-		case name == "defer" || name == "defer_batch":
-			return warn("leave it out unless slurmctld is overloaded",
-				"%s: a job starts at the next pass of the scheduler, not when it is updated", name)
-		}
+// schedulerParameters warns if Slurm would start a job late: because a scheduler runs rarely, or because it looks at
+// fewer jobs than are eligible.
+func schedulerParameters(value string, f *Facts) finding {
+	s, waiting := ReadScheduler(f.Scontrol.Value), f.Slurm.Value.Eligible
+	switch {
+	case s.BatchDelay > batchDelayMost:
+		return warn("batch_sched_delay=3, which is Slurm's default",
+			"batch jobs are held back for %d s: every start is as late", s.BatchDelay/time.Second)
+	case s.Defers != "":
+		return warn("leave it out unless slurmctld is overloaded",
+			"%s: a job starts at the next pass of the scheduler, not when it is updated", s.Defers)
+	case s.Backfill > backfillMost:
+		return warn("bf_interval=30, which is Slurm's default",
+			"backfill looks every %d s: a start behind a job that waits for room is as late", s.Backfill/time.Second)
+	case s.Backfill > 0 && waiting > s.BackfillDepth:
+		return warn(fmt.Sprintf("bf_max_job_test=%d, and bf_continue", 2*waiting),
+			"%d jobs wait that Slurm may start, and backfill looks at the first %d: a start behind them is not seen",
+			waiting, s.BackfillDepth)
+	case waiting > s.Depth:
+		return warn(fmt.Sprintf("default_queue_depth=%d", 2*waiting),
+			"%d jobs wait that Slurm may start, and its main scheduler looks at the first %d: a start behind them "+
+				"waits for a look at the whole queue, every %d s", waiting, s.Depth,
+			cmp.Or(s.Backfill, s.Main)/time.Second)
 	}
 	return ok("%s", orElse(value, "defaults"))
 }
 
-// Slurm's own defaults of rl_enable: how many requests are let through more, and after how many seconds each.
+// Slurm's defaults with rl_enable: requests per refill, and seconds between refills.
 const refillDefault, periodDefault = 2, 1
 
+// rateLimit warns if slurmctld accepts fewer requests a second than the daemon may send.
 func rateLimit(value string, f *Facts) finding {
 	refill, period, limited := float64(refillDefault), float64(periodDefault), false
 	for entry := range strings.SplitSeq(value, ",") {
@@ -216,6 +238,7 @@ func rateLimit(value string, f *Facts) finding {
 	return ok("%s", orElse(value, "no bound on requests"))
 }
 
+// preemptMode warns if Slurm preempts jobs itself, since it does not ask them to save.
 func preemptMode(value string, _ *Facts) finding {
 	if value != "OFF" && value != "" {
 		return warn(
@@ -226,6 +249,8 @@ func preemptMode(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
+// priority warns if waiting jobs gain no age priority. A leased job is not eligible, and without ACCRUE_ALWAYS only
+// eligible jobs gain it.
 func priority(value string, f *Facts) finding {
 	weight, _ := number(f.Scontrol.Value["PriorityWeightAge"])
 	always := has(f.Scontrol.Value["PriorityFlags"], "ACCRUE_ALWAYS")
@@ -237,6 +262,7 @@ func priority(value string, f *Facts) finding {
 	return ok("%s", value)
 }
 
+// limits reports whether Slurm enforces limits. Both are fine.
 func limits(value string, _ *Facts) finding {
 	if value == "" || value == "none" || value == "0" {
 		return ok("nothing is enforced: limits of associations and QOS bind nobody")
@@ -244,6 +270,7 @@ func limits(value string, _ *Facts) finding {
 	return ok("%s", value)
 }
 
+// storeFlags warns if accounting does not keep a job's directive and grant.
 func storeFlags(value string, _ *Facts) finding {
 	var missing []string
 	for _, flag := range []string{"job_comment", "job_extra"} {

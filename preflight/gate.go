@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate are the checks of job_submit.lua, and of what users may have beside it.
+// gate are the checks of job_submit.lua, and of the options of sbatch.
 var gate = []check{
 	{"gate", gates},
 	{"gate's lease", gateLease},
@@ -19,8 +19,8 @@ var gate = []check{
 const noLua = "put job_submit.lua and synergy_settings.lua beside slurm.conf, JobSubmitPlugins=lua into it, and the " +
 	"partition into managed_partitions"
 
-// gates compares the partitions of the gate with those of the daemon: one that only the gate has leaves jobs parked for
-// a lease.
+// gates compares the gate's partitions with the daemon's. In a partition that only the gate manages, a job would wait
+// until its lease ends.
 func gates(f *Facts) (found []finding) {
 	if f.Gates.Why != "" {
 		return append(gatesBySettings(f), skip("not tried: %s", f.Gates.Why))
@@ -31,6 +31,7 @@ func gates(f *Facts) (found []finding) {
 	return found
 }
 
+// judgeGate judges the trial of one partition; ours says whether the daemon manages it.
 func judgeGate(name string, g Gate, ours bool) (found []finding) {
 	if g.Left != 0 {
 		found = append(found, warn(fmt.Sprintf("scancel %d", g.Left),
@@ -57,7 +58,7 @@ func judgeGate(name string, g Gate, ours bool) (found []finding) {
 	return found
 }
 
-// gatesBySettings goes by the file of the gate where no job may be submitted.
+// gatesBySettings compares the partitions by the gate's settings file, if no trial job may be submitted.
 func gatesBySettings(f *Facts) (found []finding) {
 	if f.Settings.Why != "" {
 		return nil
@@ -73,7 +74,7 @@ func gatesBySettings(f *Facts) (found []finding) {
 	return found
 }
 
-// annotated is the trial of one of our partitions that the gate let through, or nil.
+// annotated returns the trial of a managed partition that the gate annotated, or nil.
 func annotated(f *Facts) *Gate {
 	for _, name := range f.Wanted.Partitions {
 		if g, tried := f.Gates.Value[name]; tried && g.Annotated {
@@ -83,10 +84,11 @@ func annotated(f *Facts) *Gate {
 	return nil
 }
 
-// slow is by how much a lease may differ from the one that was set: a submit takes a while, and Slurm counts whole
-// seconds.
+// slow is the tolerated difference between the gate's lease and the daemon's: a submission takes time, and Slurm counts
+// whole seconds.
 const slow = 10 * time.Second
 
+// gateLease compares the lease that the gate gave the trial job with the daemon's.
 func gateLease(f *Facts) []finding {
 	g := annotated(f)
 	if g == nil {
@@ -99,6 +101,7 @@ func gateLease(f *Facts) []finding {
 	return []finding{ok("%s, as the daemon's", f.Wanted.Lease)}
 }
 
+// trusted requires that the gate lets the daemon's user change jobs.
 func trusted(f *Facts) []finding {
 	g := annotated(f)
 	switch {
@@ -112,6 +115,7 @@ func trusted(f *Facts) []finding {
 	return []finding{ok("the daemon's user may change jobs")}
 }
 
+// gateSettings compares the paths that the gate reads with those that the daemon writes.
 func gateSettings(f *Facts) (found []finding) {
 	s := f.Settings.Value
 	if f.Settings.Why != "" {
@@ -132,7 +136,7 @@ func gateSettings(f *Facts) (found []finding) {
 	return found
 }
 
-// options judges this host alone: nobody can tell from here what hosts have where users submit.
+// options judges this host only. The hosts on which users submit cannot be seen from here.
 func options(f *Facts) []finding {
 	filters, known := f.Scontrol.Value["CliFilterPlugins"]
 	switch {
@@ -149,10 +153,10 @@ func options(f *Facts) []finding {
 	return []finding{ok("by the plugin and the filter")}
 }
 
-// hasPlugin says whether a list has the plugin, with its kind before it or without, as Slurm takes both.
+// hasPlugin says whether a list contains a plugin, with or without its kind as prefix, since Slurm accepts both.
 func hasPlugin(list, kind, name string) bool { return has(list, name) || has(list, kind+"/"+name) }
 
-// has says whether a list with commas has the word.
+// has says whether a list separated by commas contains a word, in either case.
 func has(list, word string) bool {
 	return slices.ContainsFunc(strings.Split(list, ","),
 		func(entry string) bool { return strings.EqualFold(strings.TrimSpace(entry), word) })

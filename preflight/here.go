@@ -14,9 +14,10 @@ var local = []check{
 	{"scontrol", scontrol},
 }
 
-// namedWrong is how many wrong profiles of a folder are named.
+// namedWrong is how many faulty profiles of a folder are listed.
 const namedWrong = 3
 
+// profiles requires readable profile folders without faulty files.
 func profiles(f *Facts) (found []finding) {
 	for _, dir := range f.Here.Profiles {
 		switch {
@@ -38,6 +39,7 @@ func profiles(f *Facts) (found []finding) {
 	return found
 }
 
+// programs requires that all configured programs can be run.
 func programs(f *Facts) (found []finding) {
 	for _, program := range f.Here.Programs {
 		if program.Why != "" {
@@ -50,7 +52,7 @@ func programs(f *Facts) (found []finding) {
 	return found
 }
 
-// pathAnd is what is wrong with a path, which is named in any case.
+// pathAnd puts the path before what is wrong with it, unless the text already contains it.
 func pathAnd(path, why string) string {
 	if strings.Contains(why, path) {
 		return why
@@ -58,6 +60,7 @@ func pathAnd(path, why string) string {
 	return path + ": " + why
 }
 
+// folders requires that the daemon's user can write to all of its folders.
 func folders(f *Facts) (found []finding) {
 	for _, place := range f.Here.Writable {
 		switch {
@@ -79,6 +82,7 @@ func folders(f *Facts) (found []finding) {
 	return found
 }
 
+// scontrol requires the program scontrol, unless the API requeues jobs.
 func scontrol(f *Facts) []finding {
 	program := f.Here.Scontrol
 	switch {
@@ -95,7 +99,7 @@ func scontrol(f *Facts) []finding {
 		"%s", program.Why)}
 }
 
-// access are the checks of whether the daemon reaches Slurm, and may do there what it has to.
+// access are the checks of whether the daemon reaches Slurm and has the rights that it needs there.
 var access = []check{
 	{"token", token},
 	{"slurm", slurm},
@@ -104,9 +108,10 @@ var access = []check{
 	{"partitions", partitions},
 }
 
-// soon is how little of a token's life is worth a word: it is renewed by a timer, and that may hang.
+// soon is the rest of a token's life below which a warning is given: tokens are renewed by a timer, which may fail.
 const soon = 15 * time.Minute
 
+// token requires a readable, valid token of the daemon's user, and warns if it ends soon.
 func token(f *Facts) []finding {
 	const renew = "print a new one with scontrol token, into a file that only the daemon's user can read"
 	user, left := f.Token.Value.User, f.Token.Value.Left.Round(time.Second)
@@ -128,9 +133,10 @@ func token(f *Facts) []finding {
 	return []finding{ok("of user %s, ends in %s", user, left)}
 }
 
-// oldest is the first release that the daemon drives.
+// oldest is the first release of Slurm that the daemon supports.
 const oldest = "24.11"
 
+// slurm requires a controller that answers, has nodes, and is of a supported release.
 func slurm(f *Facts) []finding {
 	s := f.Slurm.Value
 	switch {
@@ -154,7 +160,7 @@ func slurm(f *Facts) []finding {
 		orElse(s.Release, "of unknown release"), s.Nodes, s.Jobs)}
 }
 
-// farApart is by how much two clocks may differ before a human should look; the daemon says the same in its log.
+// farApart is the difference of two clocks that gives a warning; the daemon warns in its log at the same value.
 const farApart = 30 * time.Second
 
 func clock(f *Facts) []finding {
@@ -170,6 +176,7 @@ func clock(f *Facts) []finding {
 	return []finding{ok("slurmctld's and ours differ by %s", ahead.Abs())}
 }
 
+// operator requires the admin level Operator or higher for the daemon's user.
 func operator(f *Facts) []finding {
 	switch level := f.Level.Value; {
 	case f.Level.Why != "":
@@ -182,6 +189,7 @@ func operator(f *Facts) []finding {
 	}
 }
 
+// partitions requires that the managed partitions exist and have GPUs.
 func partitions(f *Facts) (found []finding) {
 	if f.Partitions.Why != "" {
 		return []finding{skip("%s", f.Partitions.Why)}
@@ -207,6 +215,7 @@ func partitions(f *Facts) (found []finding) {
 	return found
 }
 
+// names returns the keys, sorted.
 func names[V any](m map[string]V) []string {
 	var all []string
 	for name := range m {

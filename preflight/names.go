@@ -8,28 +8,29 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
-// Names are those that accounting knows, ascending.
+// Names are the accounts and users that accounting knows, each ascending.
 type Names struct{ Accounts, Users []string }
 
-// Rule is one of the configuration's match.
+// Rule is a rule under match in the configuration.
 type Rule struct {
 	Number                   int
-	User, Account, Partition string // patterns, in which * stands for any text; empty: any
+	User, Account, Partition string // patterns, in which * matches any text; empty: any
 	Profile                  string // empty: auto
 }
 
-// namedChecks are those of the configuration's names, each of which somebody else has to know.
+// namedChecks are the checks of names in the configuration that must exist in Slurm or in accounting.
 var namedChecks = []check{
 	{"--user", daemonsUser},
 	{"canary.accounts", canary},
 	{"match", matches},
 }
 
+// daemonsUser requires that accounting knows the daemon's user.
 func daemonsUser(f *Facts) []finding {
 	user := f.Wanted.User
 	switch {
 	case f.Wanted.Plugin != "" || f.Names.Why != "":
-		return nil // which is told by who needs it
+		return nil // no accounting is reported by the checks that need it
 	case !slices.Contains(f.Names.Value.Users, user):
 		return []finding{fail(orNearest(user, f.Names.Value.Users, "--user ", "sacctmgr add user "+user+
 			", or name another as --user"), "accounting has no user %s", user)}
@@ -42,7 +43,7 @@ func canary(f *Facts) []finding {
 		"mend the name: no job of such an account is managed")
 }
 
-// lookedUp judges a list of names by those that there are.
+// lookedUp requires that all names of a list exist. why is why the existing names are unknown, if they are.
 func lookedUp(key string, said []string, why string, all []string, kind, remedy string) (found []finding) {
 	switch {
 	case len(said) == 0:
@@ -65,7 +66,7 @@ func lookedUp(key string, said []string, why string, all []string, kind, remedy 
 	return found
 }
 
-// orNearest is the remedy of a name that there is not: the nearest one that there is, or what to do otherwise.
+// orNearest is the remedy for an unknown name: the nearest existing name if one is close, and otherwise the given text.
 func orNearest(name string, all []string, before, otherwise string) string {
 	if near := spelling.Nearest(name, all); near != "" {
 		return fmt.Sprintf("did you mean %s%s? If not, %s", before, near, otherwise)
@@ -73,9 +74,10 @@ func orNearest(name string, all []string, before, otherwise string) string {
 	return otherwise
 }
 
-// fewNames is how many are listed.
+// fewNames is how many names are listed.
 const fewNames = 8
 
+// few lists the first names and counts the rest.
 func few(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -87,7 +89,7 @@ func few(names []string) string {
 	return text
 }
 
-// matches judges each rule of match by the names that its patterns can fit, and the profile that it names.
+// matches judges each rule under match: its patterns must match existing names, and its profile must exist.
 func matches(f *Facts) (found []finding) {
 	if len(f.Wanted.Match) == 0 {
 		return nil
@@ -122,7 +124,7 @@ func matches(f *Facts) (found []finding) {
 	return found
 }
 
-// profileOf says whether the profile of a rule is in one of the folders.
+// profileOf requires that the profile of a rule is in one of the profile folders.
 func profileOf(rule Rule, folders []Folder) []finding {
 	if rule.Profile == "" {
 		return nil
@@ -139,7 +141,7 @@ func profileOf(rule Rule, folders []Folder) []finding {
 		few(all))}
 }
 
-// fits says whether text is as the pattern, in which * stands for any text.
+// fits says whether text matches the pattern, in which * matches any text.
 func fits(pattern, text string) bool {
 	first, rest, any := strings.Cut(pattern, "*")
 	after, begins := strings.CutPrefix(text, first)

@@ -1,6 +1,6 @@
-// Package preflight judges whether a site is ready for the daemon, before it is switched on. It is a table of
-// judgements over facts that somebody else has gathered: it asks nobody, has no clock, and changes nothing. What a
-// judgement needs and nobody found out makes it a line that says so, and never a good one.
+// Package preflight judges whether a site is ready for the daemon before it is switched on. It is a table of checks
+// over facts that the caller has gathered: it makes no requests, has no clock, and changes nothing. A new check is one
+// entry. A missing fact is reported as unknown and never counts as good.
 package preflight
 
 import (
@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Verdict is how a check came out.
+// Verdict is the outcome of a check.
 type Verdict string
 
-// The verdicts. Only Fail keeps a site from being ready.
+// The verdicts. Only Fail makes a site not ready.
 const (
 	OK   Verdict = "ok"
-	Warn Verdict = "warn" // the daemon will work, but not as well as it could, or not as its administrator may expect
-	Fail Verdict = "fail" // jobs would be stuck, or lose their work, or nothing would happen
+	Warn Verdict = "warn" // the daemon works, but less well than it could, or not as the administrator may expect
+	Fail Verdict = "fail" // jobs would be stuck or lose work, or nothing would happen
 	Skip Verdict = "skip" // not known, and why
 )
 
-// Line is what one check has to say.
+// Line is one result of a check.
 type Line struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
-	Text    string  `json:"text"`             // what was found, or why it is not known
-	Remedy  string  `json:"remedy,omitempty"` // of a warning and a failure
+	Text    string  `json:"text"`             // what was found, or why nothing is known
+	Remedy  string  `json:"remedy,omitempty"` // of a warning or failure
 }
 
 func (l Line) String() string {
@@ -34,34 +34,34 @@ func (l Line) String() string {
 	return fmt.Sprintf("%-4s %s: %s: %s", l.Verdict, l.Check, l.Text, l.Remedy)
 }
 
-// Known is a fact, or why it is not known.
+// Known is a fact, or the reason why it is not known.
 type Known[T any] struct {
 	Value T
 	Why   string // empty: Value is known
 }
 
-// Unknown is a fact that could not be found out.
+// Unknown is a fact that could not be found out, with the reason.
 func Unknown[T any](why string) Known[T] { return Known[T]{Why: why} }
 
-// Facts are all that judgements go by.
+// Facts are the inputs of all checks.
 type Facts struct {
 	Wanted     Wanted
 	Here       Here
 	Token      Known[Token]
 	Slurm      Known[Slurm]             // over slurmrestd
-	Partitions Known[map[string]int]    // of the cluster, with the number of GPUs of each
-	Level      Known[string]            // of the daemon's user, in slurmdbd's word
-	Names      Known[Names]             // of accounts and users, by slurmdbd
-	Gates      Known[map[string]Gate]   // by partition, as far as each was tried
-	Settings   Known[Settings]          // of the gate, where its file is on this host
-	Scontrol   Known[map[string]string] // what scontrol show config says, by key
-	Threads    Known[int]               // of a core, the most of all nodes
-	Nodes      Known[[]Node]            // of the cluster, by name
-	Weights    Known[map[string]string] // TRESBillingWeights of each partition of the cluster
-	Options    Known[bool]              // whether our plugin is in plugstack.conf of this host
+	Partitions Known[map[string]int]    // the cluster's partitions, with the number of GPUs of each
+	Level      Known[string]            // the admin level of the daemon's user, as slurmdbd names it
+	Names      Known[Names]             // accounts and users in slurmdbd
+	Gates      Known[map[string]Gate]   // the result of a trial job by partition, where one was submitted
+	Settings   Known[Settings]          // the gate's settings, if its file is on this host
+	Scontrol   Known[map[string]string] // the output of scontrol show config, by key
+	Threads    Known[int]               // threads per core, the largest of all nodes
+	Nodes      Known[[]Node]            // the cluster's nodes, by name
+	Weights    Known[map[string]string] // TRESBillingWeights of each partition
+	Options    Known[bool]              // whether plugstack.conf of this host has our plugin
 }
 
-// Wanted is how the daemon is configured.
+// Wanted is the daemon's configuration, as far as checks need it.
 type Wanted struct {
 	User         string
 	Partitions   []string
@@ -69,14 +69,14 @@ type Wanted struct {
 	Rate         float64 // requests a second
 	Heartbeat    string
 	ProfilesFile string
-	Requeues     bool // the API requeues jobs: scontrol is not needed
+	Requeues     bool // the API requeues jobs, so scontrol is not needed
 	Sharing      Sharing
-	Canary       []string // accounts with whom the daemon is tried
+	Canary       []string // accounts of the canary
 	Match        []Rule
-	Plugin       string // the program that drives the workload manager, with credentials of its own; empty: slurmrestd
+	Plugin       string // the plugin program that replaces slurmrestd and has its own credentials; empty: slurmrestd
 }
 
-// Here is what was found on the daemon's own host. A Why of one of these is what is wrong with it.
+// Here is what was found on the daemon's own host. A Why in one of these says what is wrong with it.
 type Here struct {
 	Profiles []Folder
 	Programs []Program
@@ -84,58 +84,60 @@ type Here struct {
 	Scontrol Program
 }
 
-// Folder is one of profile_dirs.
+// Folder is one of the profile_dirs.
 type Folder struct {
 	Path  string
-	Names []string // of the profiles that can be used, ascending
-	Wrong []string // what is wrong with each of the others
-	Why   string   // it cannot be read; empty: it can
+	Names []string // usable profiles, ascending
+	Wrong []string // what is wrong with each of the other files
+	Why   string   // why it cannot be read; empty: it can
 }
 
-// Program is something that the daemon will run.
+// Program is a program that the daemon runs.
 type Program struct {
-	Name string // hook before, planner plugin, …
+	Name string // such as hook before or planner plugin
 	Path string
-	Why  string // it cannot be run; empty: it can
+	Why  string // why it cannot be run; empty: it can
 }
 
-// Place is a folder that the daemon has to write to.
+// Place is a folder that the daemon must be able to write to.
 type Place struct {
-	Name string // ledger, heartbeat, …
+	Name string // what is written there, such as ledger or heartbeat
 	Path string
-	Made bool   // the unit makes it when it starts the daemon
-	Why  string // it cannot be written to; empty: it can
-	Near string // a path that is there and differs by a few letters; empty: none
-	Root string // only whoever asks may write there, and not the user of that name; empty: no such difference
+	Made bool   // the systemd unit creates it when it starts the daemon
+	Why  string // why it cannot be written to; empty: it can
+	Near string // an existing path that differs by a few letters; empty: none
+	Root string // the check runs as root, which may write there, while this user may not; empty: no difference
 }
 
-// Token is what a token says of itself.
+// Token is what a token says about itself.
 type Token struct {
-	User string        // empty: it does not say
-	Left time.Duration // until it ends; negative: it has ended; 0: it does not say
+	User string        // empty: not said
+	Left time.Duration // until it expires; negative: it has expired; 0: not said
 }
 
-// Slurm is one that answered a question that takes a good token.
+// Slurm is what a controller answered to a request that needs a valid token.
 type Slurm struct {
-	API     string        // version of slurmrestd's, as v0.0.42
-	Release string        // as 24.11.5; empty: not told
-	Nodes   int           //
-	Jobs    int           // that wait or run
-	Ahead   time.Duration // its clock, of ours
+	API     string // slurmrestd's API version, such as v0.0.42
+	Release string // such as 24.11.5; empty: unknown
+	Nodes   int
+	Jobs    int // waiting or running
+	// Eligible counts pending jobs that are not held, have no dependency, and whose begin time has passed.
+	Eligible int
+	Ahead    time.Duration // how far its clock is ahead of this host's
 }
 
-// Gate is what became of a job that was submitted to a partition with our directive, held, and taken back.
+// Gate is the result of a trial job with our directive, which was submitted held to a partition and then cancelled.
 type Gate struct {
-	Refused   string // it was not accepted, in Slurm's words; empty: it was
-	Lua       bool   // it was refused as the gate refuses
-	Annotated bool   // it came out with the gate's annotation
+	Refused   string // why Slurm refused it; empty: it was accepted
+	Lua       bool   // it was refused in the way the gate refuses jobs
+	Annotated bool   // it has the gate's annotation
 	Lease     time.Duration
-	Untrusted string // the gate did not let us change it; empty: it did
-	Left      int    // its number, where it could not be taken back
-	Away      bool   // the heartbeat is stale: the gate lets everything pass
+	Untrusted string // why the gate did not let the daemon's user change it; empty: it did
+	Left      int    // its job ID, if it could not be cancelled
+	Away      bool   // the heartbeat is stale, so the gate lets every job pass
 }
 
-// Settings are those of the gate.
+// Settings are the gate's settings.
 type Settings struct {
 	Path         string
 	Partitions   []string
@@ -144,13 +146,13 @@ type Settings struct {
 	KeepShards   bool
 }
 
-// check is one entry of the table.
+// check is one entry of the table of checks.
 type check struct {
 	name  string
 	judge func(f *Facts) []finding
 }
 
-// finding is a line without the name of its check.
+// finding is a Line without the name of its check.
 type finding struct {
 	verdict      Verdict
 	text, remedy string
@@ -167,10 +169,10 @@ func fail(remedy, format string, a ...any) finding {
 	return finding{Fail, fmt.Sprintf(format, a...), remedy}
 }
 
-// Local judges what the daemon's own host alone can tell.
+// Local runs the checks that need only the daemon's own host.
 func Local(f Facts) []Line { return judge(f, local) }
 
-// All judges everything.
+// All runs all checks.
 func All(f Facts) []Line {
 	var all []check
 	for _, part := range [][]check{local, access, namedChecks, gate, slurmConf, charges, sharing} {

@@ -155,6 +155,11 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 		{"late starts", "SchedulerParameters", Warn, "60 s",
 			set("SchedulerParameters", "bf_interval=30,batch_sched_delay=60")},
 		{"deferred starts", "SchedulerParameters", Warn, "defer", set("SchedulerParameters", "defer")},
+		{"seldom backfill", "SchedulerParameters", Warn, "every 120 s", set("SchedulerParameters", "bf_interval=120")},
+		{"a longer queue than the main scheduler looks at", "SchedulerParameters", Warn, "default_queue_depth=602",
+			func(f *Facts) { f.Slurm.Value.Eligible = 301 }},
+		{"a longer queue than backfill looks at", "SchedulerParameters", Warn, "bf_max_job_test=1002",
+			func(f *Facts) { f.Slurm.Value.Eligible = 501 }},
 		{"Slurm bounds requests", "SlurmctldParameters", Warn, "2 requests a second, and rate is 100",
 			set("SlurmctldParameters", "idle_on_node_suspend,rl_enable")},
 		{"in longer periods", "SlurmctldParameters", Warn, "20 requests a second",
@@ -215,10 +220,14 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 
 func TestWhatIsRightInAnotherWordingIsRight(t *testing.T) {
 	for name, change := range map[string]func(*Facts){
-		"98 in a range":               set("RequeueExit", "1,90-99"),
-		"the gate among others":       set("JobSubmitPlugins", "throttle,lua"),
-		"the gate with its kind":      set("JobSubmitPlugins", "throttle,job_submit/lua"),
-		"the filter with its kind":    set("CliFilterPlugins", "cli_filter/lua"),
+		"98 in a range":            set("RequeueExit", "1,90-99"),
+		"the gate among others":    set("JobSubmitPlugins", "throttle,lua"),
+		"the gate with its kind":   set("JobSubmitPlugins", "throttle,job_submit/lua"),
+		"the filter with its kind": set("CliFilterPlugins", "cli_filter/lua"),
+		"a deep look at a long queue": func(f *Facts) {
+			set("SchedulerParameters", "default_queue_depth=1000,bf_max_job_test=1000")(f)
+			f.Slurm.Value.Eligible = 999
+		},
 		"a small delay":               set("SchedulerParameters", "batch_sched_delay=3,defer_x=1"),
 		"a bound above ours":          set("SlurmctldParameters", "rl_enable,rl_bucket_size=500,rl_refill_rate=200"),
 		"a bound that is off":         set("SlurmctldParameters", "rl_refill_rate=1"),

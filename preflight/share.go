@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// Sharing is what the configuration says of GPUs that several jobs may use.
+// Sharing is what the configuration says about shared GPUs.
 type Sharing struct {
-	Said   bool // there is something under share
-	Memory bool // of each GPU, share.gpu_memory
-	// features of nodes of which share.by_feature and share.mode_by_feature speak, ascending
+	Said   bool // the configuration has a section share
+	Memory bool // it has share.gpu_memory
+	// ByFeature and ModeByFeature are the node features in share.by_feature and share.mode_by_feature, ascending.
 	ByFeature, ModeByFeature []string
-	Most                     int // jobs on one GPU, by the planner
+	Most                     int // the most jobs that the planner puts on one GPU
 }
 
-// Node is one with GPUs.
+// Node is a node with GPUs.
 type Node struct {
 	Name                 string
 	Features, Partitions []string
 	GPUs                 int
-	Shards               []int // of each GPU, where each has a type of its own and shards; empty: they have not
-	Broker               bool  // it says that it has one
+	Shards               []int // per GPU, if each GPU has a type of its own and shards; otherwise empty
+	Broker               bool  // a broker has announced itself
 }
 
-// sharing are the checks of what it takes that several jobs use one GPU. Where the configuration says nothing of that
-// there is nothing to check.
+// sharing are the checks for shared GPUs. They report nothing if the configuration has no section share.
 var sharing = []check{
 	shared("share.gpu_memory", memoryOfGPUs),
 	shared("share.by_feature", func(f *Facts) []finding { return features(f, f.Wanted.Sharing.ByFeature) }),
@@ -37,6 +36,7 @@ var sharing = []check{
 	shared("seats", seats),
 }
 
+// shared is a check that runs only if the configuration has a section share.
 func shared(name string, judge func(f *Facts) []finding) check {
 	return check{name, func(f *Facts) []finding {
 		if !f.Wanted.Sharing.Said {
@@ -46,7 +46,7 @@ func shared(name string, judge func(f *Facts) []finding) check {
 	}}
 }
 
-// ours are the nodes with GPUs in the managed partitions.
+// ours returns the nodes with GPUs in the managed partitions.
 func ours(f *Facts) (nodes []Node) {
 	for _, n := range f.Nodes.Value {
 		manages := func(name string) bool { return slices.Contains(f.Wanted.Partitions, name) }
@@ -57,10 +57,10 @@ func ours(f *Facts) (nodes []Node) {
 	return nodes
 }
 
-// fewNodes is how many are named.
+// fewNodes is how many nodes are listed.
 const fewNodes = 5
 
-// named are nodes, the first of them by their names.
+// named lists the first nodes by name and counts the rest.
 func named(nodes []Node) string {
 	var text []string
 	for _, n := range nodes[:min(len(nodes), fewNodes)] {
@@ -72,7 +72,7 @@ func named(nodes []Node) string {
 	return strings.Join(text, ", ")
 }
 
-// those are the nodes for which it holds.
+// those returns the nodes for which holds is true.
 func those(nodes []Node, holds func(n Node) bool) (list []Node) {
 	for _, n := range nodes {
 		if holds(n) {
@@ -82,11 +82,12 @@ func those(nodes []Node, holds func(n Node) bool) (list []Node) {
 	return list
 }
 
-// hasAny says that a node has one of the features.
+// hasAny says whether a node has one of the features.
 func (n Node) hasAny(features []string) bool {
 	return slices.ContainsFunc(n.Features, func(own string) bool { return slices.Contains(features, own) })
 }
 
+// memoryOfGPUs requires that the memory of each GPU is configured, for all nodes or by a feature of theirs.
 func memoryOfGPUs(f *Facts) []finding {
 	s := f.Wanted.Sharing
 	switch {
@@ -105,7 +106,7 @@ func memoryOfGPUs(f *Facts) []finding {
 	return []finding{ok("said of all nodes, by their features")}
 }
 
-// features says of which features no node in the managed partitions has any.
+// features warns of features that no node with GPUs in the managed partitions has.
 func features(f *Facts, said []string) []finding {
 	switch {
 	case len(said) == 0:
@@ -134,17 +135,18 @@ func features(f *Facts, said []string) []finding {
 	return []finding{ok("%s", strings.Join(said, ", "))}
 }
 
-// fewFeatures is how many are named.
+// fewFeatures is how many features are listed.
 const fewFeatures = 10
 
-// shardLines are what gres.conf and slurm.conf lack.
+// shardLines is the remedy if gres.conf and slurm.conf declare no shards.
 const shardLines = "synergy gres --shards 4 prints them on the node, as in gres.conf Name=gpu Type=g0 " +
 	"File=/dev/nvidia0 and Name=shard Count=4 File=/dev/nvidia0 for each GPU, and in slurm.conf " +
 	"GresTypes=gpu,shard and, of a node with two, Gres=gpu:g0:1,gpu:g1:1,shard:8"
 
-// fewestShards is how many a GPU has that two jobs use.
+// fewestShards is the least number of shards of a GPU that two jobs can share.
 const fewestShards = 2
 
+// shards requires that each GPU has a type of its own and from fewestShards shards to as many as the planner fills.
 func shards(f *Facts) (found []finding) {
 	if f.Nodes.Why != "" {
 		return []finding{skip("%s", f.Nodes.Why)}
@@ -177,10 +179,10 @@ func shards(f *Facts) (found []finding) {
 	return found
 }
 
-// brokers says which nodes with shards have no broker: nobody is put on a GPU there that another job uses.
+// brokers warns of nodes with shards but without a broker: no job is placed on a shared GPU there.
 func brokers(f *Facts) []finding {
 	if f.Nodes.Why != "" {
-		return nil // which is told already
+		return nil // reported by the check of shards
 	}
 	divided := those(ours(f), func(n Node) bool { return len(n.Shards) > 0 })
 	without := those(divided, func(n Node) bool { return !n.Broker })
@@ -200,7 +202,7 @@ func gresTypes(f *Facts) []finding {
 	types, told := f.Scontrol.Value["GresTypes"]
 	switch {
 	case f.Scontrol.Why != "":
-		return nil // which is told once for all
+		return nil // reported once, by the check told
 	case !told:
 		return []finding{skip("scontrol show config does not tell it")}
 	case !has(types, "shard"):
@@ -210,7 +212,8 @@ func gresTypes(f *Facts) []finding {
 	return []finding{ok("%s", types)}
 }
 
-// keepShards goes by the file of the gate: nobody can tell by a trial of our own user, who is trusted.
+// keepShards goes by the gate's settings file. A trial job would prove nothing, because the gate trusts the daemon's
+// user.
 func keepShards(f *Facts) []finding {
 	switch {
 	case f.Settings.Why != "":
@@ -229,7 +232,7 @@ func keepShards(f *Facts) []finding {
 	return []finding{ok("parts of GPUs are the daemon's to give")}
 }
 
-// elsewhere are the other partitions, ascending, in which nodes are whose GPUs are shared.
+// elsewhere returns the unmanaged partitions, ascending, that contain nodes with shared GPUs.
 func elsewhere(f *Facts) (others []string) {
 	for _, n := range ours(f) {
 		for _, name := range n.Partitions {
@@ -242,9 +245,9 @@ func elsewhere(f *Facts) (others []string) {
 	return slices.Compact(others)
 }
 
-// seats says whether the daemon's user may turn a job's GPU into a shard, and write down for its node what it was
-// given: both are changes of other people's jobs, which Slurm lets operators make, and the gate those whom it trusts.
-// Where one of them does not, that is told by its own check.
+// seats says whether the daemon's user may turn a job's GPU into a shard and note the grant for the node. Both change
+// jobs of other users, which Slurm allows operators and the gate allows trusted users. If one of them refuses, another
+// check reports it.
 func seats(f *Facts) []finding {
 	g := annotated(f)
 	switch {

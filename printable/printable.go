@@ -1,7 +1,7 @@
-// Package printable makes text of others fit to be shown: names, reasons and messages that came from users, files,
-// programs or Slurm and go into logs, terminals, pages, metrics and environments. A terminal obeys control characters,
-// a log is read line by line, and characters that turn the direction of writing make one name look like another. It
-// decides nothing about what a text means, and escapes for no notation: JSON, XML and shells have their own rules.
+// Package printable makes foreign text safe to show: names, reasons and messages from users, files, programs or Slurm
+// that go into logs, terminals, pages, metrics and environments. A terminal obeys control characters, a log is read
+// line by line, and characters that change the writing direction make one name look like another. The package does not
+// interpret text and escapes for no notation: JSON, XML and shells have their own rules.
 package printable
 
 import (
@@ -11,13 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// Is says whether text can be shown as it is: valid UTF-8 in one line, in which every character is seen or a plain
-// blank.
+// Is reports whether text can be shown as it is: valid UTF-8 in one line, with only visible characters and plain
+// blanks.
 func Is(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, hidden)
 }
 
-// Blank is text of the same layout, with a blank for each character that cannot be shown.
+// Blank returns text with the same layout and a blank in place of each character that cannot be shown.
 func Blank(text string) string {
 	return strings.Map(func(r rune) rune {
 		if hidden(r) {
@@ -27,16 +27,16 @@ func Blank(text string) string {
 	}, strings.ToValidUTF8(text, "?"))
 }
 
-// Line is text as words on one line, of at most so many bytes; 0 is no bound.
+// Line returns text as words on one line of at most `most` bytes; 0 means no bound.
 func Line(text string, most int) string {
-	if most > 0 { // a flood is not read to its end: blanks that fall away are few
+	if most > 0 { // bounds the work on long text; few of its bytes are blanks that fall away
 		text = text[:min(len(text), 4*most)]
 	}
 	return Cut(strings.Join(strings.Fields(Blank(text)), " "), most)
 }
 
-// Quote is text as an error repeats it: as it is, or as a Go string in ASCII where it is empty or cannot be shown. What
-// goes beyond so many bytes of it is left out.
+// Quote returns text for an error message: as it is, or as a Go string in ASCII if it is empty or cannot be shown. It
+// is cut at `most` bytes.
 func Quote(text string, most int) string {
 	text = Cut(text, most)
 	if text == "" || !Is(text) {
@@ -47,8 +47,7 @@ func Quote(text string, most int) string {
 
 const more = "…"
 
-// Cut is the beginning of text, whole characters of at most so many bytes and a mark, where it is longer; 0 is no
-// bound.
+// Cut returns the first characters of text, at most `most` bytes and a mark if text is longer; 0 means no bound.
 func Cut(text string, most int) string {
 	if most <= 0 || len(text) <= most {
 		return text
@@ -60,6 +59,6 @@ func Cut(text string, most int) string {
 	return text[:end] + more
 }
 
-// hidden is a character that is not seen, or that a terminal obeys. Blanks other than the plain one are hidden: they
-// look like it.
+// hidden reports whether a character is invisible or obeyed by a terminal. Blanks other than the plain one count as
+// hidden, since they look like it.
 func hidden(r rune) bool { return !unicode.IsPrint(r) }

@@ -1,5 +1,5 @@
-// Package profiling has a trainer run as the estimator says, and keeps what it measured. How a trainer is given cores
-// and memory is a port: this package starts nothing by itself and knows no Slurm.
+// Package profiling runs a trainer at the sizes that the estimator asks for, and keeps what was measured. How a trainer
+// gets cores and memory is a port (Trainer): this package starts nothing itself and knows nothing of Slurm.
 package profiling
 
 import (
@@ -11,72 +11,72 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Trainer runs the trainer. Run gives it the trial's cores and memory and returns the windows of so much training,
-// counted from its first progress; a trial that prolongs the one before goes on with the trainer that runs. An error of
-// kind *Fault is the trainer's, any other is of the machinery. A context that ends, ends the run, with its error. Close
-// leaves nothing running.
+// Trainer runs the trainer. Run gives it the trial's cores and memory, and returns the windows of the given training
+// time, counted from its first progress. A trial that prolongs the one before goes on with the running trainer. A
+// *Fault is an error of the trainer, any other error one of the machinery. If the context ends, the run ends with the
+// context's error. Close leaves nothing running.
 type Trainer interface {
 	Run(ctx context.Context, t profiler.Trial) (Measured, error)
 	Close() error
 }
 
-// Saver is a Trainer that can be asked to save and to leave, as a job is that gives way, and is started again. Save
-// does so once: it uses the trainer that runs, or starts one with the trial's cores and memory, and starts it again
-// with these. Errors are as those of Run.
+// Saver is a Trainer that can be asked to save and leave, as a preempted job is, and is then started again. Save does
+// that once: it uses the running trainer or starts one with the trial's cores and memory, and starts it again with the
+// same. Errors are as those of Run.
 type Saver interface {
 	Save(ctx context.Context, t profiler.Trial) (Saved, error)
 }
 
 // Saved is what leaving and coming back cost.
 type Saved struct {
-	Checkpoint float64 `json:"checkpoint_s"`     // from the signal to the trainer's end; 0: not known
-	Start      float64 `json:"start_s"`          // from its start until it has done an iteration more; 0: not known
-	Remark     string  `json:"remark,omitempty"` // what was odd, a sentence for the person who wrote the trainer
+	Checkpoint float64 `json:"checkpoint_s"`     // seconds from the signal to the trainer's end; 0: unknown
+	Start      float64 `json:"start_s"`          // seconds from its start to one more iteration; 0: unknown
+	Remark     string  `json:"remark,omitempty"` // what was odd, a sentence for the trainer's author
 }
 
-// Measured is what a run gave.
+// Measured is the result of a run.
 type Measured struct {
 	Windows []profiler.Window
-	Start   time.Duration // from the start of the trainer to its first progress; 0 where it was not started
-	// Use is what it had of its GPUs meanwhile; nil: not known.
+	Start   time.Duration // from the start of the trainer to its first progress; 0: it was not started
+	// Use is the trainer's GPU use meanwhile; nil: unknown.
 	Use *profiler.Use
 }
 
-// Fault is something that a trainer did wrong, in a sentence for the person who wrote it.
+// Fault is something that a trainer did wrong, in a sentence for its author.
 type Fault struct {
 	Why  string
-	Done bool // it ended in good order: what it did until then counts where that is enough
+	Done bool // it ended with success: what it did until then counts if that is enough
 }
 
-// Error is the sentence.
+// Error returns the sentence.
 func (f *Fault) Error() string { return f.Why }
 
-// Session is one question to one trainer, with what has been answered so far.
+// Session is one question of the estimator to one trainer, with the answers so far.
 type Session struct {
 	Question profiler.Question
 	Trainer  Trainer
 	Record   Record
-	// Keep is called after each run, so that whoever is interrupted has what was measured; nil: nothing is kept.
+	// Keep is called after each run, so that an interrupted measurement is not lost; nil: nothing is kept.
 	Keep func(Record) error
-	// Begins and Ends tell a person; nil: nobody is told. Ends has the run as far as it has come.
+	// Begins and Ends report trials to a person; nil: not reported. Ends gets the decision after the trial.
 	Begins func(profiler.Trial)
 	Ends   func(profiler.Trial, profiler.Decision)
-	// Enough says that no further trial is to begin; nil: never.
+	// Enough reports that no further trial is to begin; nil: never.
 	Enough func() bool
-	Saver  Saver // asked once when the curve is known; nil: what leaving costs is not measured
+	Saver  Saver // used once when the curve is known; nil: the cost of a restart is not measured
 }
 
 // Record is what was measured.
 type Record struct {
 	Runs  []profiler.Run `json:"runs"`
-	Start float64        `json:"start_s"` // the longest that the trainer took to its first progress
+	Start float64        `json:"start_s"` // the longest time to the trainer's first progress, seconds
 	Saved *Saved         `json:"saved,omitempty"`
-	Where string         `json:"where,omitempty"`    // the machine of the last run, where that is not this one
-	GPU   string         `json:"gpu_type,omitempty"` // as that machine's Slurm calls it, where it says
+	Where string         `json:"where,omitempty"`    // the machine of the last run, if it is not this one
+	GPU   string         `json:"gpu_type,omitempty"` // the GPU type in that machine's Slurm, if known
 }
 
-// Measure asks until the estimator stops, time is up, or the context ends. What was measured is in s.Record whatever
-// happens.
+// Measure runs trials until the estimator stops, time is up, or the context ends. What was measured is in s.Record in
+// any case.
 func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	defer s.Trainer.Close()
 	fresh := true // a run of an earlier session cannot be prolonged
@@ -100,7 +100,7 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	}
 }
 
-// try makes one trial, and writes down what came of it.
+// try runs one trial and records the result.
 func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 	if s.Begins != nil {
 		s.Begins(t)
@@ -129,6 +129,7 @@ func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 	return s.keep()
 }
 
+// keep saves the record.
 func (s *Session) keep() error {
 	if s.Keep == nil {
 		return nil
@@ -139,8 +140,8 @@ func (s *Session) keep() error {
 	return nil
 }
 
-// save measures what leaving costs, at the size that a job would be given. A trainer that cannot do it has a curve
-// all the same.
+// save measures the cost of a restart, at the size that a job would be given. A trainer that cannot save still has a
+// curve.
 func (s *Session) save(ctx context.Context, d profiler.Decision) error {
 	if s.Saver == nil || s.Record.Saved != nil || len(d.Curve.Points) == 0 || d.Stop == profiler.Failing {
 		return nil
@@ -161,7 +162,7 @@ func (s *Session) save(ctx context.Context, d profiler.Decision) error {
 	return s.keep()
 }
 
-// enough is the fewest cores that were tried with all but a trifle of the best speed.
+// enough returns the fewest tried cores with at least 98 % of the best speed.
 func enough(points []profiler.Point) int {
 	const trifle = 0.02
 	best := 0.0

@@ -9,14 +9,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 )
 
-// criterion is one entry of the table.
+// criterion is one condition that must hold before the next stage, or that is still watched in the last stage.
 type criterion struct {
 	name   string
-	wanted func(w Wanted) string
+	wanted string
 	judge  func(f *Facts) finding
 }
 
-// finding is what one came to.
+// finding is the outcome of one criterion: the verdict, what was measured, and a remedy.
 type finding struct {
 	verdict          preflight.Verdict
 	measured, remedy string
@@ -25,91 +25,57 @@ type finding struct {
 func ok(format string, a ...any) finding { return finding{preflight.OK, fmt.Sprintf(format, a...), ""} }
 
 func fail(remedy, format string, a ...any) finding {
-	return finding{preflight.Fail, fmt.Sprintf(format, a...), remedy}
+	return finding{preflight.Warn, fmt.Sprintf(format, a...), remedy}
 }
 
 func unknown(remedy, why string) finding { return finding{preflight.Skip, "not known: " + why, remedy} }
 
-// criteria are what must be seen in each stage before the next; in the last one, what goes on being watched.
-func criteria(s Stage) []criterion {
-	checked := criterion{"checks", wants("no check fails"), checks}
-	rounds := criterion{"rounds",
-		func(w Wanted) string { return fmt.Sprintf("%d in a row in this stage", w.Rounds) }, rounds}
-	fast := criterion{"time of a round",
-		func(w Wanted) string { return fmt.Sprintf("at most %g of the period", w.Fast) }, fast}
-	refused := criterion{"updates", wants("none refused"), refused}
-	lost := criterion{"lost jobs", wants("none"), lost}
-	slow := criterion{"speed by progress", wants("no job far below its profile"), slow}
-	later := criterion{"ended runs", wants("none later than as asked for, by the ledger of savings"), later}
-	proof := criterion{"proof of failing open",
-		func(w Wanted) string {
-			return fmt.Sprintf("seen with this version in the last %.0f days", w.Fresh.Hours()/24)
-		}, proven}
-	switch s {
-	case Preflight:
-		return []criterion{checked}
-	case Shadow:
-		return []criterion{checked, {"health", wants("rounds end well"), health}, rounds, fast,
-			{"savings", wants("jobs with a profile"), known}}
-	case Canary:
-		jobs := criterion{"ended jobs", func(w Wanted) string { return fmt.Sprintf("%d of the canary", w.Jobs) }, ended}
-		return []criterion{checked, {"health", wants("rounds end well"), health}, rounds, fast, jobs, lost, slow, later,
-			refused, proof}
-	}
-	return []criterion{checked, {"health", wants("rounds end well"), health}, fast, lost, slow, later, refused, proof}
+var (
+	ofHealth  = criterion{"health", "rounds end well", health}
+	ofRounds  = criterion{"rounds", fmt.Sprintf("%d in a row in this stage", wantedRounds), rounds}
+	ofTime    = criterion{"time of a round", fmt.Sprintf("at most %g of the period", fastRound), fast}
+	ofSavings = criterion{"savings", "jobs with a profile", known}
+	ofJobs    = criterion{"ended jobs", fmt.Sprintf("%d of the canary", wantedJobs), ended}
+	ofLost    = criterion{"lost jobs", "none", lost}
+	ofSpeed   = criterion{"speed by progress", "no job far below its profile", slow}
+	ofRuns    = criterion{"ended runs", "none later than as asked for, by the ledger of savings", later}
+	ofUpdates = criterion{"updates", "none refused", refused}
+)
+
+// criteria lists what is judged in each stage.
+var criteria = map[Stage][]criterion{
+	Shadow: {ofHealth, ofRounds, ofTime, ofSavings},
+	Canary: {ofHealth, ofRounds, ofTime, ofJobs, ofLost, ofSpeed, ofRuns, ofUpdates},
+	On:     {ofHealth, ofTime, ofLost, ofSpeed, ofRuns, ofUpdates},
 }
 
-func wants(text string) func(Wanted) string { return func(Wanted) string { return text } }
-
-// Judge says where a site is and what it lacks.
-func Judge(f Facts) Status {
-	s := Status{Stage: Preflight, Daemon: "does not answer: " + f.Daemon.Why}
-	if f.Daemon.Why == "" {
-		s.Stage, s.Daemon = f.Daemon.Value.Stage(), f.Daemon.Value.Says
+// Lines reports which stage a site is in and what is missing for the next one. An unmet criterion is a warning only,
+// since the daemon keeps running as it is.
+func Lines(f Facts) []preflight.Line {
+	const check = "stage"
+	if f.Daemon.Why != "" {
+		return []preflight.Line{{Check: check, Verdict: preflight.Skip, Text: "no daemon answers: " + f.Daemon.Why}}
 	}
-	s.Next, s.Ready = s.Stage.Next(), true
-	for _, c := range criteria(s.Stage) {
+	stage := f.Daemon.Value.Stage()
+	lines := []preflight.Line{{Check: check, Verdict: preflight.OK,
+		Text: fmt.Sprintf("%s; the daemon: %s", stage, f.Daemon.Value.Says)}}
+	of := string(stage)
+	if next := stage.Next(); next != "" {
+		of = "before " + string(next)
+	}
+	for _, c := range criteria[stage] {
 		found := c.judge(&f)
-		s.Ready = s.Ready && found.verdict == preflight.OK
-		s.Criteria = append(s.Criteria,
-			Criterion{c.name, found.verdict, found.measured, c.wanted(f.Wanted), found.remedy})
-	}
-	return s
-}
-
-func checks(f *Facts) finding {
-	if f.Checks.Why != "" {
-		return unknown("see what synergy-slurmd --check says, as the daemon's user and with its flags", f.Checks.Why)
-	}
-	var failing []string
-	counts, gateToCome := map[preflight.Verdict]int{}, ""
-	for _, line := range f.Checks.Value {
-		switch {
-		case line.Verdict == preflight.Fail && f.changesNothing() && ofGate[line.Check]:
-			gateToCome = "; the gate is to come with the canary"
-			continue
-		case line.Verdict == preflight.Fail:
-			failing = append(failing, line.Check)
+		line := preflight.Line{Check: of + ": " + c.name, Verdict: found.verdict,
+			Text: fmt.Sprintf("%s (wanted: %s)", found.measured, c.wanted)}
+		if line.Verdict != preflight.OK {
+			line.Remedy = found.remedy
 		}
-		counts[line.Verdict]++
+		lines = append(lines, line)
 	}
-	if len(failing) > 0 {
-		return fail("synergy-slurmd --check says what mends each", "%d fail: %s", len(failing), few(failing))
-	}
-	if counts[preflight.OK] == 0 {
-		return unknown("see what synergy-slurmd --check says", "nothing was checked")
-	}
-	return ok("%d ok, %d warn, %d skip%s", counts[preflight.OK], counts[preflight.Warn], counts[preflight.Skip],
-		gateToCome)
+	return lines
 }
 
-// ofGate are the checks of the gate. It stays out as long as the daemon changes nothing, so that jobs start as ever.
-var ofGate = map[string]bool{"gate": true, "gate's lease": true, "trusted_uids": true, "gate's settings": true,
-	"JobSubmitPlugins": true}
-
-// changesNothing says that there is no daemon, or that it is in the shadow.
-func (f *Facts) changesNothing() bool { return f.Daemon.Why != "" || f.Daemon.Value.Shadow }
-
+// health requires that the daemon does not stand by behind another one, and that its rounds end well.
 func health(f *Facts) finding {
 	d := &f.Daemon.Value
 	switch {
@@ -123,20 +89,21 @@ func health(f *Facts) finding {
 	return ok("%s", d.Says)
 }
 
-// rounds counts those that the daemon held in this stage without one that failed between: kept reports alone would not
-// tell of those, and its own count alone would not tell the stage.
+// rounds counts the latest rounds of this stage without a failed one in between. It needs both sources: kept reports do
+// not show failed rounds, and the daemon's own count does not tell the stages apart.
 func rounds(f *Facts) finding {
 	if f.Rounds.Why != "" {
 		return unknown("see that the daemon's address is reached", f.Rounds.Why)
 	}
 	n := min(len(f.Rounds.Value), f.Daemon.Value.Well)
-	if n < f.Wanted.Rounds {
+	if n < wantedRounds {
 		return fail("wait; if rounds fail, the daemon's log says why",
 			"%d in a row; %d failed since the daemon's start%s", n, f.Daemon.Value.Failed, last(f.Daemon.Value.Failure))
 	}
 	return ok("%d in a row", n)
 }
 
+// last adds the last failure to a sentence, if there was one.
 func last(failure string) string {
 	if failure == "" {
 		return ""
@@ -144,12 +111,12 @@ func last(failure string) string {
 	return ", the last: " + failure
 }
 
-// fast judges the last rounds, as many as are wanted.
+// fast judges the slowest of the last wantedRounds rounds.
 func fast(f *Facts) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))
 	}
-	recent := f.Rounds.Value[max(0, len(f.Rounds.Value)-f.Wanted.Rounds):]
+	recent := f.Rounds.Value[max(0, len(f.Rounds.Value)-wantedRounds):]
 	worst := slices.MaxFunc(recent, func(a, b Round) int {
 		switch x, y := a.part(), b.part(); {
 		case x < y:
@@ -159,14 +126,14 @@ func fast(f *Facts) finding {
 		}
 		return a.Number - b.Number
 	})
-	if worst.part() > f.Wanted.Fast {
+	if worst.part() > fastRound {
 		return fail("see slurmrestd's and slurmctld's load, or make the rounds longer (--round)",
 			"round %d took %s of %s", worst.Number, worst.Took.Round(time.Millisecond), worst.Period)
 	}
 	return ok("%s of %s at most, in the last %d rounds", worst.Took.Round(time.Millisecond), worst.Period, len(recent))
 }
 
-// part is the part of its period that a round took. Of a round whose period nobody knows it is all.
+// part is the part of its period that a round took; 1 if the period is unknown, so that such a round fails.
 func (r Round) part() float64 {
 	if r.Period <= 0 {
 		return 1
@@ -174,6 +141,7 @@ func (r Round) part() float64 {
 	return r.Took.Seconds() / r.Period.Seconds()
 }
 
+// known requires that some job with a profile has run, since only such jobs show what the daemon would save.
 func known(f *Facts) finding {
 	switch s := f.Savings.Value; {
 	case f.Savings.Why != "":
@@ -186,6 +154,7 @@ func known(f *Facts) finding {
 	}
 }
 
+// ended counts the different jobs that ended in the kept rounds.
 func ended(f *Facts) finding {
 	if f.Rounds.Why != "" {
 		return unknown("see that the daemon's address is reached", f.Rounds.Why)
@@ -196,18 +165,20 @@ func ended(f *Facts) finding {
 			jobs[job] = true
 		}
 	}
-	if len(jobs) < f.Wanted.Jobs {
+	if len(jobs) < wantedJobs {
 		return fail("wait, or widen the canary", "%d in the %d rounds that are kept", len(jobs), len(f.Rounds.Value))
 	}
 	return ok("%d in the %d rounds that are kept", len(jobs), len(f.Rounds.Value))
 }
 
+// lost requires that all preempted jobs came back.
 func lost(f *Facts) finding {
 	return none(f, func(r Round) []string { return r.Lost },
 		"synergy explain JOB tells the story; let the job trap its signal, or declare no checkpoint")
 }
 
-// slow says how much progress was looked at: where no job reports it, none is below its profile either.
+// slow requires that no job runs far below the speed of its profile. It also says how many windows of progress were
+// compared, since without progress reports no such job can be found.
 func slow(f *Facts) finding {
 	found := none(f, func(r Round) []string { return r.Slow }, "measure the profile anew: synergy profile")
 	if s := &f.Savings.Value; f.Savings.Why == "" && found.verdict == preflight.OK {
@@ -220,12 +191,13 @@ func slow(f *Facts) finding {
 	return found
 }
 
+// refused requires that Slurm refused no update.
 func refused(f *Facts) finding {
 	return none(f, func(r Round) []string { return r.Refused },
 		"the daemon's log has each; they are forgotten with the rounds that are kept")
 }
 
-// none says that no round kept has any of these.
+// none is the finding that no kept round has any entry in this list.
 func none(f *Facts, of func(Round) []string, remedy string) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))
@@ -246,6 +218,7 @@ func none(f *Facts, of func(Round) []string, remedy string) finding {
 	return ok("none in the %d rounds that are kept", len(f.Rounds.Value))
 }
 
+// later requires that no run ended later than it would have with its user's own request.
 func later(f *Facts) finding {
 	switch s := f.Savings.Value; {
 	case f.Savings.Why != "":
@@ -258,24 +231,6 @@ func later(f *Facts) finding {
 	}
 }
 
-func proven(f *Facts) finding {
-	const again = "synergy rollout prove"
-	p := f.Proof.Value
-	switch age := f.Now.Sub(p.At); {
-	case f.Proof.Why != "":
-		return unknown(again, f.Proof.Why)
-	case p.Passed() != nil:
-		return fail(again, "of %s: %v", day(p.At), p.Passed())
-	case p.Version != f.Daemon.Value.Version:
-		return fail(again, "of %s, with version %s; %s runs", day(p.At), p.Version, f.Daemon.Value.Version)
-	case age < -time.Hour || age > f.Wanted.Fresh:
-		return fail(again, "of %s", day(p.At))
-	}
-	return ok("%s: %s", day(p.At), p.Sentence())
-}
-
-func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
-
 func orNone(why string) string {
 	if why == "" {
 		return "there are none of this stage"
@@ -283,7 +238,7 @@ func orNone(why string) string {
 	return why
 }
 
-// few are the first of a list, in words.
+// few lists the first three entries and counts the rest.
 func few(list []string) string {
 	const most = 3
 	if more := len(list) - most; more > 0 {

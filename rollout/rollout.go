@@ -1,7 +1,7 @@
-// Package rollout judges how far a site has come with the daemon, and whether it may go further: from the preflight
-// to the shadow, to a canary of one partition or account, to everybody. The stage is what the daemon itself tells, and
-// is kept nowhere. Each criterion has what was measured, what is wanted, and what to do; what nobody could find out is
-// never a good one. The package asks nobody, has no clock, and changes nothing.
+// Package rollout reports how far a site has come with the daemon and what is missing for the next stage. The stages
+// are the shadow, a canary of one partition or account, and all jobs. The stage follows from what the daemon reports
+// and is stored nowhere. Each criterion has a measured value, a wanted value and a remedy; a fact that could not be
+// found out never counts as good. The package makes no requests, has no clock, and changes nothing.
 package rollout
 
 import (
@@ -17,23 +17,17 @@ type Stage string
 
 // The stages, in their order.
 const (
-	Preflight Stage = "preflight" // no daemon answers
-	Shadow    Stage = "shadow"    // it plans and changes nothing
-	Canary    Stage = "canary"    // it manages some
-	On        Stage = "on"        // it manages everybody who opts in
+	Shadow Stage = "shadow" // the daemon plans and changes nothing
+	Canary Stage = "canary" // it manages the jobs of some accounts or partitions
+	On     Stage = "on"     // it manages all jobs that opt in
 )
 
-// Next is the stage after this one; empty after the last.
+// Next returns the stage after this one; empty after the last.
 func (s Stage) Next() Stage {
-	return map[Stage]Stage{Preflight: Shadow, Shadow: Canary, Canary: On}[s]
+	return map[Stage]Stage{Shadow: Canary, Canary: On}[s]
 }
 
-// Last is the stage before this one; empty before the first.
-func (s Stage) Last() Stage {
-	return map[Stage]Stage{Shadow: Preflight, Canary: Shadow, On: Canary}[s]
-}
-
-// Daemon is what a daemon tells of itself, at /status, and what judgements go by.
+// Daemon is the part of a daemon's /status on which judgements are based.
 type Daemon struct {
 	Version    string        `json:"version"`
 	Started    time.Time     `json:"started"`
@@ -43,23 +37,23 @@ type Daemon struct {
 	Round      float64       `json:"round_s"`
 	Lease      float64       `json:"lease_s"`
 	Healthy    bool          `json:"healthy"`
-	Says       string        `json:"says"`              // as /healthz does
-	Well       int           `json:"well"`              // rounds in a row that ended well, up to the last
-	Failed     int           `json:"failed"`            // rounds since its start
-	Failure    string        `json:"failure,omitempty"` // of the last of these
-	Behind     bool          `json:"behind,omitempty"`  // it stands by: another one leads
+	Says       string        `json:"says"`              // the text of /healthz
+	Well       int           `json:"well"`              // consecutive rounds that ended well, up to the last one
+	Failed     int           `json:"failed"`            // failed rounds since its start
+	Failure    string        `json:"failure,omitempty"` // why the last of them failed
+	Behind     bool          `json:"behind,omitempty"`  // it stands by while another daemon leads
 }
 
-// Standing is all that a daemon tells of itself at /status.
+// Standing is the whole answer of a daemon at /status.
 type Standing struct {
 	Daemon
-	Leads       bool   `json:"leads"`             // it acts; false in the shadow, and while it stands by
-	Learned     int    `json:"learned"`           // job names of which something is known
-	FailedSteps int64  `json:"failed_steps"`      // of rounds and small rounds, since its start
-	Savings     string `json:"savings,omitempty"` // of the last days, in a sentence
+	Leads       bool   `json:"leads"`             // it may change jobs; false in the shadow and on standby
+	Learned     int    `json:"learned"`           // job names of which something has been learned
+	FailedSteps int64  `json:"failed_steps"`      // failed steps of rounds and small rounds, since its start
+	Savings     string `json:"savings,omitempty"` // of the last days, as a sentence
 }
 
-// Stage is the daemon's.
+// Stage returns the daemon's stage.
 func (d *Daemon) Stage() Stage {
 	switch {
 	case d.Shadow:
@@ -70,28 +64,24 @@ func (d *Daemon) Stage() Stage {
 	return On
 }
 
-// Facts are all that judgements go by.
+// Facts are all inputs of the judgements.
 type Facts struct {
-	Now     time.Time
 	Daemon  preflight.Known[Daemon]
-	Rounds  preflight.Known[[]Round]          // that it keeps and held in this stage, ascending
-	Checks  preflight.Known[[]preflight.Line] // of synergy-slurmd --check
-	Savings preflight.Known[Savings]          // booked in this mode, in the shadow or not, over the last days
-	Proof   preflight.Known[Proof]            // the last that there is
-	Wanted  Wanted
+	Rounds  preflight.Known[[]Round] // kept by the daemon and held in this stage, ascending
+	Savings preflight.Known[Savings] // booked over the last days in the daemon's present mode, shadow or not
 }
 
-// Round is one round, as far as it matters here.
+// Round is the part of a round's report on which judgements are based.
 type Round struct {
 	Number       int
 	Period, Took time.Duration
-	Ended        []int    // jobs that are over; one may stand in several rounds
-	Lost         []string // jobs that did not come back, in words
-	Slow         []string // jobs that run far below their profile, in words
-	Refused      []string // updates that went wrong, in words
+	Ended        []int    // jobs that ended; a job may occur in several rounds
+	Lost         []string // jobs that did not come back after a preemption, as text
+	Slow         []string // jobs far below the speed of their profile, as text
+	Refused      []string // failed updates, as text
 }
 
-// RoundOf is what of a report matters here.
+// RoundOf extracts a Round from a report.
 func RoundOf(r bridge.Report) Round {
 	round := Round{Number: r.Round, Period: r.Snapshot.Rules.Round}
 	for _, p := range r.Phases {
@@ -114,8 +104,8 @@ func RoundOf(r bridge.Report) Round {
 	return round
 }
 
-// OfStage picks of reports, ascending, the last ones that were held as the daemon is now: those before another stage,
-// or with another canary, prove nothing.
+// OfStage returns the last of the ascending reports that were made in the daemon's present stage and with its present
+// canary. Older ones prove nothing about it.
 func OfStage(d *Daemon, reports []bridge.Report) (rounds []Round) {
 	for i := len(reports) - 1; i >= 0; i-- {
 		r := &reports[i]
@@ -127,40 +117,18 @@ func OfStage(d *Daemon, reports []bridge.Report) (rounds []Round) {
 	return rounds
 }
 
-// Savings is what was booked, in GPU-hours and runs.
+// Savings is what was booked over the last days; Known and Saved are in GPU-hours, Ended and Later count runs.
 type Savings struct {
 	Known, Saved float64
 	Ended, Later int
 	Belated      time.Duration
-	Checks       int     // windows of progress that were held against a profile
-	Ran          float64 // of what the profiles said, on average over these
+	Checks       int     // windows of progress that were compared with a profile
+	Ran          float64 // the mean of measured speed over the profile's speed in these windows
 }
 
-// Wanted are the figures that a site asks for.
-type Wanted struct {
-	Rounds int           // of a stage, in a row
-	Jobs   int           // of the canary that have ended
-	Fast   float64       // the part of a period that a round may take
-	Fresh  time.Duration // for how long a proof holds
-}
-
-// Usual are the figures that are asked for where nobody says otherwise.
-func Usual() Wanted { return Wanted{Rounds: 10, Jobs: 10, Fast: 0.1, Fresh: 30 * 24 * time.Hour} }
-
-// Criterion is one thing that must be seen before the next stage.
-type Criterion struct {
-	Name     string            `json:"name"`
-	Verdict  preflight.Verdict `json:"verdict"` // ok, fail, or skip where nobody could find out
-	Measured string            `json:"measured"`
-	Wanted   string            `json:"wanted"`
-	Remedy   string            `json:"remedy,omitempty"`
-}
-
-// Status is where a site is, and what it lacks.
-type Status struct {
-	Stage    Stage       `json:"stage"`
-	Daemon   string      `json:"daemon"` // what it says, or why it says nothing
-	Next     Stage       `json:"next,omitempty"`
-	Ready    bool        `json:"ready"` // for the next stage; in the last one: all is well
-	Criteria []Criterion `json:"criteria"`
-}
+// The values that a stage must reach before the next one.
+const (
+	wantedRounds = 10  // consecutive rounds
+	wantedJobs   = 10  // jobs of the canary that have ended
+	fastRound    = 0.1 // the part of its period that a round may take
+)

@@ -1,21 +1,21 @@
 package savings
 
-// Certainty is what is known of how far the sums can be believed.
+// Certainty says how far the sums can be believed.
 type Certainty struct {
-	Matched float64 // the share of the GPU-hours held for which a profile is known, 0 to 1
-	Checks  int     // windows of progress that were held against a profile
-	Error   float64 // how far the speeds were from what was said, in the mean: -0.03 is 3 % slower
-	Spread  float64 // how far a single one is from what was said, in the mean, either way
-	// Low and High are Saved if every speed with what jobs are given, where that is another than they asked for, is
-	// Spread slower, or faster, than the profile says; where too few were checked both are Saved.
+	Matched float64 // the part of the GPU-hours held by jobs with a known profile, 0 to 1
+	Checks  int     // windows of progress that were compared with a profile
+	Error   float64 // the mean deviation of measured speeds from the profiles': -0.03 is 3 % slower
+	Spread  float64 // the mean absolute deviation of a single window
+	// Low and High are Saved if all speeds that differ from those as asked were Spread slower or faster than the
+	// profiles say. With too few windows both equal Saved.
 	Low, High float64
-	Checked   bool // enough windows for these
+	Checked   bool // there were enough windows for Low and High
 }
 
-// enough is how many windows of progress say something about all.
+// enough is how many windows of progress allow a statement about all jobs.
 const enough = 10
 
-// Certainty is that of the sums.
+// Certainty computes how far these sums can be believed.
 func (s Sums) Certainty() Certainty {
 	c := Certainty{Checks: s.Checks, Low: s.Saved, High: s.Saved, Checked: s.Checks >= enough}
 	if all := s.Held + s.Unmatched; all > 0 {
@@ -25,14 +25,14 @@ func (s Sums) Certainty() Certainty {
 		c.Error, c.Spread = s.Ran/float64(s.Checks)-1, s.Distance/float64(s.Checks)
 	}
 	if c.Checked && c.Spread < 1 {
-		takes := s.Changed - s.Saved // GPU-seconds that the work takes with what jobs are given
+		takes := s.Changed - s.Saved // GPU-seconds that the work takes with the granted sizes
 		c.Low, c.High = s.Changed-takes/(1-c.Spread), s.Changed-takes/(1+c.Spread)
 	}
 	return c
 }
 
-// Gain is the speed of the known jobs with what they are given over that with what they asked for; 1 where there are
-// none.
+// Gain is the speed of the jobs with known profiles with their granted sizes, relative to their speed as asked; 1 if
+// there are none.
 func (s Sums) Gain() float64 {
 	if s.Asked <= 0 {
 		return 1

@@ -4,31 +4,32 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Idle are GPUs that are free while jobs wait that could use them, by what they want.
+// Idle counts GPUs that are free while jobs wait that could use them, by what these jobs lack.
 type Idle struct {
-	Cores  int // the cores that who waits asked for
-	Memory int // the memory
-	Order  int // nothing: one who waits would fit as he asked, and it is not his turn, or a limit of the site's
-	Split  int // more GPUs beside them: there are enough for one who waits, but not together
+	Cores  int // the cores that a waiting job asked for
+	Memory int // the memory that it asked for
+	Order  int // nothing: a waiting job fits as requested, but is not next in line, or a limit of the site holds it
+	Split  int // more GPUs on the same node: enough are free for a waiting job, but on different nodes
 }
 
 func (i Idle) all() int { return i.Cores + i.Memory + i.Order + i.Split }
 
-// Place is a node that jobs can be started on.
+// Place is a node on which jobs can be started.
 type Place struct {
 	Name string
 	Free gres.Vector
 }
 
-// Want is a number of equal jobs that wait and may start.
+// Want is a number of equal waiting jobs that may start.
 type Want struct {
 	Count   int
 	Nodes   int         // at least 1
-	PerNode gres.Vector // as its user asked
+	PerNode gres.Vector // the user's request
 	On      func(place int) bool
 }
 
-// cause is why a GPU is idle.
+// cause is what keeps a GPU idle. The values ascend by precedence: if several waiting jobs lack different things, the
+// GPU counts under the highest one.
 type cause int
 
 const (
@@ -39,7 +40,8 @@ const (
 	order
 )
 
-// Stranded says for each free GPU what those who wait want for it. No more are stranded than they asked for together.
+// Stranded computes for the free GPUs what the waiting jobs lack beside them. It counts no more GPUs than these jobs
+// asked for in total.
 func Stranded(places []Place, wants []Want) (idle Idle) {
 	asked := 0
 	for i := range wants {
@@ -68,6 +70,7 @@ func Stranded(places []Place, wants []Want) (idle Idle) {
 	return idle
 }
 
+// of returns the count of a cause.
 func (i *Idle) of(why cause) *int {
 	switch why {
 	case cores:
@@ -80,7 +83,7 @@ func (i *Idle) of(why cause) *int {
 	return &i.Split
 }
 
-// lacks says what a job wants of a place but for GPUs; unwanted where there are not GPUs enough.
+// lacks says what a job lacks on a place besides GPUs; unwanted if the place has too few GPUs for a part of the job.
 func (w *Want) lacks(p int, free gres.Vector) cause {
 	switch {
 	case w.PerNode.GPUs > free.GPUs || !w.On(p):
@@ -93,7 +96,7 @@ func (w *Want) lacks(p int, free gres.Vector) cause {
 	return order
 }
 
-// together says for each job that waits whether there are places enough with GPUs for all its parts.
+// together says for each want whether enough places have the GPUs for all parts of a job.
 func together(places []Place, wants []Want) []bool {
 	enough := make([]bool, len(wants))
 	for w := range wants {
@@ -108,7 +111,8 @@ func together(places []Place, wants []Want) []bool {
 	return enough
 }
 
-// splittable says for each place whether there is a job that waits whose GPUs are free, but not together.
+// splittable says for each place whether a waiting job exists for which enough GPUs are free, but spread over places
+// with too few each.
 func splittable(places []Place, wants []Want) []bool {
 	found := make([]bool, len(places))
 	enough := together(places, wants)

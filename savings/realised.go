@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Who has runs that are taken to do the same work: those of one owner and job name, on as many GPUs, with the same
-// profile on the same kind of GPUs, for which Of stands.
+// Who identifies runs that are assumed to do the same work: one owner, job name, number of GPUs, profile and kind of
+// GPUs. Of stands for the last two.
 type Who struct {
 	User, Name string
 	GPUs       int
@@ -23,38 +23,38 @@ func (w Who) compare(o Who) int {
 		strings.Compare(w.Of, o.Of))
 }
 
-// Run is a run that ended well, by the site's accounting, and what the ledger knows of it.
+// Run is a run that completed, by the site's accounting, with what the ledger knows of it.
 type Run struct {
 	Who    Who
-	At     time.Time // when it began
+	At     time.Time // its start
 	Before bool      // it held what its user asked for
 	Speed  float64   // by its profile with what it held, relative to the proportional share; above 0
 	Took   float64   // seconds, above 0
 }
 
-// Realised is what became of promised speeds, by how long runs took.
+// Realised compares the speeds that profiles promised with how long runs really took.
 type Realised struct {
-	Names  int `json:"names"`       // owners' job names that ran before and after
-	Before int `json:"runs_before"` // their runs with what their users asked for,
-	After  int `json:"runs_after"`  // and those with another speed by their profile, which were given it
-	// What is left out: Uneven are names whose runs before took so different times that they tell nothing, Drifting
-	// those whose work changed while nothing else did, Short those whose runs end between two rounds, so that mostly
-	// the long ones are known, and New the runs after whose name ran too seldom before.
+	Names  int `json:"names"`       // names (see Who) with runs before and after
+	Before int `json:"runs_before"` // their runs with their users' requests
+	After  int `json:"runs_after"`  // their later runs, with granted sizes of another speed by the profile
+	// The runs left out. Uneven counts names whose earlier runs took such different times that they prove nothing,
+	// Drifting names whose work changed within a period, Short names whose runs may end between two rounds, so that
+	// mostly the long ones are known, and New later runs of names with too few runs before.
 	Uneven   int `json:"names_uneven"`
 	Drifting int `json:"names_drifting"`
 	Short    int `json:"names_short"`
 	New      int `json:"runs_new"`
-	// Said is how many times as fast the latter ought to have been by their profiles, and Ran how many times as fast
-	// they were: means in which a name weighs as much as what its runs took. Within is the factor, either way, within
-	// which Ran is known, nineteen times of twenty.
+	// Said is how many times as fast as before the later runs should have been by their profiles, and Ran how many
+	// times as fast they were: geometric means in which names weigh by run time. Within is the factor for the 95 %
+	// range of Ran, from Ran/Within to Ran*Within.
 	Said   float64 `json:"said"`
 	Ran    float64 `json:"ran"`
 	Within float64 `json:"within"`
-	// Apart are the names that are further from what was said of them than chance would have it; the furthest first.
+	// Apart are the names that deviate from their profiles by more than chance explains; the furthest first.
 	Apart []Apart `json:"apart,omitempty"`
 }
 
-// Apart is what became of the promised speeds of one name.
+// Apart compares the speeds of one name with those promised.
 type Apart struct {
 	User   string  `json:"user"`
 	Name   string  `json:"name"`
@@ -66,21 +66,22 @@ type Apart struct {
 }
 
 const (
-	// fewer names do not tell how far names differ: that a profile lies from that a user trains for longer now
+	// enoughNames is the least number of names: with fewer, one user who now trains for longer looks like a wrong
+	// profile.
 	enoughNames = 3
 
-	fewest   = 3    // runs before: fewer do not tell how far they differ by themselves
-	uneven   = 0.5  // standard deviation of the logarithm of the work of runs before: a factor of 1.6
-	changed  = 0.02 // of a speed: less is no promise that could be checked
-	notable  = 0.05 // of a name's speed: less is nothing to look for
-	unknown  = 100  // of a logarithm: whatever is known no better is not known at all
-	drift    = 0.22 // of the logarithm of its work: a factor of 1.25
-	unlikely = 1.75 // times the bound that chance passes once of twenty: it passes this one once of a thousand
+	fewest   = 3    // runs before; with fewer their own scatter is unknown
+	uneven   = 0.5  // largest standard deviation of the logarithm of earlier runs' work: a factor of 1.6
+	changed  = 0.02 // least relative difference of speed that can be checked
+	notable  = 0.05 // least deviation of a name's speed, as a logarithm, that is reported
+	unknown  = 100  // bound of a logarithm; a range as wide as this says nothing
+	drift    = 0.22 // change of the logarithm of the work: a factor of 1.25
+	unlikely = 1.75 // times the bound for 1 of 20 by chance, which leaves about 1 of 1000
 )
 
-// Realise holds the runs that were given other sizes against those of the same name before. Means are geometric: a run
-// that takes twice as long weighs as much as one that takes half. Runs that take no longer than shortest may end
-// unseen.
+// Realise compares runs with granted sizes with earlier runs of the same name as asked. Means are geometric, so a run
+// that takes twice as long weighs as much as one that takes half. Names whose runs take less than shortest are left
+// out, because such runs may end unseen.
 func Realise(runs []Run, shortest time.Duration) Realised {
 	t := realising{shortest: math.Log(shortest.Seconds())}
 	names := map[Who][]Run{}
@@ -95,23 +96,23 @@ func Realise(runs []Run, shortest time.Duration) Realised {
 	return t.Realised
 }
 
-// realising is a comparison under way.
+// realising is the state of a comparison.
 type realising struct {
 	Realised
 	shortest float64 // logarithm of seconds
 	names    []compared
 }
 
-// compared is a name. Said and ran are means of logarithms over its runs after; variance is that of ran, by how far
-// its runs differ among themselves.
+// compared is the comparison of one name. said and ran are means of logarithms over its later runs; variance is that of
+// ran, from the scatter among its own runs.
 type compared struct {
 	who                 Who
 	before, after       int
-	weight              float64 // GPU-seconds that the work of its runs after as asked takes with what they are given
+	weight              float64 // GPU-seconds of the later runs, divided by their promised speedup: see Range
 	said, ran, variance float64
 }
 
-// name takes the runs of one name.
+// name compares the runs of one name, or counts why they are left out.
 func (t *realising) name(before, after []Run) {
 	if len(before) < fewest {
 		t.New += len(after)
@@ -137,7 +138,7 @@ func (t *realising) name(before, after []Run) {
 	}
 }
 
-// compare compares runs of a name whose runs as asked take so long, as a logarithm.
+// compare adds the comparison of one name. asked is the mean logarithm of the seconds that its runs take as asked.
 func (t *realising) compare(before, after []Run, asked float64) {
 	n, m := float64(len(after)), float64(len(before))
 	speed, _ := spreadOf(before, logSpeed)
@@ -156,7 +157,7 @@ func logSpeed(run Run) float64 { return math.Log(run.Speed) }
 func logTook(run Run) float64  { return math.Log(run.Took) }
 func logWork(run Run) float64  { return math.Log(run.Speed) + math.Log(run.Took) }
 
-// drifts says that the later half of runs does other work than the earlier one.
+// drifts says whether the later half of the runs did other work than the earlier half.
 func drifts(runs []Run) bool {
 	half := len(runs) / 2
 	if half < fewest {
@@ -173,8 +174,8 @@ func drifts(runs []Run) bool {
 	return math.Abs(late-early) > max(drift, unlikely*quantile(len(runs)-2)*chance)
 }
 
-// sum is the mean of all names, and how well it is known: by how far runs of a name differ among themselves, or by how
-// far the mean would be another without each of the names (the jackknife), whichever is more.
+// sum computes the weighted mean over all names and its range: by the scatter within names or by the effect of leaving
+// out one name (the jackknife), whichever is larger.
 func (t *realising) sum() {
 	all, said, ran, within := 0., 0., 0., 0.
 	for _, c := range t.names {
@@ -192,7 +193,8 @@ func (t *realising) sum() {
 	t.Said, t.Ran, t.Within = math.Exp(said), math.Exp(ran), math.Exp(min(known, unknown))
 }
 
-// between is how well the mean error is known by how far names differ; 0 of one, which does not tell.
+// between is the range of the mean deviation by how much names differ (jackknife); 0 for one name, which shows no
+// difference.
 func (t *realising) between(all, mean float64) float64 {
 	sum, n := 0., float64(t.Names)
 	if n < 2 {
@@ -205,7 +207,7 @@ func (t *realising) between(all, mean float64) float64 {
 	return quantile(t.Names-1) * math.Sqrt(sum*(n-1)/n)
 }
 
-// setApart finds the names that are not as was said.
+// setApart lists the names whose deviation is beyond chance and noteworthy.
 func (t *realising) setApart() {
 	for _, c := range t.names {
 		known := quantile(c.before+c.after-2) * math.Sqrt(c.variance)
@@ -218,8 +220,7 @@ func (t *realising) setApart() {
 	slices.SortStableFunc(t.Apart, func(a, b Apart) int { return cmp.Compare(far(a), far(b)) })
 }
 
-// quantile is how many standard errors chance passes once of twenty, where these are known from so many differences
-// (Student's t).
+// quantile is the two-sided 95 % quantile of Student's t with free degrees of freedom, approximated from ten on.
 func quantile(free int) float64 {
 	few := []float64{math.Inf(1), 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
 	if free < len(few) {
@@ -228,7 +229,7 @@ func quantile(free int) float64 {
 	return 1.96 + 2.7/float64(free)
 }
 
-// parted are the runs before and after, of those that can be reckoned with.
+// parted splits runs into those before and after, without unusable figures.
 func parted(runs []Run) (before, after []Run) {
 	for _, run := range runs {
 		switch {
@@ -242,7 +243,7 @@ func parted(runs []Run) (before, after []Run) {
 	return before, after
 }
 
-// spreadOf is the mean and the standard deviation of a figure of runs; of one there is none.
+// spreadOf returns the mean and the standard deviation of a figure over runs; the deviation of one run is 0.
 func spreadOf(runs []Run, of func(Run) float64) (mean, off float64) {
 	n := float64(len(runs))
 	for _, run := range runs {
@@ -255,20 +256,20 @@ func spreadOf(runs []Run, of func(Run) float64) (mean, off float64) {
 	return mean, math.Sqrt(off / max(1, n-1))
 }
 
-// Checked says that there are enough runs, of enough names, to say something.
+// Checked says whether there are enough runs and names for a statement.
 func (r Realised) Checked() bool { return r.After >= enough && r.Names >= enoughNames }
 
-// Error is how far speeds were from what was said: -0.03 is 3 % slower.
+// Error is the relative deviation of speeds from the promise: -0.03 is 3 % slower.
 func (r Realised) Error() float64 { return r.Ran/r.Said - 1 }
 
-// Range is what is saved of the sums, at least and at most, if all speeds that were changed are as far from their
-// profiles as those of the runs that could be compared.
+// Range returns the bounds of what was saved, if all changed speeds deviate from their profiles as those of the
+// compared runs.
 func (r Realised) Range(s Sums) (low, high float64) {
 	takes := (s.Changed - s.Saved) * r.Said / r.Ran
 	return s.Changed - float64(takes*r.Within), s.Changed - takes/r.Within
 }
 
-// Words says what accounting has shown of the sums.
+// Words summarises the check by accounting in sentences.
 func (r Realised) Words(s Sums) string {
 	if !r.Checked() {
 		return fmt.Sprintf("By accounting it is not checked: of %s of %s with other sizes than before, whose "+
@@ -287,10 +288,10 @@ func (r Realised) Words(s Sums) string {
 		r.apart(), r.leftOut())
 }
 
-// mostApart is how many names are named.
+// mostApart is how many deviating names are listed.
 const mostApart = 3
 
-// apart names those who are not as was said.
+// apart lists the names that deviate, in a sentence.
 func (r Realised) apart() string {
 	if len(r.Apart) == 0 {
 		return ""
@@ -306,7 +307,7 @@ func (r Realised) apart() string {
 	return " Not as their profiles say, or with other work than before: " + strings.Join(list, "; ") + "."
 }
 
-// leftOut says which runs tell nothing.
+// leftOut says which runs and names were left out, and why.
 func (r Realised) leftOut() (words string) {
 	if r.New > 0 {
 		words = " Left out: " + several(r.New, "run") +
@@ -324,6 +325,7 @@ func (r Realised) leftOut() (words string) {
 	return words
 }
 
+// several formats a count with a noun in the singular or plural.
 func several(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -1,8 +1,11 @@
-// Package savings is the arithmetic of the ledger of savings: what each round books, and what follows from the sums.
-// A round says how fast each job that runs would train with what its user asked for and with what it is given, by its
-// profile, and which GPUs are idle though somebody waits for one; the time until then turns that into GPU-hours. The
-// package decides nothing, measures nothing and keeps nothing. What it assumes is said in docs/savings.md: speeds are
-// as the profiles say, linear in time, and nothing that a job saves is spent by another.
+// Package savings is the arithmetic of the ledger of savings: what each round books and what follows from the sums. A
+// round knows, by the profiles, how fast each running job trains with its user's request and with its granted size, and
+// which GPUs idle although a job waits for one. The time until the next round turns that into GPU-hours. Only the part
+// of the held GPU-hours that the same work would not have needed is claimed, so no sum exceeds what was there.
+//
+// The package decides, measures and stores nothing, and the ledger has no owners or names of jobs. docs/savings.md
+// lists its assumptions: speeds are those of the profiles, work is linear in time, and what one job saves is used by no
+// other.
 package savings
 
 import (
@@ -12,77 +15,77 @@ import (
 	"time"
 )
 
-// Round is what one round knows.
+// Round is what one round contributes.
 type Round struct {
 	At     time.Time
-	Shadow bool  // what jobs are given is what they would be given
+	Shadow bool  // nothing was changed; With is what jobs would run with
 	GPUs   int   // of the managed nodes
-	Jobs   []Job // that run and are managed, or matched by a rule; ascending in ID
-	// UnmatchedJobs run in the managed partitions, on so many Unmatched GPUs, and nothing is known of them.
+	Jobs   []Job // running and managed, or matched by a rule; ascending in ID
+	// UnmatchedJobs run in the managed partitions without a directive or a matching rule, on Unmatched GPUs together.
 	UnmatchedJobs, Unmatched int
 	Idle                     Idle
-	Filled                   int     // of the idle GPUs, those which the plan gives to jobs that wait; in the shadow
+	Filled                   int     // of the idle GPUs, those that the plan gives to waiting jobs; set in the shadow
 	Checks                   []Check // windows of progress that ended with this round
 }
 
-// Job is a job that runs.
+// Job is a running job.
 type Job struct {
 	ID      int
-	Started time.Time // of the run, as Slurm's accounting has it
-	Since   time.Time // the same by Slurm's clock as it goes now, where that was set since; zero: Started
+	Started time.Time // of the run, as in Slurm's accounting
+	Since   time.Time // the start by Slurm's present clock, if that was set since; zero: Started
 	GPUs    int
 	Known   bool // it has a profile for these GPUs; otherwise Asked and With are 1
-	// Of stands for the profile and the kind of GPUs: speeds of two runs can be compared where it is the same.
+	// Of identifies the profile and the kind of GPUs: speeds of two runs are comparable if it is equal.
 	Of string
-	// Asked and With are its speeds with what its user asked for and with what it is given, relative to the
+	// Asked and With are the job's speeds with its user's request and with its granted size, relative to the
 	// proportional share; both above 0.
 	Asked, With float64
-	// Unsaved and Saved are its speeds if no job could be sized again after its start, and if every job could; 0: not
-	// known, as switched on.
+	// Unsaved and Saved are its speeds if no job, or every job, could be resized after its start; 0: not known, as
+	// outside the shadow.
 	Unsaved, Saved float64
 }
 
-// Check is a speed that was promised and what became of it, in iterations a second.
+// Check is a measured and a promised speed of one window of progress, in iterations a second.
 type Check struct{ Ran, Said float64 }
 
-// Sums are what rounds have booked. Times are in seconds, GPUs in GPU-seconds.
+// Sums are the totals that rounds have booked. Times are in seconds, GPUs in GPU-seconds.
 type Sums struct {
-	Seconds   float64 `json:"seconds"`             // that were looked at
-	There     float64 `json:"there"`               // GPUs that there were
-	Held      float64 `json:"held"`                // by the jobs that were looked at
-	Known     float64 `json:"known"`               // of these, by those with a profile
+	Seconds   float64 `json:"seconds"`             // time observed
+	There     float64 `json:"there"`               // of the managed nodes
+	Held      float64 `json:"held"`                // by observed jobs
+	Known     float64 `json:"known"`               // of these, by jobs with a profile
 	Unmatched float64 `json:"unmatched,omitempty"` // held by jobs of which nothing is known
-	// Asked and With are what the known jobs trained, in GPU-seconds at the proportional share, at which it would have
-	// been Known.
+	// Asked and With are what the known jobs trained as asked and as granted, in GPU-seconds at the proportional share;
+	// at that share itself it would be Known.
 	Asked float64 `json:"asked"`
 	With  float64 `json:"with"`
-	// Changed is the part of Known in which speeds with what jobs are given differ from those as they asked: what is
-	// at stake if profiles are wrong.
+	// Changed is the part of Known held by jobs whose granted speed differs from the one as asked: only this part
+	// depends on the profiles being right.
 	Changed float64 `json:"changed"`
-	// Saved is how many GPU-seconds less the work that the known jobs did as they asked takes with what they are given.
+	// Saved is how many GPU-seconds less the known jobs' work takes with granted sizes than as asked.
 	Saved float64 `json:"saved"`
-	// Supposed is the part of Known for which it is known what would be saved if no job could be sized again after its
-	// start, which is SavedWithout, and if every job could, which is SavedWith.
+	// Supposed is the part of Known for which the shadow also computed what would be saved if no job could be resized
+	// after its start (SavedWithout) and if every job could (SavedWith).
 	Supposed     float64 `json:"supposed,omitempty"`
 	SavedWithout float64 `json:"saved_without_checkpoints,omitempty"`
 	SavedWith    float64 `json:"saved_with_checkpoints,omitempty"`
 
-	Cores    float64 `json:"idle_cores,omitempty"`  // GPUs that idled for want of cores,
-	Memory   float64 `json:"idle_memory,omitempty"` // of memory,
-	Order    float64 `json:"idle_order,omitempty"`  // of Slurm's turn: somebody would have fitted,
-	Split    float64 `json:"idle_split,omitempty"`  // of so many together
-	Filled   float64 `json:"filled,omitempty"`      // of all these, those which the plan would have used
-	Ended    int     `json:"ended,omitempty"`       // runs of known jobs that ended,
-	Sooner   int     `json:"sooner,omitempty"`      // that would have ended sooner, or did,
-	Earlier  float64 `json:"earlier,omitempty"`     // by so many seconds together,
-	Later    int     `json:"later,omitempty"`       // that would have ended later, or did,
-	Belated  float64 `json:"belated,omitempty"`     // by so many seconds together
-	Checks   int     `json:"checks,omitempty"`      // windows of progress that were held against a profile
-	Ran      float64 `json:"ran,omitempty"`         // sum of what ran over what was said
-	Distance float64 `json:"distance,omitempty"`    // sum of how far that is from 1
+	Cores    float64 `json:"idle_cores,omitempty"`  // idle GPUs beside which cores were missing,
+	Memory   float64 `json:"idle_memory,omitempty"` // memory was missing,
+	Order    float64 `json:"idle_order,omitempty"`  // nothing was missing: a job fitted but was not next,
+	Split    float64 `json:"idle_split,omitempty"`  // GPUs of the same node were missing
+	Filled   float64 `json:"filled,omitempty"`      // of all these, those that the plan would have used
+	Ended    int     `json:"ended,omitempty"`       // runs of observed jobs that ended,
+	Sooner   int     `json:"sooner,omitempty"`      // those that ended sooner than as asked, or would have,
+	Earlier  float64 `json:"earlier,omitempty"`     // by these seconds in total,
+	Later    int     `json:"later,omitempty"`       // those that ended later, or would have,
+	Belated  float64 `json:"belated,omitempty"`     // by these seconds in total
+	Checks   int     `json:"checks,omitempty"`      // windows of progress that were compared with a profile
+	Ran      float64 `json:"ran,omitempty"`         // sum of measured over promised speed
+	Distance float64 `json:"distance,omitempty"`    // sum of the absolute deviations of that ratio from 1
 }
 
-// Plus adds sums.
+// Plus adds two sums.
 func (s Sums) Plus(o Sums) Sums {
 	s.Seconds, s.There, s.Held, s.Known = s.Seconds+o.Seconds, s.There+o.There, s.Held+o.Held, s.Known+o.Known
 	s.Unmatched, s.Asked, s.With, s.Saved = s.Unmatched+o.Unmatched, s.Asked+o.Asked, s.With+o.With, s.Saved+o.Saved
@@ -96,36 +99,37 @@ func (s Sums) Plus(o Sums) Sums {
 	return s
 }
 
-// Idle is all GPU-seconds that idled though somebody waited.
+// Idle is all GPU-seconds that idled although a job waited.
 func (s Sums) Idle() float64 { return s.Cores + s.Memory + s.Order + s.Split }
 
-// State is what the next round's booking rests on.
+// State is what the next round's booking needs.
 type State struct {
 	Last  time.Time `json:"last,omitzero"` // when the last round was booked
 	Open  []Open    `json:"open,omitempty"`
-	Ended []Open    `json:"-"` // the runs that this booking found ended; ascending in job
+	Ended []Open    `json:"-"` // the runs that this booking found ended, ascending in job
 }
 
-// Open is a run that has not ended, ascending in job.
+// Open is a run that has not ended; lists of them ascend in job.
 type Open struct {
 	Job     int       `json:"job"`
 	Started time.Time `json:"started"`
-	Saved   float64   `json:"saved_s"` // seconds less, or more, that its work so far takes
+	Saved   float64   `json:"saved_s"` // seconds less (negative: more) that its work so far takes
 
-	// What the accounting of its end can be held against; Speed is 0 where it has no profile, or none any more.
-	Shadow bool    `json:"shadow,omitempty"` // it was first seen in the shadow: it holds what its user asked for
+	// The following fields are compared with Slurm's accounting when the run ends; Speed is 0 without a profile.
+	Shadow bool    `json:"shadow,omitempty"` // first seen in the shadow, so it holds what its user asked for
 	Speed  float64 `json:"speed,omitempty"`  // by its profile with what it holds, relative to the proportional share
 	Of     string  `json:"of,omitempty"`
 }
 
-// noticeable is by how many seconds a run must differ to have ended sooner, or later.
+// noticeable is the least difference in seconds by which a run counts as ended sooner or later.
 const noticeable = 1
 
-// Book is what a round books after the last one, and the state for the next. The speeds of the round stand for the
-// time since the last one, but for no more than most: what nobody looked at is not claimed.
+// Book computes what a round books since the previous one, and the state for the next. The round's speeds count for the
+// time since the previous round, but for at most the time most, so that nothing is claimed for time that was not
+// observed.
 func Book(s State, r Round, most time.Duration) (Sums, State) {
 	open := follow(s.Open, r)
-	if s.Last.IsZero() || !r.At.After(s.Last) { // where a clock was set back, nobody knows how long that was
+	if s.Last.IsZero() || !r.At.After(s.Last) { // a clock that was set back leaves the elapsed time unknown
 		return Sums{}, State{Last: r.At, Open: open, Ended: new(Sums).end(s.Open, open)}
 	}
 	from := r.At.Add(-min(most, r.At.Sub(s.Last)))
@@ -144,7 +148,7 @@ func Book(s State, r Round, most time.Duration) (Sums, State) {
 	return sums, State{Last: r.At, Open: open, Ended: ended}
 }
 
-// follow lists the runs of a round, with what was booked for them.
+// follow lists the runs of a round, each with what was booked for it before.
 func follow(before []Open, r Round) []Open {
 	now := make([]Open, len(r.Jobs))
 	for i := range r.Jobs {
@@ -159,7 +163,7 @@ func follow(before []Open, r Round) []Open {
 	return now
 }
 
-// speed is that at which a job really runs, by its profile; 0: it has none.
+// speed is the job's real speed by its profile, which in the shadow is the one as asked; 0 without a profile.
 func (j *Job) speed(shadow bool) float64 {
 	switch {
 	case !j.Known:
@@ -170,7 +174,7 @@ func (j *Job) speed(shadow bool) float64 {
 	return j.With
 }
 
-// since is when the run began, by the clock that rounds go by.
+// since is the start of the run by the clock of the rounds.
 func (j *Job) since() time.Time {
 	if j.Since.IsZero() {
 		return j.Started
@@ -182,7 +186,7 @@ func byJob(o Open, job int) int { return cmp.Compare(o.Job, job) }
 
 func (o Open) same(p Open) bool { return o.Job == p.Job && o.Started.Equal(p.Started) }
 
-// end books the runs that are over, and lists them.
+// end books the runs of before that are no longer in now, and returns them.
 func (s *Sums) end(before, now []Open) (ended []Open) {
 	for _, o := range before {
 		if k, found := slices.BinarySearchFunc(now, o.Job, byJob); found && o.same(now[k]) {
@@ -200,13 +204,13 @@ func (s *Sums) end(before, now []Open) (ended []Open) {
 	return ended
 }
 
-// run books a job that runs, and says how many seconds less its work takes.
+// run books a running job for the time from..until, and returns how many seconds less its work takes.
 func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	if since := j.since(); since.After(from) {
 		from = since
 	}
 	seconds := max(0, until.Sub(from).Seconds())
-	held := seconds * float64(j.GPUs)
+	held := float64(seconds * float64(j.GPUs))
 	s.Held += held
 	if !j.Known {
 		return 0
@@ -225,9 +229,10 @@ func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	return saved
 }
 
-// absurd bounds the weight of one window: a clock that jumped is no measurement.
+// absurd bounds the ratio of one window, since a clock that jumped is no measurement.
 const absurd = 10
 
+// check books one window of progress.
 func (s *Sums) check(c Check) {
 	if c.Said <= 0 || c.Ran <= 0 {
 		return

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Sentence says in one what the sums come to, for somebody who has no time for a table. In the shadow it is what would
-// have been. over is the time that they are of, as "from Monday to Friday".
+// Sentence summarises the sums in one or two sentences. In the shadow it says what would have been. over names the
+// period, such as "from Monday to Friday".
 func (s Sums) Sentence(shadow bool, over string) string {
 	if s.Seconds <= 0 {
 		return fmt.Sprintf("Nothing was booked %s.", over)
@@ -26,7 +26,7 @@ func (s Sums) Sentence(shadow bool, over string) string {
 		s.supposing()
 }
 
-// supposing says what checkpoints are worth, where that was booked.
+// supposing says what resizing running jobs would add, if that was booked.
 func (s Sums) supposing() string {
 	if s.Supposed <= 0 {
 		return ""
@@ -39,7 +39,7 @@ func (s Sums) supposing() string {
 		"job could, %s%s.", grouped(s.SavedWithout/hour), grouped(s.SavedWith/hour), part)
 }
 
-// moreOr is "more", or the other word.
+// moreOr returns "more" if more holds, or else the other word.
 func moreOr(more bool, other string) string {
 	if more {
 		return "more"
@@ -49,7 +49,7 @@ func moreOr(more bool, other string) string {
 
 const hour = 3600
 
-// Words says how sure that is. looked is the part of the time that was looked at, in the shadow or not.
+// Words says how certain the sums are. looked is the part of the period that was observed.
 func (c Certainty) Words(looked float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Profiles are known for %s of the GPU-hours that jobs held; %s of the time was looked at. ",
@@ -74,7 +74,7 @@ func (c Certainty) Words(looked float64) string {
 
 func percent(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) }
 
-// grouped is a number as people read it: 12,345, and tenths below a hundred.
+// grouped formats a number with commas (12,345), and with one decimal below 100.
 func grouped(x float64) string {
 	if math.Abs(x) < 100 {
 		return fmt.Sprintf("%.1f", x)

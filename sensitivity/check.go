@@ -2,12 +2,12 @@ package sensitivity
 
 import "fmt"
 
-// Noise is how far a measured throughput may fall below the one with less, relative to it, and still count as equal.
-// Runs of a minute on a shared server differ by 3 to 4 % at one and the same point; what falls by more is another
-// thing, such as too many workers.
+// Noise is how far a measured throughput may be below the one with fewer resources, relative to it, and still count as
+// equal. Runs of a minute on a shared server differ by 3 to 4 % at the same point; a larger fall has another cause,
+// such as too many workers.
 const Noise = 0.05
 
-// check finds what is wrong with the figures of p, and evens out noise on the way.
+// check finds what is wrong with the numbers of p, and evens out noise.
 func (p *Profile) check(found *problems) {
 	p.checkAxes(found)
 	p.checkCost("checkpoint_s", p.CheckpointSeconds, found)
@@ -17,6 +17,7 @@ func (p *Profile) check(found *problems) {
 	}
 }
 
+// checkAxes checks that the axes ascend and cores are within their limits.
 func (p *Profile) checkAxes(found *problems) {
 	for i, cores := range p.CoresPerGPU {
 		if cores < minCores || cores > maxCores {
@@ -39,7 +40,8 @@ func (p *Profile) checkCost(name string, seconds float64, found *problems) {
 	}
 }
 
-// checkShape says whether the matrix has one row for every number of cores and one column for every amount of memory.
+// checkShape reports whether the matrix has one row for every number of cores and one column for every amount of
+// memory.
 func (p *Profile) checkShape(found *problems) bool {
 	before := len(*found)
 	if rows, want := len(p.Throughput), len(p.CoresPerGPU); rows != want {
@@ -54,8 +56,8 @@ func (p *Profile) checkShape(found *problems) bool {
 	return len(*found) == before
 }
 
-// checkThroughput looks at every cell after its neighbours with fewer cores and with less memory, and lifts it to them
-// where it falls within noise.
+// checkThroughput compares every cell with its neighbours with fewer cores and less memory, and raises it to them if it
+// is lower by no more than noise.
 func (p *Profile) checkThroughput(found *problems) {
 	for i, row := range p.Throughput {
 		for j, rate := range row {
@@ -68,7 +70,7 @@ func (p *Profile) checkThroughput(found *problems) {
 	}
 }
 
-// floor is the larger throughput of the two neighbours of cell (i, j) that have less, and what they have less of.
+// floor returns the larger throughput of the two neighbours of cell (i, j) with less, and what they have less of.
 func (p *Profile) floor(i, j int) (rate float64, with string) {
 	if j > 0 {
 		rate, with = p.Throughput[i][j-1], "less memory"
@@ -79,7 +81,7 @@ func (p *Profile) floor(i, j int) (rate float64, with string) {
 	return rate, with
 }
 
-// wrong says what a throughput should have been; empty when it is right.
+// wrong says what a throughput should have been; empty if it is right.
 func wrong(rate, floor float64, with string) string {
 	switch {
 	case rate <= 0:

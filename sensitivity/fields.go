@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Limits of what a profile may claim. They are far beyond real hardware and keep every figure that follows from a
-// profile finite.
+// Limits of the values in a profile. They are far beyond real hardware and keep everything computed from a profile
+// finite.
 const (
 	maxCorePoints   = 256
 	maxMemoryPoints = 64
@@ -48,8 +48,8 @@ func (f fields) profile(found *problems) *Profile {
 	}
 }
 
-// version is that of the document. A field that its version does not have is a problem: who reads the file with an
-// older program would be refused at that field, and told nothing of versions.
+// version returns the document's version. A field that this version does not have is a problem, since an older program
+// would refuse the file at that field without mentioning versions.
 func (f fields) version(found *problems) int {
 	version := f.whole("version", Version, VersionGPU, found)
 	for _, name := range []string{"gpu_busy", "gpu_memory_mib"} {
@@ -61,7 +61,7 @@ func (f fields) version(found *problems) int {
 	return version
 }
 
-// part is a number more than 0 and at most 1; 0 where the field is left out.
+// part returns a number above 0 and at most 1; 0 if the field is left out.
 func (f fields) part(name string, found *problems) float64 {
 	value, is := f[name]
 	if !is {
@@ -75,7 +75,7 @@ func (f fields) part(name string, found *problems) float64 {
 	return x
 }
 
-// required is the value of a field, nil with a problem where there is none.
+// required returns the value of a field. If it is missing, that is a problem and the value is nil.
 func (f fields) required(name string, found *problems) json.RawMessage {
 	value, is := f[name]
 	if !is {
@@ -84,7 +84,7 @@ func (f fields) required(name string, found *problems) json.RawMessage {
 	return value
 }
 
-// optionalNumber is 0 where the field is left out.
+// optionalNumber returns 0 if the field is left out.
 func (f fields) optionalNumber(name string, found *problems) float64 {
 	value, is := f[name]
 	if !is {
@@ -93,8 +93,7 @@ func (f fields) optionalNumber(name string, found *problems) float64 {
 	return number(name, value, found)
 }
 
-// number reads a JSON number; a string, null or a number that no float can hold is a problem of the place that name
-// says.
+// number parses a JSON number. A string, null or a number that no float can hold is a problem of the field called name.
 func number(name string, value json.RawMessage, found *problems) float64 {
 	x, err := strconv.ParseFloat(string(value), 64)
 	if err != nil {
@@ -111,7 +110,7 @@ func (f fields) whole(name string, low, high int, found *problems) int {
 	return whole(name, value, low, high, found)
 }
 
-// optionalWhole is 0 where the field is left out.
+// optionalWhole returns 0 if the field is left out.
 func (f fields) optionalWhole(name string, low, high int, found *problems) int {
 	value, is := f[name]
 	if !is {
@@ -135,7 +134,7 @@ func wholeNumber(low, high int) string {
 	return "a whole number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)
 }
 
-// text is a field that must say something.
+// text returns a field that must not be blank.
 func (f fields) text(name string, most int, found *problems) string {
 	value := f.required(name, found)
 	if value == nil {
@@ -156,7 +155,7 @@ func (f fields) optionalText(name string, most int, found *problems) string {
 	return text(name, value, most, found)
 }
 
-// text reads a string that is safe to print on one line of a log.
+// text parses a string that is safe to print on one line of a log.
 func text(name string, value json.RawMessage, most int, found *problems) string {
 	var said string
 	if err := json.Unmarshal(value, &said); err != nil {
@@ -179,7 +178,7 @@ func (f fields) list(name string, most int, found *problems) []float64 {
 	return list(name, value, most, found)
 }
 
-// list reads a list of 1 to most numbers.
+// list parses a list of 1 to most numbers.
 func list(name string, value json.RawMessage, most int, found *problems) []float64 {
 	items := split(name, value, most, found)
 	numbers := make([]float64, len(items))
@@ -189,6 +188,7 @@ func list(name string, value json.RawMessage, most int, found *problems) []float
 	return numbers
 }
 
+// split returns the items of a list of 1 to most entries.
 func split(name string, value json.RawMessage, most int, found *problems) []json.RawMessage {
 	var items []json.RawMessage
 	if !bytes.HasPrefix(value, []byte("[")) || json.Unmarshal(value, &items) != nil {
@@ -202,6 +202,7 @@ func split(name string, value json.RawMessage, most int, found *problems) []json
 	return items
 }
 
+// matrix returns a list of lists of numbers.
 func (f fields) matrix(name string, found *problems) [][]float64 {
 	value := f.required(name, found)
 	if value == nil {
@@ -215,7 +216,7 @@ func (f fields) matrix(name string, found *problems) [][]float64 {
 	return numbers
 }
 
-// inMiB takes the numbers of the memory axis for the whole MiB that they must be.
+// inMiB converts the numbers of the memory axis to MiB; they must be whole.
 func inMiB(numbers []float64, found *problems) []gres.Memory {
 	amounts := make([]gres.Memory, len(numbers))
 	for j, x := range numbers {

@@ -6,9 +6,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Rate is the throughput in samples per second and GPU with the given share: bilinear between measured points, constant
-// beyond the last one, and falling in proportion below the first, since nothing was measured there and nothing may be
-// promised. More of anything is never slower.
+// Rate returns the throughput in samples per second and GPU with the given share: bilinear between measured points,
+// constant beyond the last one, and falling in proportion below the first, since nothing was measured there and nothing
+// may be promised. More of anything is never slower.
 func (p *Profile) Rate(share Share) float64 {
 	row := locateCores(p.CoresPerGPU, share.Cores)
 	column := locateMemory(p.MemoryPerGPU, share.Memory)
@@ -17,8 +17,8 @@ func (p *Profile) Rate(share Share) float64 {
 	return row.scale * column.scale * mix(low, high, row.part)
 }
 
-// position is where a value lies on an axis: between the points low and high, part of the way. Beyond either end both
-// are that end; scale is below 1 only under the first point.
+// position is where a value lies on an axis: between the points low and high, at the given part of the way. Beyond
+// either end both are that end; scale is below 1 only below the first point.
 type position struct {
 	low, high   int
 	part, scale float64
@@ -30,6 +30,7 @@ func (at position) between(points []float64) float64 {
 
 func mix(a, b, t float64) float64 { return a + float64(t*(b-a)) }
 
+// locateCores finds x on the axis of cores; axis ascends.
 func locateCores(axis []float64, x float64) position {
 	next := 0
 	for next < len(axis) && axis[next] <= x {
@@ -41,6 +42,7 @@ func locateCores(axis []float64, x float64) position {
 	return position{next - 1, next, (x - axis[next-1]) / (axis[next] - axis[next-1]), 1}
 }
 
+// locateMemory finds x on the axis of memory; axis ascends.
 func locateMemory(axis []gres.Memory, x float64) position {
 	next := 0
 	for next < len(axis) && float64(axis[next]) <= x {
@@ -53,7 +55,7 @@ func locateMemory(axis []gres.Memory, x float64) position {
 	return position{next - 1, next, (x - low) / (high - low), 1}
 }
 
-// end is the position before the first of n points, when next is 0, or after the last.
+// end returns the position before the first of n points, if next is 0, or after the last.
 func end(next, n int, scale float64) position {
 	if next == 0 {
 		return position{scale: max(0, scale)}
@@ -61,9 +63,9 @@ func end(next, n int, scale float64) position {
 	return position{low: n - 1, high: n - 1, scale: 1}
 }
 
-// Gain is the throughput with v relative to that with fair, the proportional share of the same GPUs: 1 is as fast as
-// the cluster owes the job, 2 is twice as fast. It is rounded to a billionth, far below what any measurement resolves,
-// so that equal speeds compare equal. Where fair is nothing, nothing is owed and the gain is 1.
+// Gain returns the throughput with v relative to that with fair, the proportional share of the same GPUs: 1 is as fast
+// as the cluster owes the job, 2 is twice as fast. It is rounded to a billionth, far below what any measurement
+// resolves, so that equal speeds compare equal. If the rate with fair is 0, nothing is owed and the gain is 1.
 func (p *Profile) Gain(v, fair gres.Vector) float64 {
 	return gain(p.Rate(ShareOf(v)), p.Rate(ShareOf(fair)))
 }

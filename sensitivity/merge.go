@@ -10,16 +10,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Disagreement is a size of which two profiles that were merged say something else.
+// Disagreement is a size at which merged profiles differ.
 type Disagreement struct {
 	Share     Share
-	Low, High float64 // samples/s and GPU
+	Low, High float64 // samples/s per GPU
 }
 
-// Merge puts profiles of one model, GPU and batch together: all numbers of cores and all amounts of memory that any of
-// them has. A size has the mean of those that measured it, and where nobody did, of what those say in whose range it
-// lies. What differs by more than twice the Noise where both measured is told. Costs are the largest, and so is what
-// they need of the GPU: too much only keeps others away. Profiles are not changed.
+// Merge combines profiles of one model, GPU type and batch size, over all numbers of cores and amounts of memory that
+// any of them has. The throughput of a size is the mean of the profiles that measured it, or else of those in whose
+// range it lies. Sizes at which these differ by more than twice Noise are returned. Costs and GPU use are the largest,
+// since too large a value only keeps other jobs away. The given profiles are not changed.
 func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 	if len(profiles) == 0 {
 		return nil, nil, errors.New("no profiles: want two or more")
@@ -53,6 +53,7 @@ func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 	return &merged, merged.fill(profiles), nil
 }
 
+// sameModel returns an error if the profiles are not of the same model, GPU type, batch size and task.
 func sameModel(a, b *Profile) error {
 	for _, field := range []struct{ name, a, b string }{
 		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType},
@@ -66,7 +67,7 @@ func sameModel(a, b *Profile) error {
 	return nil
 }
 
-// fill sets the matrix. It never falls, since means of profiles that cover different ranges could.
+// fill computes the matrix. It is made never to fall, since means of profiles with different ranges could.
 func (p *Profile) fill(from []*Profile) (all []Disagreement) {
 	p.Throughput = make([][]float64, len(p.CoresPerGPU))
 	for i, cores := range p.CoresPerGPU {
@@ -83,8 +84,8 @@ func (p *Profile) fill(from []*Profile) (all []Disagreement) {
 	return all
 }
 
-// nearest are the rates of those profiles that know most of a size: that measured it, or have it in their range, or
-// else of all.
+// nearest returns the rates of the profiles that know most about a size: those that measured it, else those that have
+// it in their range, else all.
 func nearest(profiles []*Profile, cores float64, memory gres.Memory) []float64 {
 	var measured, within, all []float64
 	for _, p := range profiles {
@@ -114,7 +115,7 @@ func mean(numbers []float64) float64 {
 	return math.Round(sum/float64(len(numbers))*1e6) / 1e6
 }
 
-// cut is a text of at most so many bytes.
+// cut shortens a text to at most so many bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -8,17 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Option is one size that a job could be given on a server, and how fast it would be there.
+// Option is one size that a job could get on a server, and how fast it would be with it.
 type Option struct {
 	Size gres.Vector
 	Gain float64 // throughput relative to the proportional share, ≥ 1
 }
 
-// Options is the gain curve of a job with fair.GPUs GPUs on one server: the sizes worth choosing up to what the server
-// has (limit, no less than fair). Cores are tried one by one, memory at the measured points, at the share and at the
-// limit. A size is worth choosing when it is no slower than fair, the proportional share, and no other is as fast with
-// no more of anything; it may lie below fair in what the job does not need. They ascend in Gain, so the first keeps the
-// promise and the last is the Demand. There is always one: fair itself, or what does as well with less.
+// Options returns the gain curve of a job with fair.GPUs GPUs on one server: the sizes worth choosing up to what the
+// server has (limit, at least fair). It tries cores one by one, and memory at the measured points, at the share and at
+// the limit. A size is worth choosing if it is no slower than fair, the proportional share, and no other size is as
+// fast with no more of anything; it may be below fair in what the job does not need. The options ascend in Gain, so the
+// first keeps the promise of the share and the last is the Demand. There is always one: fair itself, or a size that is
+// as good with less.
 func (p *Profile) Options(fair, limit gres.Vector) []Option {
 	all := []Option{{fair, 1}}
 	owed := p.Rate(ShareOf(fair))
@@ -34,21 +35,21 @@ func (p *Profile) Options(fair, limit gres.Vector) []Option {
 	return undominated(all, most)
 }
 
-// Demand is the smallest size with full speed: the fastest that a server with limit allows, and of those the one with
-// the fewest cores, then the least memory (the paper's best-case demand).
+// Demand returns the smallest size with full speed: the fastest that a server with limit allows, and of those the one
+// with the fewest cores, then the least memory (the paper's best-case demand).
 func (p *Profile) Demand(fair, limit gres.Vector) Option {
 	options := p.Options(fair, limit)
 	return options[len(options)-1]
 }
 
-// usefulCores is the most cores worth trying: beyond the last measured point more gain nothing.
+// usefulCores returns the most cores worth trying: more than the last measured point gain nothing.
 func (p *Profile) usefulCores(fair, limit gres.Vector) int {
 	last := math.Ceil(p.CoresPerGPU[len(p.CoresPerGPU)-1] * float64(fair.GPUs))
 	return max(min(limit.CPUs, int(last)), fair.CPUs)
 }
 
-// amounts lists the memory worth trying: the proportional share, the measured amounts that fit the server, and, where
-// the next measured one does not, all that the server has.
+// amounts returns the memory worth trying: the proportional share, the measured amounts that fit the server, and all
+// that the server has if the next measured amount does not fit.
 func (p *Profile) amounts(fair, limit gres.Vector) []gres.Memory {
 	amounts := []gres.Memory{fair.Memory}
 	for _, perGPU := range p.MemoryPerGPU {
@@ -63,8 +64,8 @@ func (p *Profile) amounts(fair, limit gres.Vector) []gres.Memory {
 }
 
 // undominated keeps the options for which no other is as fast with no more cores and no more memory, ascending in gain.
-// None has more than most cores. Those as fast or faster come first, so it is enough to remember the least memory among
-// them with at most so many cores.
+// None has more than most cores. In the sorted order faster options come first, so it suffices to remember, for each
+// number of cores, the least memory of those kept so far with at most that many cores.
 func undominated(options []Option, most int) []Option {
 	slices.SortStableFunc(options, order)
 	least := make([]gres.Memory, most+1)
@@ -85,7 +86,7 @@ func undominated(options []Option, most int) []Option {
 	return kept
 }
 
-// order is by falling gain, then fewer cores, then less memory.
+// order sorts by falling gain, then fewer cores, then less memory.
 func order(a, b Option) int {
 	return cmp.Or(
 		cmp.Compare(b.Gain, a.Gain),

@@ -13,16 +13,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// MaxBytes is the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of that.
+// MaxBytes is the size of the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of
+// that.
 const MaxBytes = 1 << 20
 
-// Parse reads a profile, format version 1 or 2. It is strict, because a slip of the pen in a profile misplaces jobs for
-// months: no field but the source, the costs of a restart and what is known of the GPU may be missing, none unknown,
-// repeated or out of its limits, and nothing may follow. An error lists up to maxProblems problems, each with the
-// field, the value and what would be right.
+// Parse parses a profile of format version 1 or 2. It is strict, because a typing error in a profile misplaces jobs for
+// months: only the source, the restart costs and the GPU fields may be missing; no field may be unknown, repeated or
+// out of its limits, and nothing may follow. An error lists up to maxProblems problems, each with the field, the value
+// and what is expected.
 //
-// Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value
-// before, so that the profile it returns never falls.
+// Measurements have noise: where throughput falls along an axis by at most Noise, Parse raises it to the value before,
+// so that the returned profile never falls.
 func Parse(text []byte) (*Profile, error) {
 	fields, err := readFields(text)
 	if err != nil {
@@ -46,11 +47,11 @@ var fieldNames = []string{
 	"checkpoint_s", "start_s", "gpu_busy", "gpu_memory_mib",
 }
 
-// fields are the fields of a document as they were written.
+// fields holds the fields of a document as they were written.
 type fields map[string]json.RawMessage
 
-// readFields takes the document apart by hand: the decoder of encoding/json would let repeated fields and other
-// spellings of a name pass.
+// readFields takes the document apart token by token, because encoding/json would accept repeated fields and other
+// spellings of a name.
 func readFields(text []byte) (fields, error) {
 	switch {
 	case len(text) > MaxBytes:
@@ -77,6 +78,7 @@ func readFields(text []byte) (fields, error) {
 	return found, nil
 }
 
+// readOne reads one field, which must be known and new.
 func (f fields) readOne(decoder *json.Decoder) error {
 	token, err := decoder.Token()
 	if err != nil {
@@ -97,7 +99,7 @@ func (f fields) readOne(decoder *json.Decoder) error {
 	return nil
 }
 
-// maxProblems is how many problems one error lists; a user mends one at a time, and the text has to fit a log line.
+// maxProblems is how many problems one error lists; a user mends one at a time, and the text must fit a log line.
 const maxProblems = 10
 
 // problems collects what is wrong with a document.
@@ -107,6 +109,7 @@ func (p *problems) add(format string, values ...any) {
 	*p = append(*p, fmt.Sprintf(format, values...))
 }
 
+// asError returns the first problems as one error; nil if there are none.
 func (p problems) asError() error {
 	if len(p) == 0 {
 		return nil
@@ -117,9 +120,9 @@ func (p problems) asError() error {
 	return errors.New(strings.Join(p, "; "))
 }
 
-// maxShown bounds how much of a wrong value an error repeats.
+// maxShown is how much of a wrong value an error repeats, bytes.
 const maxShown = 40
 
-// shown is a piece of the document as an error may repeat it: short, on one line, and without what a terminal would
+// shown returns a piece of the document for an error message: short, on one line, and without what a terminal would
 // obey.
 func shown(text string) string { return printable.Quote(text, maxShown) }

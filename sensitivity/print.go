@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Print writes p as Parse reads it, laid out for people: one field a line, and the matrix one row a line; in the first
-// version of the format that has all of its fields. It fails on what is no number in JSON, which no valid Profile
-// contains.
+// Print formats p as Parse reads it, laid out for people: one field per line, and one row of the matrix per line. It
+// uses the first version of the format that has all of p's fields. It fails for numbers that JSON does not have, which
+// no valid Profile contains.
 func (p *Profile) Print() ([]byte, error) {
 	versioned := *p
 	versioned.Version = Version
@@ -23,8 +23,8 @@ func (p *Profile) Print() ([]byte, error) {
 	return append(numbersOverLines.ReplaceAllFunc(document, onOneLine), '\n'), nil
 }
 
-// numbersOverLines matches a list of numbers as MarshalIndent breaks it, one a line. Text cannot match: a line break in
-// it is written as \n.
+// numbersOverLines matches a list of numbers as MarshalIndent writes it, one per line. It cannot match text, where a
+// line break is written as \n.
 var numbersOverLines = regexp.MustCompile(`\[\n[-+.eE0-9,\s]*\]`)
 
 func onOneLine(list []byte) []byte {

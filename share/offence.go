@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Offence is that a job would not give its turn back on a GPU that it shares, again and again. The broker of its node
-// says so in the job's AdminComment, where its user cannot write, beside what others keep there; the daemon then seats
-// it beside nobody any more. An administrator who takes the directive out has forgiven it.
+// Offence records that a job repeatedly did not give the shared GPU back when told to yield. The broker of its node
+// writes it as a directive into the job's AdminComment, which its user cannot write, beside what others keep there.
+// From then on the daemon places the job beside no other. An administrator forgives it by removing the directive.
 type Offence struct {
 	GPU int       `json:"gpu"` // index on its node
 	At  time.Time `json:"at"`
@@ -18,12 +18,12 @@ type Offence struct {
 
 const offenceName = "synergy-offence="
 
-// offence is the directive, with seconds since 1970 behind the @.
+// offence matches the directive: the GPU's index, @, and seconds since 1970.
 var offence = regexp.MustCompile(`^` + offenceName + `([0-9]{1,4})@([0-9]{1,11})$`)
 
 func (o Offence) String() string { return fmt.Sprintf("%s%d@%d", offenceName, o.GPU, o.At.Unix()) }
 
-// ParseOffence reads the last offence of an AdminComment that can be read. What else stands there is others' business.
+// ParseOffence returns the last readable offence in an AdminComment and ignores everything else there.
 func ParseOffence(admin string) (found Offence, accused bool) {
 	for word := range strings.FieldsSeq(admin) {
 		match := offence.FindStringSubmatch(word)
@@ -37,7 +37,7 @@ func ParseOffence(admin string) (found Offence, accused bool) {
 	return found, accused
 }
 
-// AddedTo is an AdminComment with this offence in place of those before. All else stays byte for byte.
+// AddedTo returns the AdminComment with this offence in place of earlier ones. Everything else stays byte for byte.
 func (o Offence) AddedTo(admin string) string {
 	var kept strings.Builder
 	for rest := admin; rest != ""; {

@@ -1,5 +1,7 @@
-// Package share is the vocabulary of several jobs on one GPU: what a job asks for when it opts in, what the daemon
-// tells the node of it, and the bounds that both keep. It decides nothing.
+// Package share defines how several jobs share one GPU: what a job asks for when it opts in, what the daemon tells the
+// node about it, and the bounds that both keep. It decides nothing. The parts of a synergy-share= directive are joined
+// by single commas, although a comma ends any other directive in a comment; the gate, the daemon and the filter agree
+// on that.
 package share
 
 import (
@@ -14,22 +16,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Class is how important a job is on a GPU that it shares.
+// Class is a job's importance on the GPU that it shares.
 type Class string
 
-// The classes. Of the jobs on one GPU at most one is High.
+// The classes. At most one of the jobs on a GPU is High.
 const (
 	High Class = "high" // runs nearly as if alone
-	Low  Class = "low"  // fills what the other leaves
+	Low  Class = "low"  // uses what the other jobs leave
 )
 
-// Mode is by which way a node has jobs share a GPU, in the words of its administrator.
+// Mode is how jobs share the GPUs of a node, as its administrator set it.
 type Mode string
 
-// The modes. The empty one is Turns.
+// The modes. The empty one means Turns.
 const (
-	Turns Mode = "turns" // one job at a time, with look-ahead: what every node can give
-	// Fill is all at once by MPS. The classic server is one user's alone, so jobs of several users take turns there.
+	Turns Mode = "turns" // one job at a time, with look-ahead; works on every node
+	// Fill runs all jobs at once through MPS. The classic MPS server serves one user only, so jobs of several users
+	// take turns there.
 	Fill Mode = "fill"
 )
 
@@ -43,27 +46,28 @@ func ParseMode(name string) (Mode, error) {
 
 // Bounds of a shared GPU.
 const (
-	MostJobs   = 4    // on one GPU
-	MemoryPart = 0.95 // of the GPU's memory that the jobs on it may need together
-	// HighKeeps is the part of its speed alone that a job of class High keeps by prediction, or it is not paired.
+	MostJobs   = 4    // jobs on one GPU
+	MemoryPart = 0.95 // of the GPU's memory, which all its jobs together may need
+	// HighKeeps is the part of its speed alone that a job of class High must keep by prediction; otherwise it is not
+	// paired.
 	HighKeeps = 0.9
-	// LowKeeps is the part of its speed alone with the proportional share that a job of class Low keeps at least, by
-	// prediction and with the cores and memory that it is given, or it is not paired: to run at a fifth beats to wait,
-	// and below that a job holds memory of the GPU for nearly nothing.
+	// LowKeeps is the part of its speed alone, with the proportional share, that a job of class Low must keep by
+	// prediction with the cores and memory that it gets; otherwise it is not paired. A fifth of the speed is better
+	// than waiting, but below that a job holds GPU memory for nearly nothing.
 	LowKeeps = 0.2
 )
 
-// Request is what a job says of sharing a GPU, by the directive synergy-share. A job that has none is never put on a
-// GPU that another job uses.
+// Request is what a job asks for by the directive synergy-share. A job without one is never placed on a GPU that
+// another job uses.
 type Request struct {
 	Class Class `json:"class"`
-	// Memory is how much of the GPU's memory the job needs at most, MiB; 0: its profile says it.
+	// Memory is the most GPU memory that the job needs, MiB; 0: as its profile says.
 	Memory gres.Memory `json:"gpu_memory_mib,omitempty"`
-	// SLO is within how long each step of the job shall end, counted from when it wants the GPU; 0: not said.
+	// SLO is the time within which each step of the job should end, counted from when it wants the GPU; 0: not given.
 	SLO time.Duration `json:"slo_ns,omitempty"`
 }
 
-// The most that a request may say: more memory than any GPU has, and a step longer than any.
+// The largest values in a request: more memory than any GPU has, and a step longer than any real one.
 const (
 	mostMemory = 1024 // GiB
 	mostSLO    = 10 * time.Minute
@@ -74,8 +78,8 @@ var (
 	whole   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
-// ParseRequest reads the directive's value: high or low, and behind it, each once and in any order, mem=GIB and
-// slo=MILLISECONDS, joined by commas.
+// ParseRequest reads the directive's value: high or low, then mem=GIB and slo=MILLISECONDS, each at most once and in
+// any order, joined by commas.
 func ParseRequest(value string) (Request, error) {
 	parts := strings.Split(value, ",")
 	r := Request{Class: Class(parts[0])}
@@ -96,6 +100,7 @@ func ParseRequest(value string) (Request, error) {
 	return r, nil
 }
 
+// set parses one option of the directive, such as mem=16, into the request.
 func (r *Request) set(name, amount string) error {
 	switch name {
 	case "mem":
@@ -116,12 +121,12 @@ func (r *Request) set(name, amount string) error {
 	return fmt.Errorf("%.20q: want mem= or slo=", name)
 }
 
-// Announced is by which a node says that a broker is there: a word of its Comment in Slurm, which the broker writes, or
-// a Feature, which an administrator does.
+// Announced marks a node on which a broker runs. It is a word in the node's Comment in Slurm, written by the broker, or
+// a Feature, set by an administrator.
 const Announced = "synergy-broker"
 
-// Stamp is what the node is told of a job that shares a GPU: only what the daemon wrote, and never what the job says of
-// itself. The prolog writes it, as root, into a file that is called by the job's number.
+// Stamp is what the node is told about a job that shares a GPU. It has only what the daemon wrote, never what the job
+// says of itself. The prolog, as root, writes it to a file named by the job's ID.
 type Stamp struct {
 	V      int         `json:"v"` // StampVersion
 	Job    int         `json:"job"`
@@ -132,13 +137,13 @@ type Stamp struct {
 	SLO    int64       `json:"slo_ms,omitempty"`
 }
 
-// StampVersion is that of Stamp.
+// StampVersion is the version of Stamp's format.
 const StampVersion = 1
 
-// MostUID is the largest number of a user. The next, of ones alone, is nobody's: to chown it says "as it is".
+// MostUID is the largest user ID. The next number, all ones, is no user: chown takes it as "leave unchanged".
 const MostUID = math.MaxUint32 - 1
 
-// Check says what is wrong with a stamp.
+// Check returns an error for the first field of the stamp that is out of range.
 func (s Stamp) Check() error {
 	switch {
 	case s.V != StampVersion:

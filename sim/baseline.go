@@ -11,18 +11,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// Schedules without the daemon, which the production engine's others are laid beside.
+// Baselines without the daemon, to compare the schedules of the production engine with.
 var (
-	// AsItWas is no simulation: the log's own starts and ends, with the sizes that jobs had there.
+	// AsItWas is not simulated: it has the log's own starts, ends and sizes.
 	AsItWas = Schedule{Policy: outcome.AsItWas, Allocator: "log"}
-	// Backfill is Slurm alone, with proportional requests; see package sim/backfill.
+	// Backfill is Slurm alone, with requests of the proportional share; see package sim/backfill.
 	Backfill = Schedule{Policy: outcome.Backfill, Allocator: outcome.Proportional}
 )
 
-// Baselines are the names of their policies.
+// Baselines lists the policy names of the baselines.
 func Baselines() []string { return []string{AsItWas.Policy, Backfill.Policy} }
 
-// Baseline is the one with that name.
+// Baseline returns the baseline with this name.
 func Baseline(name string) (Schedule, error) {
 	for _, s := range []Schedule{AsItWas, Backfill} {
 		if s.Policy == name {
@@ -34,7 +34,7 @@ func Baseline(name string) (Schedule, error) {
 
 func (s Schedule) isBaseline() bool { return s == AsItWas || s == Backfill }
 
-// checkBaselines wants the log to tell what became of each job, where that is asked for.
+// checkBaselines requires that the log says what became of each job, if AsItWas is among the schedules.
 func (e Experiment) checkBaselines() error {
 	if !slices.Contains(e.Schedules, AsItWas) {
 		return nil
@@ -47,12 +47,12 @@ func (e Experiment) checkBaselines() error {
 	return nil
 }
 
-// HasPast says that it is known of some job at least what became of it.
+// HasPast says whether the log tells of at least one job when it ran.
 func (w Workload) HasPast() bool {
 	return slices.ContainsFunc(w.Jobs, func(j trace.Job) bool { return j.Told.Past.Known() })
 }
 
-// CheckPast says why a workload cannot be shown as it was.
+// CheckPast says why a workload cannot be shown under AsItWas.
 func (w Workload) CheckPast() error {
 	if w.drawn() {
 		return errors.New("its jobs are drawn: want a log for what they were")
@@ -70,7 +70,7 @@ func (w Workload) CheckPast() error {
 	return nil
 }
 
-// onSlurmAlone runs a cell without the daemon.
+// onSlurmAlone runs a cell under the baseline Backfill.
 func (e Experiment) onSlurmAlone(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
 	error) {
 	jobs, err := c.workload.Source()

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// Check finds what is wrong with an experiment before anything is simulated.
+// Check finds mistakes in an experiment before anything is simulated.
 func (e Experiment) Check() error {
 	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow,
 		e.checkBaselines}
@@ -21,6 +21,7 @@ func (e Experiment) Check() error {
 	return nil
 }
 
+// checkEngine requires values that the engine can simulate, and refuses options of the other engine.
 func (e Experiment) checkEngine() error {
 	switch {
 	case e.Engine != Production && e.Engine != Artifact:
@@ -48,6 +49,7 @@ func (e Experiment) checkEngine() error {
 	return nil
 }
 
+// checkSchedules requires at least one schedule, each only once.
 func (e Experiment) checkSchedules() error {
 	if len(e.Schedules) == 0 {
 		return errors.New("no schedule: want at least one policy and one allocator")
@@ -63,6 +65,7 @@ func (e Experiment) checkSchedules() error {
 	return nil
 }
 
+// checkSchedule requires names that the engine knows, and a placement only for the artifact engine.
 func (e Engine) checkSchedule(s Schedule) error {
 	if s.isBaseline() && e == Production {
 		return nil
@@ -84,8 +87,8 @@ func (e Engine) checkSchedule(s Schedule) error {
 	return oneOf("placement", s.Placement, e, Engine.Placements)
 }
 
-// oneOf wants a name to be one that the engine knows. The error lists those, and says where the other engine would
-// help.
+// oneOf requires that the engine knows a name. The error lists the names that it knows, and says if the other engine
+// has this one.
 func oneOf(what, name string, engine Engine, names func(Engine) []string) error {
 	if slices.Contains(names(engine), name) {
 		return nil
@@ -110,6 +113,7 @@ func (e Experiment) checkWorkloads() error {
 	return nil
 }
 
+// checkWorkload requires an end for an endless workload, and a valid drawing configuration or valid jobs.
 func (e Experiment) checkWorkload(w Workload) error {
 	if w.Endless() && e.Until == 0 && e.Window == (outcome.Window{}) {
 		return errors.New(
@@ -122,7 +126,7 @@ func (e Experiment) checkWorkload(w Workload) error {
 	return e.checkJobs(w)
 }
 
-// checkJobs finds jobs that cannot be simulated. Whoever has read them from a file can say more, namely the line.
+// checkJobs finds jobs that cannot be simulated. A caller that has read them from a file can also name the line.
 func (e Experiment) checkJobs(w Workload) error {
 	models := e.modelNames()
 	for _, job := range w.Jobs {
@@ -138,7 +142,7 @@ func (e Experiment) checkJobs(w Workload) error {
 	return nil
 }
 
-// checkWindow wants every workload to have the jobs of the window, since figures of none would be no figures.
+// checkWindow requires that every workload contains the window, since statistics over missing jobs would be NaN.
 func (e Experiment) checkWindow() error {
 	if e.Window == (outcome.Window{}) {
 		return nil
@@ -156,7 +160,7 @@ func (e Experiment) checkWindow() error {
 	return nil
 }
 
-// ids is the range of the workload's job IDs, the end being the first beyond; 0, 0: without end.
+// ids returns the range of the workload's job IDs, with end one beyond the last; 0, 0 for an endless workload.
 func (w Workload) ids() (first, end int) {
 	if w.drawn() {
 		return 0, w.Draw.Jobs

@@ -11,19 +11,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// Engine is what simulates.
+// Engine is a simulator.
 type Engine string
 
-// The engines: the daemon's own rounds, and the published simulator's arithmetic.
+// The engines: Production runs the daemon's own rounds, Artifact reproduces the simulator published with the paper.
 const (
 	Production Engine = "production"
 	Artifact   Engine = "artifact"
 )
 
-// Engines are the ones that there are.
+// Engines lists all engines.
 func Engines() []Engine { return []Engine{Production, Artifact} }
 
-// Policies are the names of the engine's policies.
+// Policies lists the names of the engine's policies.
 func (e Engine) Policies() []string {
 	if e == Artifact {
 		return words(artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris)
@@ -35,7 +35,7 @@ func (e Engine) Policies() []string {
 	return names
 }
 
-// Allocators are the names of the engine's allocators.
+// Allocators lists the names of the engine's allocators.
 func (e Engine) Allocators() []string {
 	if e == Artifact {
 		return words(artifact.Proportional, artifact.Greedy, artifact.Tune, artifact.Opt)
@@ -47,7 +47,7 @@ func (e Engine) Allocators() []string {
 	return names
 }
 
-// Placements are the names of the engine's placements; none where it leaves no choice.
+// Placements lists the names of the engine's placements; none for the production engine, which has no choice.
 func (e Engine) Placements() []string {
 	if e == Artifact {
 		return words(artifact.FirstFit, artifact.Consolidate)
@@ -63,6 +63,7 @@ func words[T ~string](terms ...T) []string {
 	return names
 }
 
+// other returns the other engine.
 func (e Engine) other() Engine {
 	if e == Artifact {
 		return Production
@@ -84,6 +85,7 @@ func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int
 	return e.onProduction(ctx, c, tell)
 }
 
+// onArtifact runs a cell on the artifact engine.
 func (e Experiment) onArtifact(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	jobs, err := c.workload.Source()
 	if err != nil {
@@ -107,7 +109,7 @@ func (e Experiment) onArtifact(ctx context.Context, c cell, tell func(finished i
 	})
 }
 
-// mode is how the artifact calls the way in which the jobs come.
+// mode is the artifact's name for the way in which the workload's jobs arrive.
 func (w Workload) mode() artifact.Mode {
 	switch {
 	case w.Static:
@@ -119,8 +121,8 @@ func (w Workload) mode() artifact.Mode {
 	}
 }
 
-// firstRound is when the daemon looks first. A batch takes its first moments to be submitted; the artifact waits a
-// second for it.
+// firstRound is the time of the daemon's first round. In a static workload all jobs arrive at 0; the artifact waits one
+// second for their submission, so the daemon does, too.
 func (w Workload) firstRound() time.Duration {
 	if w.Static {
 		return time.Second
@@ -128,6 +130,7 @@ func (w Workload) firstRound() time.Duration {
 	return 0
 }
 
+// onProduction runs a cell on the production engine.
 func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
 	error) {
 	first, err := policy.ParsePolicy(c.schedule.Policy)

@@ -1,5 +1,6 @@
-// Package sim runs experiments: every workload under every schedule on one cluster, several simulations at a time, each
-// as if it were alone. It schedules nothing itself and draws nothing: engines do the one, package workload the other.
+// Package sim runs experiments: every workload under every schedule on one cluster, with several independent
+// simulations at a time. The package neither schedules nor draws: engines schedule, and package workload draws. No
+// engine imports the other.
 package sim
 
 import (
@@ -18,64 +19,64 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// Experiment is the cross product of workloads and schedules on one cluster. It is data: two equal experiments have
+// Experiment is the cross product of workloads and schedules on one cluster. It is plain data: equal experiments have
 // equal outcomes.
 type Experiment struct {
 	Engine    Engine
 	Cluster   cluster.Cluster
-	Ratio     int // cores per GPU that the table of models is for, 3 to 6; 0 for models of one's own
+	Ratio     int // cores per GPU of the table of models, 3 to 6; 0 with other profiles
 	Workloads []Workload
 	Schedules []Schedule
-	Window    outcome.Window // the jobs that the figures count; the zero window counts all
+	Window    outcome.Window // the jobs that statistics count; the zero window counts all
 	Round     time.Duration
-	Until     time.Duration // in the simulation; 0: when all jobs of the window have finished
+	Until     time.Duration // simulated time; 0: until all jobs of the window have finished
 	Reference Reference
 	Site      Site
 	Detail    bool // keep rounds and spans
-	Parallel  int  // simulations at a time; 0: as many as there are processors
-	// Progress is told from time to time how far all simulations are, never by two of them at once; nil: nobody.
+	Parallel  int  // simulations at a time; 0: one per processor
+	// Progress is called from time to time with the progress of all simulations, never concurrently; nil: not called.
 	Progress func(Progress)
 }
 
 // Workload is one sequence of jobs. Every simulation reads it from the beginning.
 type Workload struct {
-	Name   string          // for people: the file it came from, or how it is drawn
-	Split  string          // the parts of the models, where they were drawn; empty where not
-	Jobs   []trace.Job     // in the order of their arrival; empty: they are drawn
-	Draw   workload.Config // its Jobs are 0 for a workload without end
-	Static bool            // all jobs are there from the beginning
-	Load   float64         // jobs an hour, where arrivals were drawn; 0 where not
-	Seed   int64           // of what was drawn, be it only the models of a site's jobs
+	Name   string          // for messages: the file that it came from, or how it is drawn
+	Split  string          // the parts of the models, if they were drawn; otherwise empty
+	Jobs   []trace.Job     // in the order of arrival; empty: they are drawn
+	Draw   workload.Config // how they are drawn; Jobs is 0 for an endless workload
+	Static bool            // all jobs arrive at the beginning
+	Load   float64         // jobs an hour, if arrivals were drawn; otherwise 0
+	Seed   int64           // of everything drawn, even if only the models of a log's jobs are
 }
 
-// Schedule is who goes first and who gets how much, as the engine names them.
+// Schedule is a policy and an allocator, by the engine's names.
 type Schedule struct {
 	Policy    string
 	Allocator string
-	Placement string // of the artifact engine; empty for the other
+	Placement string // for the artifact engine only
 }
 
-// Reference is what only the artifact engine can be told.
+// Reference holds the options of the artifact engine only.
 type Reference struct {
 	Strict     bool // end at the first round without a job, as the published program does
-	Prioritize bool // the jobs of the window go first from the start
+	Prioritize bool // jobs of the window go first from the start
 }
 
-// Site is what only the production engine can be told.
+// Site holds the options of the production engine only.
 type Site struct {
-	Profiles map[string]*sensitivity.Profile // by model; they say what a restart costs
+	Profiles map[string]*sensitivity.Profile // by model; they also contain the cost of a restart
 	Rules    policy.Rules
 	Slurm    production.Delays
-	AtRounds bool         // jobs end with the round, as in the artifact
-	Certify  bool         // rounds that are kept say how good their plans are; see package policy/bound
-	Users    users.Habits // without its seed, which is the workload's
-	Mode     share.Mode   // by which way nodes have GPUs shared; empty: by turns
+	AtRounds bool         // jobs end at the end of a round, as in the artifact
+	Certify  bool         // kept rounds have a certificate; see package policy/bound
+	Users    users.Habits // the seed is the workload's
+	Mode     share.Mode   // how jobs share a GPU; empty: in turns
 	Backfill backfill.Backfill
 }
 
-// Run simulates every workload under every schedule: all schedules of the first workload, in the order in which they
-// stand, then those of the second. The outcomes are in this order whatever finishes first. When a simulation fails,
-// those behind it are given up and the error of the first that failed in this order is returned, under its name.
+// Run simulates every workload under every schedule: all schedules of the first workload in their order, then those of
+// the second, and so on. The outcomes have this order, whichever finishes first. If a simulation fails, those after it
+// in this order are cancelled, and Run returns the error of the first failed one in this order, with its name.
 func (e Experiment) Run(ctx context.Context) ([]outcome.Run, error) {
 	if err := e.Check(); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ type cell struct {
 	schedule Schedule
 }
 
-// cells is the cross product in the order of the outcomes.
+// cells returns the cross product in the order of the outcomes.
 func (e Experiment) cells() []cell {
 	var all []cell
 	for _, w := range e.Workloads {
@@ -101,7 +102,7 @@ func (e Experiment) cells() []cell {
 	return all
 }
 
-// Drawn are the workloads that a configuration gives at every load from every seed.
+// Drawn returns a workload for each load and seed, with an otherwise equal configuration.
 func Drawn(name string, config workload.Config, loads []float64, seeds []int64) []Workload {
 	var all []Workload
 	for _, load := range loads {
@@ -118,7 +119,7 @@ func Drawn(name string, config workload.Config, loads []float64, seeds []int64) 
 	return all
 }
 
-// Source is the workload from its beginning, for one simulation.
+// Source returns the workload's jobs from the beginning, for one simulation.
 func (w Workload) Source() (trace.Source, error) {
 	if w.drawn() {
 		return workload.New(w.Draw)
@@ -126,12 +127,13 @@ func (w Workload) Source() (trace.Source, error) {
 	return trace.Of(w.Jobs), nil
 }
 
-// Endless says that there is always one more job.
+// Endless says whether the workload never runs out of jobs.
 func (w Workload) Endless() bool { return w.length() == 0 }
 
+// drawn says whether the jobs are drawn instead of given.
 func (w Workload) drawn() bool { return len(w.Jobs) == 0 }
 
-// length is how many jobs the workload has; 0: no end.
+// length is the workload's number of jobs; 0: it is endless.
 func (w Workload) length() int {
 	if w.drawn() {
 		return w.Draw.Jobs

@@ -11,15 +11,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// simulator runs one cell, by itself and in one thread, and tells from time to time how many jobs have finished and
-// what time it is in the simulation.
+// simulator runs one cell in one goroutine. From time to time it calls tell with the number of finished jobs and the
+// simulated time in seconds.
 type simulator func(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error)
 
-// errBefore is why a simulation was given up.
+// errBefore is why a simulation was cancelled.
 var errBefore = errors.New("a simulation before this one failed")
 
-// all runs the cells, several at a time. Workers take them in order, so that when one fails only those behind it are
-// given up, and which error is returned does not depend on which was the first to happen.
+// all runs the cells, several at a time. Workers take them in order, so that after a failure only later cells are
+// cancelled, and the returned error does not depend on which failure happened first.
 func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run, error) {
 	cells := e.cells()
 	s := &series{outcomes: make([]outcome.Run, len(cells)), errs: make([]error, len(cells)), failed: len(cells)}
@@ -48,7 +48,7 @@ func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run,
 	return s.outcomes, nil
 }
 
-// timed runs a cell and takes the time.
+// timed runs a cell and measures the wall time.
 func timed(ctx context.Context, c cell, simulate simulator, tell func(finished int, at float64)) (outcome.Run, error) {
 	began := time.Now()
 	run, err := simulate(ctx, c, tell)
@@ -63,17 +63,17 @@ func (e Experiment) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// series is what the workers share.
+// series is the state that the workers share.
 type series struct {
 	mu       sync.Mutex
-	taken    int
-	failed   int // number of the first cell that failed, or of none
+	taken    int // the number of cells taken so far
+	failed   int // number of the first failed cell; len(cells) if none failed
 	outcomes []outcome.Run
 	errs     []error
-	give     []context.CancelCauseFunc // gives a cell up; nil before it is taken
+	give     []context.CancelCauseFunc // cancels a cell; nil before it is taken
 }
 
-// next is the cell to run, and the context in which it runs; nil when there is nothing left to do.
+// next returns the next cell and the context in which it runs; a nil context when nothing is left to do.
 func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context)
 	return c, ctx
 }
 
-// end keeps what a cell gave. After a failure those behind it are given up; those before go on, since the error of the
-// first counts.
+// end stores the result of a cell. After a failure the later cells are cancelled; earlier ones continue, since the
+// error of the first in order counts.
 func (s *series) end(c cell, run outcome.Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

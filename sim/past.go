@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// asItWas is the outcome that the log has, up to where a simulation would end.
+// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end.
 func (e Experiment) asItWas(c cell) outcome.Run {
 	run := outcome.Run{GPUs: e.Cluster.GPUs(), CPUs: e.Cluster.CPUs(), Memory: e.Cluster.Memory()}
 	run.Ended = e.pastEnd(c.workload.Jobs)
@@ -30,7 +30,7 @@ func (e Experiment) asItWas(c cell) outcome.Run {
 	return run
 }
 
-// pastEnd is when all jobs that count had ended, or the time at which simulations end.
+// pastEnd is when the last job of the window had ended, but at most e.Until.
 func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	end := 0.0
 	for _, j := range jobs {
@@ -44,7 +44,7 @@ func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	return end
 }
 
-// past is what became of a job until the end.
+// past is a job's outcome in the log until end.
 func past(j trace.Job, end float64) outcome.Job {
 	job := outcome.Job{
 		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Told.Past.Ran,
@@ -59,8 +59,8 @@ func past(j trace.Job, end float64) outcome.Job {
 	return job
 }
 
-// heldUntil is for how many seconds a job has held what it had. The log says of a restarted job only how long all of
-// its runs took, so they are taken to lie evenly between the first start and the last end.
+// heldUntil is for how many seconds a job had held its resources by end. Of a restarted job the log has only the total
+// length of its runs, so these count as spread evenly between the first start and the last end.
 func heldUntil(j trace.Job, end float64) float64 {
 	passed := min(end, j.Told.Past.Ended) - j.Told.Past.Started
 	if passed <= 0 {
@@ -69,10 +69,10 @@ func heldUntil(j trace.Job, end float64) float64 {
 	return min(j.Told.Past.Ran, j.Told.Past.Ran*passed/(j.Told.Past.Ended-j.Told.Past.Started))
 }
 
-// shift is what a moment of the log adds to the cluster.
+// shift is a change of the cluster's totals at a moment.
 type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
 
-// pastRounds is the cluster as it was at times that lie so many seconds apart, where it had changed.
+// pastRounds returns the cluster's state at multiples of apart seconds, without the times at which nothing had changed.
 func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 	var changes []shift
 	for _, j := range jobs {

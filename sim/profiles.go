@@ -13,8 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// Profiles reads every profile of a folder, the files that end in .json, and gives them by model. The error names the
-// file.
+// Profiles reads all profiles of a folder, the files that end in .json, by model. Errors name the file.
 func Profiles(folder fs.FS) (map[string]*sensitivity.Profile, error) {
 	files, err := fs.Glob(folder, "*.json")
 	if err != nil || len(files) == 0 {
@@ -38,8 +37,8 @@ func Profiles(folder fs.FS) (map[string]*sensitivity.Profile, error) {
 	return profiles, nil
 }
 
-// WithRestart is a copy of the profiles in which a restart costs every model the same: the save, and the way back to
-// full speed.
+// WithRestart returns copies of the profiles in which a restart of any model takes the same times: save for saving, and
+// start for getting back to full speed.
 func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Duration) map[string]*sensitivity.Profile {
 	all := make(map[string]*sensitivity.Profile, len(profiles))
 	for model, p := range profiles {
@@ -50,8 +49,8 @@ func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Dura
 	return all
 }
 
-// Classes are the profiles' models as workloads draw them, in the order of their names: the family is the profile's
-// task, and the iteration takes as long as with the proportional share of the cluster's first servers.
+// Classes returns the profiles' models in the form in which workloads draw them, sorted by name. The family is the
+// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers.
 func Classes(profiles map[string]*sensitivity.Profile, on cluster.Cluster) []workload.Class {
 	server := on.Groups[0].Vector()
 	share := sensitivity.Share{Cores: float64(server.CPUs) / float64(server.GPUs),

@@ -6,29 +6,29 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// Progress is how far an experiment is.
+// Progress is how far an experiment has come.
 type Progress struct {
-	Runs, Ended int     // simulations, all and those that have ended
+	Runs, Ended int     // simulations: all, and those that have ended
 	Finished    int     // jobs, in all simulations together
-	Simulated   float64 // seconds, in all simulations together
-	Done        float64 // the part of all work that is done, from 0 to 1, as far as can be told
+	Simulated   float64 // simulated seconds, in all simulations together
+	Done        float64 // the estimated part of all work that is done, 0 to 1
 }
 
-// meter adds up how far the simulations are.
+// meter sums the progress of the simulations.
 type meter struct {
 	mu    sync.Mutex
 	tell  func(Progress)
 	cells []reading
 	sum   Progress
-	parts float64 // the cells' parts of their own work that is done, added up
+	parts float64 // the sum of the cells' parts
 }
 
-// reading is how far one simulation is.
+// reading is the progress of one simulation.
 type reading struct {
 	finished    int
 	at          float64
 	part        float64
-	jobs, until float64 // how many jobs and seconds it will have at most; 0: nobody knows
+	jobs, until float64 // jobs and simulated seconds at its end, at most; 0: unknown
 }
 
 func newMeter(e Experiment, cells []cell) *meter {
@@ -39,7 +39,7 @@ func newMeter(e Experiment, cells []cell) *meter {
 	return m
 }
 
-// expected is how many jobs a simulation will have finished at its end, about; 0: nobody knows.
+// expected is about how many jobs will have finished when a simulation ends; 0: unknown.
 func (e Experiment) expected(w Workload) int {
 	if e.Window != (outcome.Window{}) {
 		return e.Window.End
@@ -47,7 +47,7 @@ func (e Experiment) expected(w Workload) int {
 	return w.length()
 }
 
-// of gives the cell's way to tell; nil when nobody listens.
+// of returns the function by which a cell reports its progress; nil if nobody is to be told.
 func (m *meter) of(c cell) func(finished int, at float64) {
 	if m.tell == nil {
 		return nil
@@ -55,7 +55,7 @@ func (m *meter) of(c cell) func(finished int, at float64) {
 	return func(finished int, at float64) { m.take(c.number, finished, at, m.cells[c.number].share(finished, at)) }
 }
 
-// share estimates which part of its work a simulation has done. It stays below 1, since only the end is the end.
+// share estimates the part of a simulation's work that is done. It stays below 1 until the simulation has ended.
 func (r reading) share(finished int, at float64) float64 {
 	const almost = 0.99
 	part := 0.0
@@ -68,7 +68,7 @@ func (r reading) share(finished int, at float64) float64 {
 	return min(part, almost)
 }
 
-// ended tells that a simulation is through.
+// ended reports that a simulation has ended.
 func (m *meter) ended(c cell, run outcome.Run) {
 	if m.tell == nil {
 		return
@@ -82,6 +82,7 @@ func (m *meter) ended(c cell, run outcome.Run) {
 	m.take(c.number, finished, run.Ended, 1)
 }
 
+// take replaces the reading of a cell and reports the new sums.
 func (m *meter) take(number, finished int, at, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

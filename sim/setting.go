@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// setting says in an outcome what was simulated.
+// setting describes in an outcome what was simulated.
 func (e Experiment) setting(c cell) outcome.Setting {
 	sharing, mode := e.Site.Users.Sharing, string(e.Site.Mode)
 	if c.schedule.isBaseline() {
@@ -40,7 +40,7 @@ func (e Experiment) setting(c cell) outcome.Setting {
 	}
 }
 
-// restart is what a restart costs in seconds, the mean over the profiles where they differ.
+// restart is the cost of a restart in seconds, the mean over the profiles; 0 for the artifact, which has none.
 func (e Experiment) restart() float64 {
 	if e.Engine == Artifact {
 		return 0
@@ -52,7 +52,7 @@ func (e Experiment) restart() float64 {
 	return sum / float64(max(1, len(e.Site.Profiles)))
 }
 
-// modelNames are the models that can be simulated, ascending.
+// modelNames lists the models that can be simulated, ascending.
 func (e Experiment) modelNames() []string {
 	var names []string
 	if e.Engine == Production {
@@ -68,7 +68,7 @@ func (e Experiment) modelNames() []string {
 	return names
 }
 
-// name is how errors call a simulation: fifo × tune at 9 jobs/h.
+// name is a simulation's name in errors, such as fifo × tune at 9 jobs/h.
 func (e Experiment) name(c cell) string {
 	name := c.schedule.String()
 	if load := c.workload.Load; load > 0 {
@@ -82,7 +82,7 @@ func (e Experiment) name(c cell) string {
 	return name
 }
 
-// String is the schedule as people write it: fifo × tune.
+// String formats a schedule: fifo × tune.
 func (s Schedule) String() string {
 	if s.Placement == "" {
 		return s.Policy + " × " + s.Allocator
@@ -90,7 +90,7 @@ func (s Schedule) String() string {
 	return s.Policy + " × " + s.Allocator + " × " + s.Placement
 }
 
-// seeds is how many different ones there are.
+// seeds is the number of different seeds.
 func (e Experiment) seeds() int {
 	seen := make(map[int64]bool)
 	for _, w := range e.Workloads {

@@ -1,4 +1,4 @@
-// Package spelling knows which of some names was probably meant by one that is none of them. Pure.
+// Package spelling finds which of some names was probably meant by a mistyped one. Pure.
 package spelling
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Nearest is the name that was probably meant; empty: none.
+// Nearest returns the name that was probably meant; empty: none.
 func Nearest(typed string, names []string) string {
 	names = slices.Sorted(slices.Values(names))
 	best, at := "", max(1, len(typed)/3)+1
@@ -22,10 +22,10 @@ func Nearest(typed string, names []string) string {
 	return best
 }
 
-// longestName is beyond what a person mistypes.
+// longestName is longer than names that people mistype.
 const longestName = 40
 
-// distance counts letters that are to be put in, left out, replaced or changed with the next.
+// distance counts the letters to insert, delete, replace or swap with the next (edit distance with transpositions).
 func distance(a, b string) int {
 	if len(a) > longestName || len(b) > longestName {
 		return longestName

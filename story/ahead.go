@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Ahead are the jobs that go before one that waits and wait for room as well, the next one first. Who waits for
-// something else is in nobody's way, and who was started in the round is gone.
+// Ahead lists the jobs ahead of a waiting job that wait for room as well, the next one first. Jobs that wait for
+// something else are not in its way, and jobs started in the round no longer wait.
 func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 	var before []*bridge.Wait
 	for i := range waits {
@@ -27,8 +27,8 @@ func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 	return jobs
 }
 
-// namedAhead is how many of these are told by their numbers.
+// namedAhead is how many of these jobs are listed by ID.
 const namedAhead = 5
 
-// next are the first of them.
+// next returns the first of them.
 func next(ahead []int) []int { return ahead[:min(len(ahead), namedAhead)] }

@@ -9,14 +9,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// permits says whether a plan that is as the round's, and gives the job such a size on these nodes as well, keeps the
-// promises of policy.Check: the same judge that each plan of the daemon's has passed.
+// permits says whether the round's plan, if it also gave the job this size on these nodes, would keep the promises of
+// policy.Check, which every plan of the daemon has passed.
 func (q *question) permits(on []int, size gres.Vector) bool {
 	snapshot := &q.report.Snapshot
 	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
 	grant := policy.Placement{PerNode: size}
 	for i := range q.room.nodes {
-		if here := slices.Contains(on, i); here || len(on) > 1 { // the share of several nodes follows from all
+		if here := slices.Contains(on, i); here || len(on) > 1 { // a gang's share depends on all nodes
 			n := q.room.nodes[i]
 			n.Foreign = n.Total.Minus(q.room.free[i])
 			c.Nodes = append(c.Nodes, n)
@@ -35,7 +35,7 @@ func (q *question) permits(on []int, size gres.Vector) bool {
 	return policy.Check(c, policy.Plan{Decisions: []policy.Decision{{Job: job.ID, Grant: &grant}}}) == nil
 }
 
-// place finds room for the job as it asks, under the plan.
+// place looks for room for the job as requested, beside the plan.
 func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	for _, w := range shapesOf(q.job, q.largest(q.job)) {
 		if on, size, found := q.placeAs(w); found {
@@ -48,7 +48,7 @@ func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	return nil, each, false
 }
 
-// placeAs finds nodes of one make for one manner of dividing it.
+// placeAs looks for enough nodes of one capacity and GPU type for one shape.
 func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	type make struct {
 		gpus, cores int
@@ -71,15 +71,15 @@ func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	return nil, size, false
 }
 
-// changed is the same question about a job that asks for something else.
+// changed returns the same question about a job with a changed request.
 func (q *question) changed(change func(*policy.Job)) *question {
 	job := *q.job
 	change(&job)
 	return &question{report: q.report, job: &job, decision: q.decision, room: q.room, quotas: q.quotas}
 }
 
-// changes says what in the job's own request would let it find room under this plan. Each was tried. Nothing is said
-// where it has room as it is: then the reason is not its request.
+// changes lists changes of the job's request with which there would be room beside this plan. Each was tried. The list
+// is empty if there is room already: then the request is not the reason.
 func (q *question) changes() (all []string) {
 	if _, _, ok := q.place(); ok {
 		return nil
@@ -94,7 +94,7 @@ func (q *question) changes() (all []string) {
 
 const wouldFit = "there would be room now"
 
-// spreadOut tries its GPUs over another number of nodes.
+// spreadOut tries the job's GPUs on another number of nodes.
 func (q *question) spreadOut() string {
 	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
@@ -108,7 +108,7 @@ func (q *question) spreadOut() string {
 	return ""
 }
 
-// fewerNodes tries as many GPUs on each of fewer nodes, but for one.
+// fewerNodes tries fewer nodes, at least two, with the same number of GPUs on each.
 func (q *question) fewerNodes() string {
 	w, rooms := q.narrowest(), 0
 	for i := range q.room.nodes {
@@ -116,7 +116,7 @@ func (q *question) fewerNodes() string {
 			rooms++
 		}
 	}
-	const tries = 4 // nodes with room may be of several makes
+	const tries = 4 // nodes with room may differ in capacity, so not every count is possible
 	for n := min(w.nodes-1, rooms); n > max(1, min(w.nodes-1, rooms)-tries); n-- {
 		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = n*w.gpus, n })
 		if nodes, _, ok := less.place(); ok {
@@ -139,7 +139,7 @@ func (q *question) fewer() string {
 	return ""
 }
 
-// otherNodes tries nodes that its request rules out.
+// otherNodes tries nodes that the request rules out.
 func (q *question) otherNodes() string {
 	for _, without := range []struct {
 		is     bool
@@ -163,7 +163,7 @@ func (q *question) otherNodes() string {
 	return ""
 }
 
-// lessOfOthers tries no cores and no memory of its user's own choosing.
+// lessOfOthers tries the job without its user's demands for cores and memory.
 func (q *question) lessOfOthers() string {
 	if q.job.Floor == (gres.Vector{}) && q.job.Pace == (gres.Vector{}) {
 		return ""
@@ -177,7 +177,7 @@ func (q *question) lessOfOthers() string {
 		each.Memory, Nodes(nodes))
 }
 
-// sooner tries a time limit that ends before the reservations begin that are in its way.
+// sooner tries a time limit that ends before a reservation that is in the way.
 func (q *question) sooner() string {
 	now := q.report.Snapshot.Now
 	for i := range q.room.nodes {

@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// runs answers for a job that runs: why it has no more cores.
+// runs answers for a running job.
 func (q *question) runs() {
 	a := &q.answer
 	a.State, a.Since = StateRuns, q.job.Started
@@ -21,7 +21,7 @@ func (q *question) runs() {
 	q.whyNoMore()
 }
 
-// whyNoMore says why a job that runs has no more cores than it has.
+// whyNoMore says why a running job has no more cores than it has.
 func (q *question) whyNoMore() {
 	a, why := &q.answer, q.noMore()
 	a.Says += "; " + why.says
@@ -40,17 +40,17 @@ func (q *question) whyNoMore() {
 	}
 }
 
-// fewKinds is how many of a job's own nodes are told.
+// fewKinds is how many of a job's own nodes are described.
 const fewKinds = 8
 
 func idle(v gres.Vector) string {
 	return fmt.Sprintf("%s, %s and %s idle", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
 }
 
-// because is why a job has no more, and what helps.
+// because is why a job has no more cores, and what would help.
 type because struct{ says, helps string }
 
-// noMore is the first reason that holds.
+// noMore returns the first reason that applies why a running job has no more cores.
 func (q *question) noMore() because {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
@@ -76,7 +76,7 @@ func (q *question) noMore() because {
 	return q.untouched(spare)
 }
 
-// spare is how many cores are idle on that of its nodes where fewest are.
+// spare is the number of idle cores on that of the job's nodes where it is smallest.
 func (q *question) spare() (least int, where string) {
 	for _, name := range q.decision.Grant.Nodes {
 		cores := 0
@@ -90,7 +90,7 @@ func (q *question) spare() (least int, where string) {
 	return least, where
 }
 
-// bindingQuota names a group's limit that leaves fewer cores than a job would take more; empty: none.
+// bindingQuota names a quota that leaves fewer cores than these; empty: none.
 func (q *question) bindingQuota(cores int) string {
 	for _, quota := range q.quotas {
 		if quota.CPUs != policy.Unbounded && quota.CPUs < cores {
@@ -100,7 +100,7 @@ func (q *question) bindingQuota(cores int) string {
 	return ""
 }
 
-// untouched says why a run beside which cores are idle was left as it is: another size takes a restart.
+// untouched says why a running job beside idle cores keeps its size: a change would need a restart.
 func (q *question) untouched(spare int) because {
 	job, rules := q.job, q.report.Snapshot.Rules
 	beside := fmt.Sprintf("%s idle beside it; ", count(spare, "core"))
@@ -128,10 +128,10 @@ func (q *question) untouched(spare int) because {
 		"kept for others", ""}
 }
 
-// useful is by how much a gain must be more to be worth a word.
+// useful is the smallest gain that is worth mentioning.
 const useful = 0.005
 
-// gainWith is the job's speed with so many cores more on each node, where its profile is at hand.
+// gainWith is the job's gain with this many more cores on each node; false if its profile is not in the report.
 func (q *question) gainWith(cores int) (float64, bool) {
 	if len(q.decision.Grant.Nodes) == 0 {
 		return 0, false

@@ -11,31 +11,31 @@ import (
 
 // Waiting is one job of the queue.
 type Waiting struct {
-	// Place is its place among these in the policy's order, from 1; 0: it has none, since the round did not ask the
-	// policy about it.
+	// Place is its rank among the listed jobs in the policy's order, from 1; 0 if the round did not ask the policy
+	// about it.
 	Place     int       `json:"place,omitempty"`
 	Job       int       `json:"job"`
 	Name      string    `json:"name,omitempty"`
 	User      string    `json:"user,omitempty"`
 	Partition string    `json:"partition,omitempty"`
 	GPUs      int       `json:"gpus,omitempty"`
-	Since     time.Time `json:"since,omitzero"` // first submission
+	Since     time.Time `json:"since,omitzero"` // of the first submission
 	Saves     bool      `json:"saves"`
-	// Reason and Cause are words of bridge.Wait, and Starting for a job that the round starts or would start.
+	// Reason and Cause are those of bridge.Wait, or Starting for a job that the round starts or would start.
 	Reason bridge.WaitReason `json:"reason"`
 	Cause  bridge.WaitCause  `json:"cause,omitempty"`
 	Why    string            `json:"why"`
-	// Armed says that it is sized and eligible: Slurm starts it in the second in which that much is free.
+	// Armed says that the job is eligible with its planned size: Slurm starts it as soon as that much is free.
 	Armed bool `json:"armed,omitempty"`
-	// Starts is when it is expected to start; nil: nobody has estimated it.
+	// Starts is the forecast of its start; nil: there is none.
 	Starts *forecast.Spread `json:"starts,omitempty"`
 }
 
-// Starting is the reason of a job that waits no longer by the plan, and did not run when the round ended.
+// Starting is the reason of a job that the plan starts but that did not run when the round ended.
 const Starting bridge.WaitReason = "starting"
 
-// Queue are the jobs that wait when a round has ended, in the order of its plan: who starts, then who has a place in
-// the policy's order, then the others, in the order in which their reasons bind.
+// Queue lists the jobs that wait after a round: first those that start, then those in the policy's order, then the
+// others, in the fixed order of their causes.
 func Queue(report *bridge.Report) []Waiting {
 	jobs, armed, started := jobsOf(report), map[int]bool{}, map[int]*bridge.Step{}
 	for i := range report.Steps {
@@ -69,7 +69,7 @@ func Queue(report *bridge.Report) []Waiting {
 	slices.SortStableFunc(all, inOrder)
 	place := 0
 	for i := range all {
-		if all[i].Place > 0 { // those that the round has started had places as well
+		if all[i].Place > 0 { // jobs that the round started had places too
 			place++
 			all[i].Place = place
 		}
@@ -77,7 +77,7 @@ func Queue(report *bridge.Report) []Waiting {
 	return all
 }
 
-// unstarted says why a job that is granted a place does not run; empty: it was started.
+// unstarted says why a job with a grant does not run yet; empty: it was started.
 func unstarted(step *bridge.Step, shadow bool) string {
 	switch {
 	case shadow:
@@ -92,7 +92,8 @@ func unstarted(step *bridge.Step, shadow bool) string {
 	return ""
 }
 
-// waitsOf are the waits that a report tells, or where its daemon was told not to, what its plan says.
+// waitsOf returns a report's waits, or, if the daemon was configured not to record them, those that follow from the
+// plan.
 func waitsOf(report *bridge.Report) []bridge.Wait {
 	if len(report.Waits) > 0 {
 		return report.Waits
@@ -106,8 +107,9 @@ func waitsOf(report *bridge.Report) []bridge.Wait {
 	return all
 }
 
+// inOrder is the order of Queue.
 func inOrder(a, b Waiting) int {
-	last := func(place int) int { // who has no place goes behind
+	last := func(place int) int { // jobs without a place come last
 		if place == 0 {
 			return 1
 		}
@@ -124,10 +126,10 @@ func starting(w Waiting) int {
 	return 0
 }
 
-// binds is a cause's place in the order in which they bind.
+// binds is the position of a cause in the fixed order of causes.
 func binds(c bridge.WaitCause) int { return slices.Index(bridge.WaitCauses(), c) }
 
-// Reasons counts who waits for what.
+// Reasons is the number of jobs that wait for a reason.
 type Reasons struct {
 	Reason bridge.WaitReason `json:"reason"`
 	Jobs   int               `json:"jobs"`

@@ -8,25 +8,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Holder is a job on a node, and what it has there under the plan.
+// Holder is a job on a node, and what it has there by the plan.
 type Holder struct {
-	Job  int         `json:"job"` // 0: jobs that no round plans, together
+	Job  int         `json:"job"` // 0: all jobs that no round plans, together
 	User string      `json:"user,omitempty"`
 	Has  gres.Vector `json:"has"`
-	// GivesBack says that it can be asked to: it has declared a checkpoint, and is not to be left alone now.
+	// GivesBack says that the job can be asked to give something back: it has a checkpoint and may be stopped now.
 	GivesBack bool `json:"gives_back,omitempty"`
 }
 
-// room is what each node has left under a plan, and who has the rest.
+// room is what each node has left after a plan, and who holds the rest.
 type room struct {
 	nodes   []policy.Node
 	free    []gres.Vector // never negative
-	holders [][]Holder    // who has most GPUs first
+	holders [][]Holder    // the job with the most GPUs first
 	at      map[string]int
 	totals  []gres.Vector // see gangs
 }
 
-// roomOf books the grants of a round. Whoever is to leave by its plan has left.
+// roomOf subtracts the grants of a round from the nodes. Jobs that the plan stops count as gone.
 func roomOf(report *bridge.Report) room {
 	nodes := report.Snapshot.Nodes
 	r := room{nodes: nodes, free: make([]gres.Vector, len(nodes)), holders: make([][]Holder, len(nodes)),
@@ -51,7 +51,7 @@ func roomOf(report *bridge.Report) room {
 	return r
 }
 
-// book takes a grant off its nodes. A job that the snapshot does not have holds it as well.
+// book subtracts a grant from its nodes, even if the snapshot does not have the job.
 func (r *room) book(d *policy.Decision, job *policy.Job) {
 	h := Holder{Job: d.Job, Has: d.Grant.PerNode}
 	if job != nil {
@@ -73,10 +73,10 @@ func jobsOf(report *bridge.Report) map[int]*policy.Job {
 	return jobs
 }
 
-// suits says whether a job asks for such a node, open or not.
+// suits says whether a node meets a job's constraints, whether it is open or not.
 func suits(job *policy.Job, n *policy.Node) bool { return unsuited(job, n) == "" }
 
-// unsuited says what of its request keeps a job from a node, in a word; empty: nothing.
+// unsuited returns the constraint of a job that a node does not meet; empty: it meets all.
 func unsuited(job *policy.Job, n *policy.Node) Lack {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
@@ -92,11 +92,11 @@ func unsuited(job *policy.Job, n *policy.Node) Lack {
 	return ""
 }
 
-// shape is one manner of dividing a job's GPUs: so many on each of so many nodes.
+// shape is one way to divide a job's GPUs: equally many on each of some nodes.
 type shape struct{ nodes, gpus int }
 
-// shapesOf are the manners that a job allows where the largest node that suits it has so many GPUs, the fewest nodes
-// first.
+// shapesOf lists the shapes that a job allows, where largest is the number of GPUs of the largest suitable node. Shapes
+// with the fewest nodes come first.
 func shapesOf(job *policy.Job, largest int) (all []shape) {
 	switch {
 	case job.Nodes > 0 && job.GPUs%job.Nodes != 0, job.GPUs < 1:
@@ -109,10 +109,10 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 	return spread(job.GPUs, 2, largest, widest)
 }
 
-// widest is over how many nodes a job is tried to be divided. A report may come from anywhere, and say anything.
+// widest is the most nodes over which a job is divided here. A bound is needed because a report may contain any number.
 const widest = 4096
 
-// spread divides GPUs equally over nodes, over so many at least and at most, with no more than most on each.
+// spread divides GPUs equally over at least least and at most nodes nodes, with at most most GPUs on each.
 func spread(gpus, least, most, nodes int) (all []shape) {
 	for n := least; n <= min(gpus, nodes); n++ {
 		if gpus%n == 0 && gpus/n <= most {
@@ -122,8 +122,8 @@ func spread(gpus, least, most, nodes int) (all []shape) {
 	return all
 }
 
-// sizes are what a job could be started with on a node of that capacity, the one that needs least cores first: what it
-// is owed, and where its profile is there, what trains as fast with less.
+// sizes lists the sizes with which a job could start on a node with the capacity total, by ascending cores: the size
+// that it is owed and, with a profile, the smaller sizes with the same speed.
 func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
 	owed := bounded(job, fair)
@@ -141,7 +141,7 @@ func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.
 	return all
 }
 
-// bounded puts a size under the terms of a job, in whole cores for each of its tasks.
+// bounded applies a job's ceiling and floor to a size, and rounds its cores up to a multiple of its tasks.
 func bounded(job *policy.Job, v gres.Vector) gres.Vector {
 	tasks := max(1, job.Tasks)
 	v.CPUs = max(1, v.CPUs+tasks-1) / tasks * tasks
@@ -157,7 +157,7 @@ func bounded(job *policy.Job, v gres.Vector) gres.Vector {
 	return v.Max(floor)
 }
 
-// gangs is for each node what the share of a job on several nodes is reckoned with.
+// gangs returns for each node the capacity from which the share of a job on several nodes is computed.
 func (r *room) gangs() []gres.Vector {
 	if r.totals == nil {
 		r.totals = policy.GangTotals(r.nodes)

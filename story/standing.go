@@ -22,14 +22,14 @@ type Standing struct {
 	Outside     int           `json:"outside"`
 	Reasons     []Reasons     `json:"reasons"`
 	Steps       int           `json:"steps"`
-	Failed      []string      `json:"failed,omitempty"` // steps, each a sentence
-	Lost        int           `json:"lost"`             // jobs that did not come back
+	Failed      []string      `json:"failed,omitempty"` // failed steps, each as a sentence
+	Lost        int           `json:"lost"`             // jobs that did not come back after they were asked to save
 	Ratio       float64       `json:"certified,omitempty"`
-	Certificate string        `json:"certificate,omitempty"` // in a sentence; empty: the round has none
-	Gaps        []string      `json:"gaps,omitempty"`        // what the round had to do without
+	Certificate string        `json:"certificate,omitempty"` // as a sentence; empty: the round has none
+	Gaps        []string      `json:"gaps,omitempty"`        // what the round had to do without, as sentences
 }
 
-// StandingOf is a round in numbers.
+// StandingOf summarises a round in numbers.
 func StandingOf(report *bridge.Report) Standing {
 	top, queue := TopOf(report), Queue(report)
 	s := Standing{Round: report.Round, Began: report.Began, Shadow: report.Shadow, GPUs: top.GPUs, Cores: top.Cores,
@@ -46,7 +46,8 @@ func StandingOf(report *bridge.Report) Standing {
 	if c := report.Certificate; c != nil {
 		s.Ratio, s.Certificate = c.Ratio(), c.String()
 	}
-	for _, gap := range []string{report.Fallback, report.LimitsGap, report.LearnFault} {
+	for _, gap := range []string{report.Fallback, report.Refused, report.LimitsGap, report.LearnFault,
+		report.NoLeaseJob} {
 		if gap != "" {
 			s.Gaps = append(s.Gaps, gap)
 		}

@@ -1,5 +1,7 @@
-// Package story tells what became of a job from the reports of rounds: for what it waited, what it was given where and
-// why, what was done to it. It decides from reports alone, and refuses to know where these come from and who reads.
+// Package story tells what became of a job, from the reports of rounds: what it waited for, what it was given where and
+// why, what was done to it. It does not know where reports come from, so the daemon and the ledger of a dead daemon
+// give the same answers. Why-not is a second opinion: what nodes lack is computed anew from what the plan leaves, and a
+// change of a request is named only if policy.Check passes a plan with it.
 package story
 
 import (
@@ -13,41 +15,41 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Story is a job over the rounds that were read.
+// Story is what the given rounds say about a job.
 type Story struct {
 	Job       int       `json:"job"`
-	Known     bool      `json:"known"` // a round planned it; otherwise only Notes and Events say anything
+	Known     bool      `json:"known"` // some round planned it; otherwise only Notes and Events have content
 	Name      string    `json:"name,omitempty"`
 	User      string    `json:"user,omitempty"`
-	Profile   string    `json:"profile,omitempty"` // empty: it has the proportional share
+	Profile   string    `json:"profile,omitempty"` // empty: it gets the proportional share
 	GPUs      int       `json:"gpus,omitempty"`
-	Submitted time.Time `json:"submitted,omitzero"` // first; a requeue does not change it
+	Submitted time.Time `json:"submitted,omitzero"` // of the first submission; a requeue does not change it
 	Restarts  int       `json:"restarts"`
-	Saves     bool      `json:"saves"` // it can be asked to give way
-	Round     int       `json:"round"` // the newest that planned it
-	Now       string    `json:"now"`   // what that decided, as "waits: …"
+	Saves     bool      `json:"saves"` // it has a checkpoint, so it can be asked to leave
+	Round     int       `json:"round"` // the newest round that planned it
+	Now       string    `json:"now"`   // what that round decided, such as "waits: …"
 	Gain      float64   `json:"gain,omitempty"`
-	// Wait is why it waits, where it does; Ahead are how many jobs that wait for room go before it, and Next the first
-	// of them.
+	// Wait is why it waits, if it does. Ahead is how many jobs ahead of it wait for room, and Next lists the first of
+	// them.
 	Wait    *bridge.Wait `json:"wait,omitempty"`
 	Ahead   int          `json:"ahead,omitempty"`
 	Next    []int        `json:"ahead_next,omitempty"`
 	GPUTime float64      `json:"attained_gpu_s,omitempty"`
 	Notes   []string     `json:"notes,omitempty"`
 	Events  []Event      `json:"events"`         // the oldest first
-	Runs    []Run        `json:"runs,omitempty"` // the oldest first; only a history knows them
+	Runs    []Run        `json:"runs,omitempty"` // the oldest first; filled from a history only
 }
 
-// Event is what one round decided anew about the job, or did to it.
+// Event is what one round newly decided about the job, or did to it.
 type Event struct {
 	Round int       `json:"round"`
 	At    time.Time `json:"at"`
-	Small bool      `json:"small,omitempty"` // a small round, after the round of that number
+	Small bool      `json:"small,omitempty"` // a small round, after the round with that number
 	What  string    `json:"what"`
 	Error string    `json:"error,omitempty"`
 }
 
-// Of tells the story of a job. Reports may come in any order. What is decided again as before is told once.
+// Of tells the story of a job. Reports may come in any order. A decision that repeats the last one is left out.
 func Of(job int, reports []bridge.Report) Story {
 	s := Story{Job: job, Events: []Event{}}
 	reports = slices.Clone(reports)
@@ -70,7 +72,7 @@ func (s *Story) tell(report *bridge.Report, what, fault string) {
 		Error: fault})
 }
 
-// planned takes over what a round knew of the job, and is what it decided.
+// planned copies what a round knew of the job, and returns what it decided.
 func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	job := find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
 	decision := find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
@@ -96,7 +98,7 @@ func find[T any](list []T, is func(T) bool) *T {
 	return nil
 }
 
-// phrase is what a round decided about a job.
+// phrase says what a round decided about a job.
 func phrase(job *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -120,6 +122,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// size formats a grant: the resources on each node, and the number of nodes if there are several.
 func size(p policy.Placement) string {
 	per := ""
 	if len(p.Nodes) > 1 {
@@ -129,10 +132,10 @@ func size(p policy.Placement) string {
 		Gigabytes(p.PerNode.Memory), per)
 }
 
-// Gigabytes are those of Slurm's users: 1000 MiB of theirs are written 1000M.
+// Gigabytes formats memory in the units of Slurm's users, who write 1000 MiB as 1000M.
 func Gigabytes(m gres.Memory) string { return fmt.Sprintf("%.0f GB", float64(m)/1000) }
 
-// Nodes names a few nodes, and counts the others.
+// Nodes lists the first nodes and counts the others.
 func Nodes(nodes []string) string {
 	const few = 4
 	text := ""
@@ -148,13 +151,13 @@ func Nodes(nodes []string) string {
 	return text
 }
 
-// deeds are the verbs in the past. That a lease was renewed is no story.
+// deeds are the verbs in the past tense. A renewed lease is not part of a story.
 var deeds = map[bridge.Verb]string{
 	bridge.Preempt: "asked to save and leave", bridge.Restore: "put back into the queue as its user asked for it",
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
-// deedOf is what a step did, in words; empty: nothing that is told.
+// deedOf says what a step did; empty: nothing worth telling.
 func deedOf(report *bridge.Report, step bridge.Step) string {
 	deed := deeds[step.Verb]
 	switch {
@@ -166,6 +169,7 @@ func deedOf(report *bridge.Report, step bridge.Step) string {
 	return deed
 }
 
+// acted adds events for what the round did to the job, and for its end.
 func (s *Story) acted(report *bridge.Report) {
 	for _, step := range report.Steps {
 		if deed := deedOf(report, step); step.Job == s.Job && deed != "" {
@@ -179,20 +183,20 @@ func (s *Story) acted(report *bridge.Report) {
 	}
 }
 
-// endOf is how a job ended.
+// endOf says how a job ended.
 func endOf(e bridge.Ended) string {
 	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", isOver, e.End.State, e.Attained/3600)
 }
 
 const isOver = "is over,"
 
-// over says that the last event was the job's end. Slurm tells of it for a while.
+// over says whether the last event is the job's end. Slurm reports an ended job for a while.
 func (s *Story) over() bool {
 	last := len(s.Events) - 1
 	return last >= 0 && len(s.Events[last].What) >= len(isOver) && s.Events[last].What[:len(isOver)] == isOver
 }
 
-// noted takes over what its user should know, as of the newest round that says anything.
+// noted keeps the notes for the job's user from the newest round that has any.
 func (s *Story) noted(report *bridge.Report) {
 	var notes []string
 	for _, n := range report.Notes {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -52,7 +53,7 @@ func life() []bridge.Report {
 	asked := round(5, &granted, waits, bridge.Step{Job: 17, Verb: bridge.Renew, Why: "lease"},
 		bridge.Step{Job: 17, Verb: bridge.Preempt, Why: "job 18 goes first", Error: "signal: slurmrestd: 500"})
 	over := bridge.Report{Round: 6, Began: noon.Add(time.Hour),
-		Ended: []bridge.Ended{{Job: 17, End: bridge.End{State: "COMPLETED"}, Attained: 7200}}}
+		Ended: []bridge.Ended{{Job: 17, End: slurm.End{State: "COMPLETED"}, Attained: 7200}}}
 	later := over
 	later.Round, later.Began = 7, noon.Add(2*time.Hour)
 	return []bridge.Report{first, again, started, round(4, &granted, given), asked, over, later}

@@ -13,17 +13,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Head is who a job is.
+// Head is a job's identity and request.
 type Head struct {
 	Name      string    `json:"name,omitempty"`
 	User      string    `json:"user,omitempty"`
-	Profile   string    `json:"profile,omitempty"` // empty: it has the proportional share
+	Profile   string    `json:"profile,omitempty"` // empty: it gets the proportional share
 	GPUs      int       `json:"gpus,omitempty"`
-	Submitted time.Time `json:"submitted,omitzero"` // first; a requeue does not change it
-	Saves     bool      `json:"saves,omitempty"`    // it can be asked to give way
+	Submitted time.Time `json:"submitted,omitzero"` // of the first submission; a requeue does not change it
+	Saves     bool      `json:"saves,omitempty"`    // it has a checkpoint, so it can be asked to leave
 }
 
-// Run is one run of a job: with what, when, why, and at what speed.
+// Run is one run of a job: what it held, when, why, and at what speed.
 type Run struct {
 	Job       int              `json:"job"`
 	Name      string           `json:"name,omitempty"`
@@ -31,59 +31,59 @@ type Run struct {
 	Profile   string           `json:"profile,omitempty"`
 	Submitted time.Time        `json:"submitted,omitzero"`
 	Began     time.Time        `json:"began"`
-	Ended     time.Time        `json:"ended,omitzero"` // when that was seen; zero: it runs
+	Ended     time.Time        `json:"ended,omitzero"` // when the end was seen; zero: it runs
 	Held      policy.Placement `json:"held"`
-	Fair      gres.Vector      `json:"fair,omitzero"` // its proportional share on each node
-	// Gain is how many times as fast as with its share it was to train, by its profile; 0: not known.
+	Fair      gres.Vector      `json:"fair,omitzero"` // the proportional share on each node
+	// Gain is the expected speed by its profile, relative to the speed with the share; 0: not known.
 	Gain float64 `json:"gain,omitempty"`
-	// Ran is how many iterations a second it did by its own reports, the mean over Windows of them, and Claimed how
-	// many its profile says; 0: not known.
+	// Ran is the speed that the job reported, in iterations a second, as the mean over Windows reports, and Claimed the
+	// speed of its profile; 0: not known.
 	Ran     float64 `json:"ran,omitempty"`
 	Claimed float64 `json:"claimed,omitempty"`
 	Windows int     `json:"windows,omitempty"`
-	Why     string  `json:"why,omitempty"`   // it was started; empty: Slurm did, or nobody saw it
-	Round   int     `json:"round,omitempty"` // which started it
-	Small   bool    `json:"small,omitempty"` // a small round after that
+	Why     string  `json:"why,omitempty"`   // why it was started; empty: Slurm started it, or no round saw it
+	Round   int     `json:"round,omitempty"` // the round that started it
+	Small   bool    `json:"small,omitempty"` // a small round, after that round
 	Shadow  bool    `json:"shadow,omitempty"`
-	GPUTime float64 `json:"gpu_s,omitempty"` // GPU-seconds, of one that has ended
-	End     string  `json:"end,omitempty"`   // Slurm's word, or Requeued or Unseen
+	GPUTime float64 `json:"gpu_s,omitempty"` // GPU-seconds, once it has ended
+	End     string  `json:"end,omitempty"`   // Slurm's state, or Requeued or Unseen
 
-	from float64 // what the job had attained before
+	from float64 // GPU-seconds that the job had attained before this run
 }
 
-// How a run ended of which Slurm says nothing.
+// The ends of runs about which Slurm says nothing.
 const (
-	Requeued = "REQUEUED" // it gave way, or was put back into the queue
-	Unseen   = "UNSEEN"   // Slurm did not tell how the job ended
+	Requeued = "REQUEUED" // it was preempted or requeued
+	Unseen   = "UNSEEN"   // Slurm did not report how the job ended
 )
 
-// Passage is what one report tells anew of a job.
+// Passage is what one report adds to a job's story.
 type Passage struct {
 	Job    int     `json:"job"`
-	Head   *Head   `json:"head,omitempty"` // where it is the first, or has changed
+	Head   *Head   `json:"head,omitempty"` // if it is the first one or has changed
 	Events []Event `json:"events,omitempty"`
-	// Runs are those that began, and those that ended; a run is told again, with its end.
+	// Runs are those that began or ended; a run occurs a second time with its end.
 	Runs []Run `json:"runs,omitempty"`
 }
 
-// memory is what a teller remembers of a job from one report to the next.
+// memory is what a teller knows of a job from earlier reports.
 type memory struct {
 	head  Head
-	said  string    // what the last report decided, without its figures
-	at    time.Time // when that was told
-	why   string    // it was started, by the last that did
+	said  string    // the last decision reported, without changing figures
+	at    time.Time // when that was reported
+	why   string    // why the job was started last, with round and small
 	round int
 	small bool
 	run   *Run
 	over  bool
-	gone  int // rounds in a row in which nothing was told of it
+	gone  int // consecutive rounds that did not mention the job
 }
 
-// Teller reads reports in their order and tells what is new in each. The zero value remembers nothing: to it all is
-// new. It is not for several goroutines at once.
+// Teller reads reports in their order and finds what is new in each. To the zero value everything is new. It is not
+// safe for concurrent use.
 type Teller struct{ jobs map[int]memory }
 
-// Clone is a teller that goes on by itself from here.
+// Clone returns an independent copy.
 func (t *Teller) Clone() *Teller {
 	jobs := make(map[int]memory, len(t.jobs))
 	for id, m := range t.jobs {
@@ -96,7 +96,7 @@ func (t *Teller) Clone() *Teller {
 	return &Teller{jobs}
 }
 
-// Running are the runs under way, ascending in job.
+// Running returns the runs under way, ascending in job.
 func (t *Teller) Running() []Run {
 	var runs []Run
 	for _, id := range slices.Sorted(maps.Keys(t.jobs)) {
@@ -107,7 +107,7 @@ func (t *Teller) Running() []Run {
 	return runs
 }
 
-// Remind gives runs under way what only an earlier word of them knew: why they were started, and how fast they ran.
+// Remind adds to runs under way what only earlier records of them knew: why they were started and how fast they ran.
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
@@ -118,10 +118,11 @@ func (t *Teller) Remind(runs []Run) {
 	}
 }
 
-// flutter is for how long a job that waits is told nothing of a reason that changes: some go to and fro every round.
+// flutter is how long no further change of a waiting job's reason is reported after one was, since some reasons
+// alternate every round.
 const flutter = time.Hour
 
-// Tell is what a report tells anew, ascending in job. A report without a plan tells nothing.
+// Tell returns the new passages of a report, ascending in job. A report without a complete plan has none.
 func (t *Teller) Tell(report *bridge.Report) []Passage {
 	if len(report.Plan.Decisions) < len(report.Snapshot.Jobs) || len(report.Snapshot.Nodes) == 0 {
 		return nil
@@ -149,7 +150,7 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 	return p.sorted()
 }
 
-// passages are those of one report.
+// passages collects the passages of one report.
 type passages struct {
 	report *bridge.Report
 	teller *Teller
@@ -178,7 +179,7 @@ func (p *passages) sorted() []Passage {
 	return list
 }
 
-// planned tells what was decided about a job, where that is new, and follows its runs.
+// planned adds an event for a new decision about a job, and follows its runs.
 func (p *passages) planned(j *policy.Job, d *policy.Decision) {
 	m := p.teller.jobs[j.ID]
 	head := Head{j.Name, j.User, j.ProfileName, j.GPUs, j.Arrival, j.Saves}
@@ -194,14 +195,14 @@ func (p *passages) planned(j *policy.Job, d *policy.Decision) {
 	p.teller.jobs[j.ID] = m
 }
 
-// fluttersFrom says that a job which waits on was told a short while ago why.
+// fluttersFrom says whether the reason of a job that still waits was reported less than flutter ago.
 func (m *memory) fluttersFrom(d *policy.Decision, now time.Time) bool {
 	return d.Grant == nil && strings.HasPrefix(m.said, waiting) && now.Sub(m.at) < flutter && now.After(m.at)
 }
 
 const waiting = "waits "
 
-// gist is what a round decided about a job, without figures that change from round to round.
+// gist is a round's decision about a job, without the figures that change every round.
 func gist(j *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -212,7 +213,7 @@ func gist(j *policy.Job, d *policy.Decision) string {
 	return fmt.Sprintf("given %v %v", d.Grant.Nodes, d.Grant.PerNode)
 }
 
-// follow opens and closes runs of a job.
+// follow notices when runs of a job begin and end.
 func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
 		p.close(m, Requeued, j.Attained)
@@ -237,7 +238,7 @@ func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 	}
 }
 
-// close ends the run under way of a job that had attained so much service then, in GPU-seconds.
+// close ends the run under way. attained is the job's whole service by then, in GPU-seconds.
 func (p *passages) close(m *memory, end string, attained float64) {
 	run := *m.run
 	m.run, run.End, run.Ended = nil, end, p.report.Snapshot.Now
@@ -250,7 +251,7 @@ func (p *passages) close(m *memory, end string, attained float64) {
 	passage.Runs = append(passage.Runs, run)
 }
 
-// String is a run that has ended in a sentence.
+// String describes an ended run in a sentence.
 func (r Run) String() string {
 	text := fmt.Sprintf("ran for %s with %s on %s", r.Ended.Sub(r.Began).Round(time.Second), size(r.Held),
 		Nodes(r.Held.Nodes))
@@ -266,7 +267,7 @@ func (r Run) String() string {
 	return text
 }
 
-// acted tells what was done to jobs.
+// acted adds events for the round's steps.
 func (p *passages) acted() {
 	for _, step := range p.report.Steps {
 		deed := deedOf(p.report, step)
@@ -282,7 +283,7 @@ func (p *passages) acted() {
 	}
 }
 
-// sped takes over how fast jobs ran by their own reports.
+// sped takes over the speeds that jobs reported.
 func (p *passages) sped() {
 	for _, s := range p.report.Speeds {
 		m := p.teller.jobs[s.Job]
@@ -292,19 +293,19 @@ func (p *passages) sped() {
 		m.run.Windows++
 		m.run.Ran += (s.Ran - m.run.Ran) / float64(m.run.Windows)
 		m.run.Claimed = s.Claimed
-		if bits.OnesCount(uint(m.run.Windows)) == 1 { // 1, 2, 4, …: so Remind knows about that
+		if bits.OnesCount(uint(m.run.Windows)) == 1 { // stored at 1, 2, 4, … windows, for Remind
 			passage := p.passage(s.Job)
 			passage.Runs = append(passage.Runs, *m.run)
 		}
 	}
 }
 
-// ended tells of jobs that are over, each once: Slurm tells of it for a while.
+// ended adds an event for the end of each job, once, although Slurm reports an ended job for a while.
 func (p *passages) ended() {
 	for _, e := range p.report.Ended {
 		p.seen[e.Job] = true
 		m, known := p.teller.jobs[e.Job]
-		if !known || m.over { // it was over before somebody began to listen, or that is told
+		if !known || m.over { // it ended before the first report, or its end was reported
 			continue
 		}
 		if m.run != nil {
@@ -316,11 +317,11 @@ func (p *passages) ended() {
 	}
 }
 
-// patience is after how many rounds a job of which nothing is told is gone: while it is torn down nothing is, and how
-// it ended is told then.
+// patience is after how many rounds without any mention a job counts as gone. While Slurm tears a job down it is not
+// mentioned, and its end is reported afterwards.
 const patience = 2
 
-// vanished forgets jobs of which nothing is told any more.
+// vanished forgets jobs that are no longer mentioned.
 func (p *passages) vanished() {
 	for _, o := range p.report.Outside {
 		p.seen[o.Job] = true
@@ -347,8 +348,7 @@ func (p *passages) vanished() {
 	}
 }
 
-// Join is a job's story from what was told of it over time, the oldest first, and what the newest reports say of it
-// now.
+// Join combines the passages about a job, the oldest first, with its story from the newest reports.
 func Join(job int, past []Passage, now Story) Story {
 	s := Story{Job: job, Events: []Event{}}
 	if now.Known {
@@ -363,7 +363,7 @@ func Join(job int, past []Passage, now Story) Story {
 		s.Events = append(s.Events, p.Events...)
 		s.Runs = MergeRuns(s.Runs, p.Runs)
 	}
-	if len(s.Events) == 0 { // nobody has booked it yet
+	if len(s.Events) == 0 { // no report was stored yet
 		s.Events = append(s.Events, now.Events...)
 	}
 	if n := len(s.Events); n > 0 && !now.Known {
@@ -380,7 +380,7 @@ func Join(job int, past []Passage, now Story) Story {
 	return s
 }
 
-// MergeRuns adds runs to others of the same job. One that is told again takes the place of what was told of it before.
+// MergeRuns adds runs to a list. A run that is already in it is merged with the earlier record.
 func MergeRuns(runs, more []Run) []Run {
 	for _, r := range more {
 		k := slices.IndexFunc(runs, func(had Run) bool { return had.Job == r.Job && had.Began.Equal(r.Began) })
@@ -393,7 +393,7 @@ func MergeRuns(runs, more []Run) []Run {
 	return runs
 }
 
-// after is a run that was told twice, in whatever order: how it ended, and what only one word of it knew.
+// after merges two records of one run, in either order: it keeps the end, and what only one of them knows.
 func (r Run) after(before Run) Run {
 	if r.Ended.IsZero() && (!before.Ended.IsZero() || before.Windows > r.Windows) {
 		r, before = before, r

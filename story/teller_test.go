@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -93,7 +94,7 @@ func TestAJobThatIsTornDownIsNotGoneAndOneThatNobodyTellsOfIs(t *testing.T) {
 	}
 	small, over := without(3), without(4)
 	small.Small = true
-	over.Ended = []bridge.Ended{{Job: 17, End: bridge.End{State: "FAILED"}, Attained: 600}}
+	over.Ended = []bridge.Ended{{Job: 17, End: slurm.End{State: "FAILED"}, Attained: 600}}
 	if got := heard(&Teller{}, runs, small, small, small, over); !strings.Contains(got, `run of 17: "" FAILED 600`) {
 		t.Errorf("told\n%s", got)
 	}

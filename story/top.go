@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Amount is what there is of something, by who has it: managed jobs up to their shares, the same beyond them, jobs that
-// no round plans, nobody because the node is closed, nobody. Memory is in MiB.
+// Amount divides an amount by who has it: managed jobs up to their shares (Share) and beyond (Lent), jobs that no round
+// plans (Foreign), unused on closed nodes (Closed), and unused on open nodes (Idle). Memory is in MiB.
 type Amount struct {
 	Total   int `json:"total"`
 	Share   int `json:"share"`
@@ -29,13 +29,13 @@ func (a Amount) plus(b Amount) Amount {
 		a.Idle + b.Idle}
 }
 
-// book divides what a job has into its share and what lies beyond.
+// book divides what a job has into its share and the part beyond it.
 func (a *Amount) book(has, fair int) {
 	a.Share += min(has, fair)
 	a.Lent += max(0, has-fair)
 }
 
-// settle says what becomes of what nobody has.
+// settle counts the unused rest as closed or idle.
 func (a *Amount) settle(closed bool) {
 	rest := max(0, a.Total-a.Share-a.Lent-a.Foreign)
 	if closed {
@@ -45,18 +45,18 @@ func (a *Amount) settle(closed bool) {
 	}
 }
 
-// OnNode is a node and who has what of it under the plan.
+// OnNode is a node and who has what of it by the plan.
 type OnNode struct {
 	Name   string `json:"name"`
 	Type   string `json:"gpu_type,omitempty"`
-	Closed string `json:"closed,omitempty"` // why
-	Jobs   int    `json:"jobs"`             // managed ones
+	Closed string `json:"closed,omitempty"` // why it is closed
+	Jobs   int    `json:"jobs"`             // managed jobs
 	GPUs   Amount `json:"gpus"`
 	Cores  Amount `json:"cores"`
 	Memory Amount `json:"memory_mib"`
 }
 
-// Runs is a job that runs when a round has ended, or would by its plan.
+// Runs is a job that runs after a round, or would by its plan.
 type Runs struct {
 	Job     int              `json:"job"`
 	Name    string           `json:"name,omitempty"`
@@ -64,27 +64,27 @@ type Runs struct {
 	Profile string           `json:"profile,omitempty"`
 	GPUs    int              `json:"gpus"`
 	Has     policy.Placement `json:"has"`
-	Fair    gres.Vector      `json:"fair"` // its proportional share on one of its nodes
-	Gain    float64          `json:"gain"` // its speed, relative to that with the share
+	Fair    gres.Vector      `json:"fair"` // the proportional share on one node
+	Gain    float64          `json:"gain"` // its speed relative to that with the share
 	Since   time.Time        `json:"since,omitzero"`
-	New     bool             `json:"new,omitempty"` // the round starts it, or restarts it with another size or place
+	New     bool             `json:"new,omitempty"` // started by the round, or restarted with another grant
 }
 
-// Top is a round as a picture of what runs.
+// Top is what runs after a round.
 type Top struct {
 	Round int       `json:"round"`
 	Began time.Time `json:"began"`
-	// Shadow: nothing was done, and what is shown is what would be.
+	// Shadow: nothing was changed; the figures are those of the plan.
 	Shadow bool     `json:"shadow"`
 	GPUs   Amount   `json:"gpus"`
 	Cores  Amount   `json:"cores"`
 	Memory Amount   `json:"memory_mib"`
-	Gain   float64  `json:"gain"` // mean over the granted GPUs; 0: none is granted
+	Gain   float64  `json:"gain"` // mean over the granted GPUs; 0: no GPU is granted
 	Jobs   []Runs   `json:"jobs"`
 	Nodes  []OnNode `json:"nodes"`
 }
 
-// TopOf is the picture of a round: who gains most first, then who has more GPUs.
+// TopOf extracts what runs from a report: jobs with the largest gain first, then those with more GPUs.
 func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
 	jobs, starts := jobsOf(report), startsOf(report)
@@ -121,7 +121,7 @@ func TopOf(report *bridge.Report) Top {
 	return t
 }
 
-// startsOf are the jobs that a round has started.
+// startsOf returns the jobs that a round has started.
 func startsOf(report *bridge.Report) map[int]bool {
 	started := map[int]bool{}
 	for i := range report.Steps {
@@ -132,7 +132,7 @@ func startsOf(report *bridge.Report) map[int]bool {
 	return started
 }
 
-// lay makes the nodes, and says where each is.
+// lay adds the nodes, and returns the index of each.
 func (t *Top) lay(nodes []policy.Node) map[string]int {
 	at := make(map[string]int, len(nodes))
 	for i := range nodes {
@@ -146,7 +146,8 @@ func (t *Top) lay(nodes []policy.Node) map[string]int {
 	return at
 }
 
-// give books what a job holds; of its GPUs on each node only those that nobody above shares with it.
+// give adds what a job holds to its nodes. gpus is its number of GPUs on each node, without those that an earlier job
+// shares with it.
 func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
 	for _, name := range runs.Has.Nodes {
 		i, known := at[name]

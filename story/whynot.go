@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// WhyNot is why a job does not run, or runs with no more than it has, as of the end of a round.
+// WhyNot says why a job does not run, or why it runs with no more than it has, after a round.
 type WhyNot struct {
 	Job   int       `json:"job"`
 	State JobState  `json:"state"`
@@ -20,78 +20,78 @@ type WhyNot struct {
 	Name  string    `json:"name,omitempty"`
 	User  string    `json:"user,omitempty"`
 	GPUs  int       `json:"gpus,omitempty"`
-	Says  string    `json:"says"` // the answer in one sentence
-	// Wait is the reason in words of fixed lists, where it waits; Ahead are how many jobs that wait for room go before
-	// it, and Next the first of them.
+	Says  string    `json:"says"` // the answer in a sentence
+	// Wait is the reason in fixed words, if it waits. Ahead is how many jobs ahead of it wait for room, and Next lists
+	// the first of them.
 	Wait  *bridge.Wait `json:"wait,omitempty"`
 	Ahead int          `json:"ahead,omitempty"`
 	Next  []int        `json:"ahead_next,omitempty"`
 	Since time.Time    `json:"since,omitzero"`
-	// Kinds are the nodes, those alike together, the ones that lack least first.
+	// Kinds are the nodes, grouped by capacity and lack; those that lack least come first.
 	Kinds  []Kind  `json:"nodes,omitempty"`
-	Quotas []Tight `json:"quotas,omitempty"` // of its groups, those that leave too little
-	// Helps is what would change the answer, each a sentence. What it says of room was tried against the plan.
+	Quotas []Tight `json:"quotas,omitempty"` // the job's quotas that leave too little
+	// Helps lists what would change the answer, each as a sentence. Changes of the request were tried against the plan.
 	Helps []string `json:"helps,omitempty"`
-	Notes []string `json:"notes,omitempty"` // what the round tells its user
+	Notes []string `json:"notes,omitempty"` // the round's notes for the job's user
 }
 
-// JobState is how a round left a job.
+// JobState is a job's state after a round.
 type JobState string
 
 // The states.
 const (
 	StateWaits   JobState = "waits"
-	StateStarts  JobState = "starts" // by the plan, and did not run when the round ended
+	StateStarts  JobState = "starts" // the plan starts it, but it did not run when the round ended
 	StateRuns    JobState = "runs"
 	StateOutside JobState = "outside" // it is left to Slurm
-	StateUnknown JobState = "unknown" // the round has not seen it with our directive
+	StateUnknown JobState = "unknown" // the round did not see it with our directive
 )
 
-// Lack is what a node lacks for a job, in a word.
+// Lack is what a node lacks for a job.
 type Lack string
 
-// What a node can lack; those that no room mends first.
+// The values of Lack; first those that more room does not cure.
 const (
-	LacksPlace   Lack = "not-named"   // the job names other nodes, or its partitions have others
-	LacksLeave   Lack = "excluded"    // the job excludes it
-	LacksType    Lack = "gpu-type"    // the job asks for another
-	LacksFeature Lack = "feature"     // that the job asks for
-	LacksSize    Lack = "too-small"   // it could not hold its part of the job if it were empty
-	LacksOpen    Lack = "closed"      // it is drained or down
-	LacksTime    Lack = "reservation" // one begins before the job's time limit ends, or has begun
+	LacksPlace   Lack = "not-named"   // the job names other nodes, or its partitions contain other nodes
+	LacksLeave   Lack = "excluded"    // the job excludes the node
+	LacksType    Lack = "gpu-type"    // the job asks for another type
+	LacksFeature Lack = "feature"     // the job asks for one that the node does not have
+	LacksSize    Lack = "too-small"   // even the empty node could not hold its part of the job
+	LacksOpen    Lack = "closed"      // the node is drained or down
+	LacksTime    Lack = "reservation" // a reservation begins before the job's time limit ends, or has begun
 	LacksGPUs    Lack = "gpus"
 	LacksCores   Lack = "cores"
 	LacksMemory  Lack = "memory"
-	LacksTerms   Lack = "terms" // a size with which it may run there, though what it takes at least is free
-	LacksNothing Lack = ""      // it has room
+	LacksTerms   Lack = "terms" // what the job needs is free, but not a size with which it may run there
+	LacksNothing Lack = ""      // the node has room
 )
 
-// lacks are all, in the order in which they bind: those of a node that has room first, since they are the nearest.
+// lacks are all values, the nearest to having room first.
 var lacks = []Lack{LacksNothing, LacksTerms, LacksMemory, LacksCores, LacksGPUs, LacksTime, LacksOpen, LacksSize,
 	LacksFeature, LacksType, LacksLeave, LacksPlace}
 
-// Kind are nodes that are alike, and lack the same for a job.
+// Kind is a group of equal nodes that lack the same for a job.
 type Kind struct {
 	Nodes []string    `json:"nodes"`
-	Each  gres.Vector `json:"each"` // what one of them has; memory of the first
+	Each  gres.Vector `json:"each"` // the capacity of one node; the memory is that of the first
 	Type  string      `json:"gpu_type,omitempty"`
 	Lacks Lack        `json:"lacks,omitempty"`
 	Says  string      `json:"says"`
-	// Nearest is the one of them that has most free, Free what that is, and Holders who has the rest.
+	// Nearest is the node of the group with the most free, Free what is free there, and Holders who has the rest.
 	Nearest string      `json:"nearest,omitempty"`
 	Free    gres.Vector `json:"free"`
 	Needs   gres.Vector `json:"needs,omitzero"` // on one node
 	Holders []Holder    `json:"holders,omitempty"`
 }
 
-// Tight is a limit on a group of jobs that leaves too little for one more.
+// Tight is a quota that leaves too little for the job.
 type Tight struct {
 	Name  string `json:"name"`
 	Says  string `json:"says"`
-	Holds []int  `json:"held_by,omitempty"` // managed jobs of the group that have something
+	Holds []int  `json:"held_by,omitempty"` // managed jobs under the quota that have something
 }
 
-// AskWhyNot answers from one report. It says of no node that it lacks what it has.
+// AskWhyNot answers from one report.
 func AskWhyNot(job int, report *bridge.Report) WhyNot {
 	q := question{report: report}
 	q.answer = WhyNot{Job: job, Round: report.Round, Began: report.Began, State: StateUnknown}
@@ -121,18 +121,18 @@ func AskWhyNot(job int, report *bridge.Report) WhyNot {
 	return q.answer
 }
 
-// question is a question under way.
+// question is the state of answering one question.
 type question struct {
 	report   *bridge.Report
 	job      *policy.Job      // nil: no plan decides on it
-	decision *policy.Decision // the same
+	decision *policy.Decision // nil: no plan decides on it
 	room     room
-	quotas   []policy.Quota // what those of the job leave under the plan, in its order; no more than there are
-	held     [][]int        // by whom the rest is held
+	quotas   []policy.Quota // what the job's quotas leave after the plan, in its order
+	held     [][]int        // the managed jobs that hold the rest, by quota
 	answer   WhyNot
 }
 
-// unplanned answers for a job on which no plan decides.
+// unplanned answers for a job that no plan decides on.
 func (q *question) unplanned() {
 	a := &q.answer
 	if w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
@@ -153,7 +153,7 @@ func (q *question) unplanned() {
 		"daemon plans it once that is mended (docs/job-contract.md)"}
 }
 
-// starts answers for a job that the plan starts, and that does not run yet.
+// starts answers for a job that the plan starts and that does not run yet.
 func (q *question) starts() {
 	a := &q.answer
 	a.State = StateStarts
@@ -170,7 +170,7 @@ func (q *question) starts() {
 	q.whyNoMore()
 }
 
-// waits answers for a job that the plan lets wait.
+// waits answers for a job without a grant.
 func (q *question) waits() {
 	a := &q.answer
 	a.State = StateWaits
@@ -193,11 +193,11 @@ func (q *question) waits() {
 	a.Helps = append(a.Helps, q.changes()...)
 }
 
-// byRoom are the reasons under which it is of use to look at nodes.
+// byRoom are the reasons for which it is useful to look at nodes.
 var byRoom = map[bridge.WaitReason]bool{bridge.Misconfigured: true, bridge.ByLimits: true, bridge.NodesClosed: true,
 	bridge.ByOrder: true, bridge.ForRoom: true}
 
-// advice is what helps against a cause, whatever the nodes have.
+// advice returns what helps against a cause, independent of the nodes.
 func (q *question) advice(cause bridge.WaitCause) []string {
 	var text string
 	id := q.answer.Job
@@ -229,7 +229,7 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 	return []string{text}
 }
 
-// tight tells of the groups that leave less than the job needs: itself, its nodes, its GPUs, a core for each task.
+// tight lists the quotas that leave less than the job needs: one job, its nodes, its GPUs, and one core for each task.
 func (q *question) tight() {
 	w := q.narrowest()
 	for k, quota := range q.quotas {
@@ -250,7 +250,7 @@ func (q *question) tight() {
 	}
 }
 
-// leave works out what the job's quotas leave under the plan, and who of the managed jobs has the rest.
+// leave computes what the job's quotas leave after the plan, and which managed jobs hold the rest.
 func (q *question) leave() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
@@ -278,7 +278,8 @@ func (q *question) leave() {
 	}
 }
 
-// narrowest is the manner of dividing the job's GPUs over the fewest nodes; the zero shape: there is none.
+// narrowest is the shape of the job with the fewest nodes. If it has none, the result comes from the request without
+// checks.
 func (q *question) narrowest() shape {
 	for _, w := range shapesOf(q.job, q.largest(q.job)) {
 		return w
@@ -286,7 +287,7 @@ func (q *question) narrowest() shape {
 	return shape{nodes: max(1, q.job.Nodes), gpus: q.job.GPUs / max(1, q.job.Nodes)}
 }
 
-// largest is how many GPUs the largest node has that suits a job.
+// largest is the number of GPUs of the largest node that suits a job.
 func (q *question) largest(job *policy.Job) (most int) {
 	for i := range q.room.nodes {
 		if n := &q.room.nodes[i]; suits(job, n) {
@@ -296,14 +297,14 @@ func (q *question) largest(job *policy.Job) (most int) {
 	return most
 }
 
-// alike is what makes nodes one kind to a job.
+// alike is the key by which nodes are grouped into kinds.
 type alike struct {
 	gpus, cores int
 	kind        string
 	lacks       Lack
 }
 
-// kinds are the nodes with GPUs by what they lack.
+// kinds groups the nodes with GPUs by what they lack.
 func (q *question) kinds() []Kind {
 	w := q.narrowest()
 	at := map[alike]int{}
@@ -331,7 +332,7 @@ func (q *question) kinds() []Kind {
 	return all
 }
 
-// join adds a node to its kind, which is told by the one that has most free.
+// join adds a node to its kind, which is described by the node with the most free.
 func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	k.Nodes = append(k.Nodes, n.Name)
@@ -341,7 +342,7 @@ func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	k.Nearest, k.Free, k.Needs, k.Holders = n.Name, free, needs, q.room.holders[i]
 }
 
-// more says that one node is nearer to having room than another that lacks the same.
+// more says whether one node is nearer to having room than another one with the same lack.
 func more(a, b gres.Vector, lack Lack) bool {
 	switch lack {
 	case LacksCores:
@@ -352,7 +353,7 @@ func more(a, b gres.Vector, lack Lack) bool {
 	return a.GPUs > b.GPUs
 }
 
-// lack is what node i lacks first for its part of a job, and what that part takes at least.
+// lack returns the first thing that node i lacks for its part of the job, and the smallest size of that part.
 func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	options := sizes(q.job, n, q.total(i, w), w.gpus)
@@ -378,9 +379,10 @@ func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	return scarce(could, free)
 }
 
-// scarce is what is missing where GPUs enough are free: cores, or where they do for some size, memory.
+// scarce returns what is missing if enough GPUs are free: cores; or memory, if some size has enough cores; or, if
+// neither is missing, a size that the job may have there.
 func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
-	least, enough := could[0], false // ascending in cores
+	least, enough := could[0], false // sizes ascend in cores
 	for _, v := range could {
 		if v.CPUs <= free.CPUs && (!enough || v.Memory < least.Memory) {
 			least, enough = v, true
@@ -395,7 +397,7 @@ func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	return LacksTerms, least
 }
 
-// total is what the share of a job on node i is reckoned with.
+// total is the capacity from which a job's share on node i is computed.
 func (q *question) total(i int, w shape) gres.Vector {
 	if w.nodes < 2 {
 		return q.room.nodes[i].Total
@@ -403,7 +405,7 @@ func (q *question) total(i int, w shape) gres.Vector {
 	return q.room.gangs()[i]
 }
 
-// reservation is the one that keeps a job off a node; nil: none does.
+// reservation returns the one that keeps a job off a node; nil if none does.
 func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservation {
 	now := q.report.Snapshot.Now
 	return find(n.Reserved, func(r policy.Reservation) bool {
@@ -413,7 +415,7 @@ func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservat
 	})
 }
 
-// says is what a kind of nodes lacks, in words.
+// says describes what a kind of nodes lacks.
 func (q *question) says(k *Kind, w shape) string {
 	job := q.job
 	switch k.Lacks {
@@ -448,7 +450,7 @@ func (q *question) says(k *Kind, w shape) string {
 	return missing + q.hedge(k.Lacks)
 }
 
-// hedge says where a figure is not the planner's own: a report does not have profiles.
+// hedge adds to a figure that the planner's own may be smaller, since a report does not contain the profiles.
 func (q *question) hedge(lack Lack) string {
 	if lack == LacksGPUs || q.job.ProfileName == "" || q.job.Profile != nil {
 		return ""
@@ -456,6 +458,7 @@ func (q *question) hedge(lack Lack) string {
 	return " for its share; by its profile less may do"
 }
 
+// reserved says which reservation keeps the job off these nodes, and from when.
 func (q *question) reserved(k *Kind) string {
 	r := q.reservation(q.job, &q.room.nodes[q.room.at[k.Nearest]])
 	switch {
@@ -475,7 +478,7 @@ func limit(d time.Duration) string {
 	return fmt.Sprintf("time limit of %s", d)
 }
 
-// unused says why nodes with room are not enough.
+// unused says why nodes with room do not suffice.
 func (q *question) unused(k *Kind, w shape) string {
 	switch {
 	case len(k.Nodes) < w.nodes:
@@ -486,10 +489,10 @@ func (q *question) unused(k *Kind, w shape) string {
 	return "room, which this round has not given it: see the reason"
 }
 
-// free says how many are.
+// free formats a free amount.
 func free(n int, thing string) string { return count(n, thing) + " free" }
 
-// amounts are a size in words.
+// amounts formats a size.
 func amounts(v gres.Vector) string {
 	return fmt.Sprintf("%s, %s and %s", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
 }

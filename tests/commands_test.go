@@ -30,7 +30,8 @@ func (c command) String() string { return fmt.Sprintf("%s:%d: %s", c.page, c.lin
 var shells = map[string]bool{}
 
 func init() {
-	for name := range strings.FieldsSeq(`synergy synergy-slurmd synergy-broker make sbatch srun salloc squeue sinfo scontrol
+	for name := range strings.FieldsSeq(`synergy synergy-slurmd synergy-broker prove-failing-open make sbatch srun salloc squeue
+		sinfo scontrol
 		scancel sacct sacctmgr sprio sstat systemctl journalctl go python python3 pip curl apt apt-get dnf rpm dpkg useradd ln cp mv
 		rm mkdir install echo cat tee tar sh bash sed grep jq ssh docker git cd export promtool getent chown chmod slurmd source`) {
 		shells[name] = true

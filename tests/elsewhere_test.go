@@ -214,8 +214,8 @@ var elsewhere = []runner{
 			"journalctl",
 		}},
 	{"tests/live/rollout_test.go", "TestASiteGoesFromTheShadowToEverybodyAndTheDaemonsDeathOpensIt",
-		"", []string{
-			"synergy rollout",
+		"prove-failing-open", []string{
+			"/usr/lib/synergy/prove-failing-open",
 		}},
 	{"tests/live/backfill_test.go", "TestTheBackfillThatIsSimulatedAgreesWithSlurms",
 		"sacct", []string{
@@ -387,8 +387,8 @@ func sourceOf(t *testing.T, row runner, begins string) string {
 
 var otherTests = regexp.MustCompile(`(?ms)^func Test\w+\(.*?^}\n`)
 
-// TestWhatRunsACommandElsewhereHasItsOwnWords: a test that runs synergy rollout next has next, and each option that the
-// page has, or the row says why not.
+// TestWhatRunsACommandElsewhereHasItsOwnWords: a test that runs synergy trace convert has convert, and each option that
+// the page has, or the row says why not.
 func TestWhatRunsACommandElsewhereHasItsOwnWords(t *testing.T) {
 	used := map[string]bool{}
 	looked := 0

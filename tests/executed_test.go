@@ -16,8 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -311,11 +311,11 @@ const memory = "slurm-in-memory"
 func slurmInMemory() {
 	plugin.Serve(func(context.Context, plugin.Configuration) (plugin.Driven, error) {
 		clock := slurmtest.NewClock(time.Now().Truncate(time.Second))
-		slurm := slurmtest.New(clock, slurmtest.Options{
+		manager := slurmtest.New(clock, slurmtest.Options{
 			Nodes: slurmtest.Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
 		for _, gpus := range []int{8, 8, 8, 6, 8} {
-			if _, err := slurm.Submit(slurmtest.Spec{Name: "vision", User: "alice", Lease: time.Hour,
-				Comment: "synergy-profile=res50.json", Request: bridge.Request{GPUs: gpus}}); err != nil {
+			if _, err := manager.Submit(slurmtest.Spec{Name: "vision", User: "alice", Lease: time.Hour,
+				Comment: "synergy-profile=res50.json", Request: slurm.Request{GPUs: gpus}}); err != nil {
 				return plugin.Driven{}, err
 			}
 		}
@@ -324,7 +324,7 @@ func slurmInMemory() {
 				clock.Advance(tick)
 			}
 		}()
-		return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: "in memory"}, nil
+		return plugin.Driven{Slurm: manager, Tickets: manager.Tickets(), Version: "in memory"}, nil
 	})
 }
 

@@ -1,7 +1,6 @@
-// Package conformance is what every bridge.Slurm promises, as tests. A fake that passes them may stand in for a Slurm,
-// and an adapter that passes them on a live cluster may drive one: the package holds both to the same sentences. It
-// asks nothing of how a Slurm schedules beyond that it starts what fits soon, and it needs no empty cluster: some free
-// GPUs and CPUs on the first nodes will do.
+// Package conformance tests the promises of every slurm.Manager. A fake that passes may stand in for a Slurm, and an
+// adapter that passes on a live cluster may drive one. The suite assumes nothing about how a Slurm schedules, except
+// that it soon starts what fits. It needs no empty cluster: some free GPUs and CPUs on the first nodes are enough.
 package conformance
 
 import (
@@ -11,33 +10,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // Lab is a cluster under test: at least two nodes of 24 CPUs and 8 GPUs in both partitions, RequeueExit=98, KillWait of
 // a few seconds, DefMemPerCPU=1000.
 type Lab interface {
-	Slurm() bridge.Slurm
-	// Tickets are those of the user as whom Slurm is driven.
+	Slurm() slurm.Manager
+	// Tickets are those of the user whose identity drives Slurm.
 	Tickets() leader.Tickets
 	// Submit returns the ID of the job, which is cancelled when the test ends.
 	Submit(t testing.TB, job Job) int
-	// Reserve keeps a node for a while for the jobs that are submitted to the reservation, which is gone when the test
-	// ends and the jobs are.
+	// Reserve reserves a node for jobs that are submitted to the reservation. It is deleted when the test and its jobs
+	// have ended.
 	Reserve(t testing.TB, reservation Reservation)
 	// Drain closes a node to new jobs until the test ends.
 	Drain(t testing.TB, node string)
-	// Release lets a held job go, as scontrol release does.
+	// Release releases a held job, as scontrol release does.
 	Release(t testing.TB, job int)
-	// Administer says something of a job where its user cannot write, as scontrol update AdminComment= does.
+	// Administer sets a job's AdminComment, which its user cannot write.
 	Administer(t testing.TB, job int, says string)
-	// Sleep lets the time of the cluster pass.
+	// Sleep lets time pass in the cluster.
 	Sleep(d time.Duration)
 }
 
-// The partitions of a lab. In the managed one job_submit.lua gives jobs with our directive a lease.
+// The partitions of a lab. In Managed, job_submit.lua gives jobs with our directive a lease.
 const (
 	Managed = "synergy"
 	Plain   = "plain"
@@ -46,13 +45,13 @@ const (
 // Word is the comment with which a user opts in.
 const Word = "synergy-profile=res18.json"
 
-// Job is a submission. What it asks for says Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, GPUs and Pin; the rest
-// follows.
+// Job is a submission. Of Asks only Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, CPUsPerGPU, MemoryPerGPU, GPUs
+// and Pin are used; the rest follows.
 type Job struct {
 	Name      string // empty: any
 	Partition string // empty: Plain
 	Comment   string
-	Asks      bridge.Request
+	Asks      slurm.Request
 	Begin     time.Duration // from now; 0: at once
 	Lasts     time.Duration // 0: until it is cancelled
 	Does      Behaviour
@@ -64,19 +63,19 @@ type Job struct {
 
 	Limit       time.Duration // whole minutes; 0: none
 	Deadline    time.Duration // from now; 0: none
-	Priority    int64         // as an operator sets it; 0: as the site likes
+	Priority    int64         // as set by an operator; 0: the site's default
 	QOS         string        // empty: the default
 	Account     string
 	Reservation string
 }
 
-// A user's account and quality of service in a lab.
+// A user's account and QOS in a lab.
 const (
 	Account = "users"
 	QOS     = "normal"
 )
 
-// Reservation is one of a single node.
+// Reservation is a reservation of one node.
 type Reservation struct {
 	Name  string
 	Node  string
@@ -84,38 +83,38 @@ type Reservation struct {
 	Lasts time.Duration // whole minutes
 }
 
-// Behaviour is what a job does about signals.
+// Behaviour is a job's reaction to signals.
 type Behaviour string
 
-// What the jobs of a lab can do.
+// The reactions that jobs of a lab can have.
 const (
 	Obeys Behaviour = ""      // dies of any signal
 	Saves Behaviour = "saves" // exits with the requeue code a second after USR1
 	Hangs Behaviour = "hangs" // ignores SIGTERM
-	// its batch script dies of any signal; the only task of its step requeues the job a second after USR1
+	// the batch script dies of any signal; the only task of its step requeues the job a second after USR1
 	Steps Behaviour = "steps"
 )
 
-// Form is the way in which a job is submitted.
+// Form is the kind of submission.
 type Form string
 
-// The forms. An interactive job is marked as one, all others but a plain batch job with a Shape. Only a batch job need
-// obey Begin, Lasts and Does.
+// The forms. An interactive job is marked as such, and all others but a plain batch job have a Shape, are Whole, or
+// have an Array. Only a batch job needs to obey Begin, Lasts and Does.
 const (
 	Batch       Form = ""
-	Array       Form = "array" // of the tasks 1 and 2
+	Array       Form = "array" // with the tasks 1 and 2
 	Het         Form = "het"
 	Exclusive   Form = "exclusive"
 	Interactive Form = "interactive"
 )
 
-// claim is one promise.
+// claim is one promise and its test.
 type claim struct {
 	name string
 	test func(*bench)
 }
 
-// Run holds a Slurm to every promise. The labs may all be the same cluster.
+// Run tests all promises. The labs may all be the same cluster.
 func Run(t *testing.T, open func(t *testing.T) Lab) {
 	for _, claim := range slices.Concat(observing(), updating(), leasing(), preempting(), leading()) {
 		t.Run(claim.name, func(t *testing.T) {
@@ -125,8 +124,8 @@ func Run(t *testing.T, open func(t *testing.T) Lab) {
 	}
 }
 
-// RunDivided holds a Slurm whose nodes have a type and shards for each GPU, four or more of either, to what it promises
-// of them besides.
+// RunDivided tests the additional promises of a Slurm whose nodes have a type and shards for each GPU, at least four of
+// each.
 func RunDivided(t *testing.T, open func(t *testing.T) Lab) {
 	for _, claim := range sharing() {
 		t.Run(claim.name, func(t *testing.T) {
@@ -136,23 +135,23 @@ func RunDivided(t *testing.T, open func(t *testing.T) Lab) {
 	}
 }
 
-// bench is a lab in the hands of one test.
+// bench is a lab in use by one test.
 type bench struct {
 	*testing.T
 	lab   Lab
-	slurm bridge.Slurm
+	slurm slurm.Manager
 }
 
 func newBench(t *testing.T, lab Lab) *bench { return &bench{T: t, lab: lab, slurm: lab.Slurm()} }
 
 const (
-	patience = time.Minute // for what is sure to come
+	patience = time.Minute // limit for what must happen
 	soon     = 20 * time.Second
 	step     = 200 * time.Millisecond
-	later    = time.Hour // a begin time that no test lives to see
+	later    = time.Hour // a begin time after the end of any test
 )
 
-func (b *bench) observe() bridge.Observed {
+func (b *bench) observe() slurm.Observed {
 	b.Helper()
 	observed, err := b.slurm.Observe(context.Background())
 	if err != nil {
@@ -161,16 +160,16 @@ func (b *bench) observe() bridge.Observed {
 	return observed
 }
 
-// seen is a job in an observation; one that is not there is over.
-func seen(observed bridge.Observed, id int) bridge.Job {
+// seen is a job in an observation. A job that is missing is finished.
+func seen(observed slurm.Observed, id int) slurm.Job {
 	if job := handedOut(observed, id); job != nil {
 		return *job
 	}
-	return bridge.Job{ID: id, State: bridge.Finished}
+	return slurm.Job{ID: id, State: slurm.Finished}
 }
 
-// handedOut is a job as it was handed out, or nil.
-func handedOut(observed bridge.Observed, id int) *bridge.Job {
+// handedOut is the pointer to a job in an observation, or nil.
+func handedOut(observed slurm.Observed, id int) *slurm.Job {
 	for _, job := range observed.Jobs {
 		if job.ID == id {
 			return job
@@ -179,27 +178,28 @@ func handedOut(observed bridge.Observed, id int) *bridge.Job {
 	return nil
 }
 
-func (b *bench) job(id int) bridge.Job {
+// job observes, and returns the job as it is seen now.
+func (b *bench) job(id int) slurm.Job {
 	b.Helper()
 	return seen(b.observe(), id)
 }
 
-// sight is a condition on a job at a moment.
-type sight func(job bridge.Job, at time.Time) bool
+// sight is a condition on a job at a time.
+type sight func(job slurm.Job, at time.Time) bool
 
-func pending(job bridge.Job, _ time.Time) bool { return job.State == bridge.Pending }
-func running(job bridge.Job, _ time.Time) bool { return job.State == bridge.Running }
-func over(job bridge.Job, _ time.Time) bool    { return job.State == bridge.Finished && !job.Completing }
-func leaving(job bridge.Job, _ time.Time) bool { return job.State == bridge.Pending && job.Completing }
+func pending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }
+func running(job slurm.Job, _ time.Time) bool { return job.State == slurm.Running }
+func over(job slurm.Job, _ time.Time) bool    { return job.State == slurm.Finished && !job.Completing }
+func leaving(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending && job.Completing }
 
-// back is a requeued job that may be started again: its teardown is over, and so is the second in which it ended. A job
-// that is started in that very second is lost ("Job credential revoked").
-func back(job bridge.Job, at time.Time) bool {
-	return job.State == bridge.Pending && !job.Completing && at.Unix() > job.Submitted.Unix()
+// back reports whether a requeued job may be started again: its teardown is over, and so is the second in which it
+// ended. A job that is started in that second is lost ("Job credential revoked").
+func back(job slurm.Job, at time.Time) bool {
+	return job.State == slurm.Pending && !job.Completing && at.Unix() > job.Submitted.Unix()
 }
 
-// until waits for a sight of the job, as long as limit.
-func (b *bench) until(id int, what string, limit time.Duration, holds sight) bridge.Job {
+// until waits until a condition on the job holds, for at most limit.
+func (b *bench) until(id int, what string, limit time.Duration, holds sight) slurm.Job {
 	b.Helper()
 	for waited := time.Duration(0); ; waited += step {
 		observed := b.observe()
@@ -215,25 +215,25 @@ func (b *bench) until(id int, what string, limit time.Duration, holds sight) bri
 }
 
 // runs submits a job and waits until it runs.
-func (b *bench) runs(job Job) bridge.Job {
+func (b *bench) runs(job Job) slurm.Job {
 	b.Helper()
 	return b.until(b.lab.Submit(b, job), "running", patience, running)
 }
 
-// waits submits a job that may not begin yet.
-func (b *bench) waits(job Job) bridge.Job {
+// waits submits a job whose begin time is in the future.
+func (b *bench) waits(job Job) slurm.Job {
 	b.Helper()
 	job.Begin = later
 	return b.until(b.lab.Submit(b, job), "pending", soon, pending)
 }
 
-// update makes the job's request what change makes of it.
-func (b *bench) update(job bridge.Job, begin time.Time, change func(*bridge.Request)) error {
+// update sends an update with the job's request as modified by change.
+func (b *bench) update(job slurm.Job, begin time.Time, change func(*slurm.Request)) error {
 	b.Helper()
 	request := job.Request
 	request.Pin = slices.Clone(request.Pin)
 	change(&request)
-	return b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: request,
+	return b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: begin, Request: request,
 		Extra: job.Extra})
 }
 
@@ -244,13 +244,13 @@ func (b *bench) must(err error) {
 	}
 }
 
-// in is a begin time that far ahead, in whole seconds as Slurm keeps it.
+// in is a begin time that far ahead, truncated to seconds as Slurm keeps it.
 func (b *bench) in(d time.Duration) time.Time {
 	b.Helper()
 	return b.observe().At.Add(d).Truncate(time.Second)
 }
 
-// nodes are the names of the first n open nodes.
+// nodes are the names of the first n open nodes of the plain partition.
 func (b *bench) nodes(n int) []string {
 	b.Helper()
 	var names []string
@@ -265,7 +265,7 @@ func (b *bench) nodes(n int) []string {
 	return names
 }
 
-func (b *bench) node(name string) bridge.Node {
+func (b *bench) node(name string) slurm.Node {
 	b.Helper()
 	for _, node := range b.observe().Nodes {
 		if node.Name == name {
@@ -273,11 +273,11 @@ func (b *bench) node(name string) bridge.Node {
 		}
 	}
 	b.Fatalf("node %s is gone", name)
-	return bridge.Node{}
+	return slurm.Node{}
 }
 
-// untilNode waits for a node to become something.
-func (b *bench) untilNode(name, what string, is func(bridge.Node) bool) {
+// untilNode waits until a condition on a node holds.
+func (b *bench) untilNode(name, what string, is func(slurm.Node) bool) {
 	b.Helper()
 	for waited := time.Duration(0); !is(b.node(name)); waited += step {
 		if waited >= patience {
@@ -287,17 +287,17 @@ func (b *bench) untilNode(name, what string, is func(bridge.Node) bool) {
 	}
 }
 
-// cpus sets the CPUs of each task, and what follows from it.
-func cpus(r *bridge.Request, each int) {
+// cpus sets the CPUs of each task, and the fields that depend on it.
+func cpus(r *slurm.Request, each int) {
 	r.CPUsPerTask, r.CPUs = each, each*r.Tasks
 	r.CPUsPerNode = each * ((r.Tasks + r.Nodes - 1) / r.Nodes)
 }
 
 // perNode sets the memory on each node.
-func perNode(r *bridge.Request, memory gres.Memory) { r.Memory, r.MemoryPerCPU = memory, 0 }
+func perNode(r *slurm.Request, memory gres.Memory) { r.Memory, r.MemoryPerCPU = memory, 0 }
 
-// same compares two requests; no pin is no pin.
-func same(a, b bridge.Request) bool {
+// same compares two requests; nil and empty Pin are equal.
+func same(a, b slurm.Request) bool {
 	if len(a.Pin)+len(b.Pin) == 0 {
 		a.Pin, b.Pin = nil, nil
 	}

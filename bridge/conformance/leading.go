@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
+// leading lists the claims about leader.Tickets.
 func leading() []claim {
 	return []claim{
 		{"ATicketWaitsHeldAndCarriesItsWords", ticketWaits},
@@ -22,12 +23,12 @@ func leading() []claim {
 	}
 }
 
-// words are somebody's. Labs are shared, so each ticket has a holder of its own.
+// words are the content of a test's ticket. Labs are shared, so each test has a holder of its own.
 func (b *bench) words(beat int) leader.Words {
 	return leader.Words{Holder: b.Name(), Run: "1f", Beat: beat, TTL: 15, Leads: true}
 }
 
-// ticket takes one; it is torn when the test ends.
+// ticket takes a ticket, which is cancelled when the test ends.
 func (b *bench) ticket() int {
 	b.Helper()
 	id, err := b.lab.Tickets().Take(context.Background(), b.words(1))
@@ -43,7 +44,7 @@ func (b *bench) tickets(ids ...int) []leader.Ticket {
 	return tickets
 }
 
-// show is one ticket, which must be there.
+// show lists one ticket, which must exist.
 func (b *bench) show(id int) leader.Ticket {
 	b.Helper()
 	tickets := b.tickets(id)
@@ -53,6 +54,7 @@ func (b *bench) show(id int) leader.Ticket {
 	return tickets[0]
 }
 
+// ticketWaits: a ticket stays pending with its words and is listed.
 func ticketWaits(b *bench) {
 	id := b.ticket()
 	b.lab.Sleep(6 * time.Second)
@@ -73,6 +75,7 @@ func ticketsAscend(b *bench) {
 	}
 }
 
+// beatReplaces: a beat replaces the words.
 func beatReplaces(b *bench) {
 	id := b.ticket()
 	for beat := 2; beat < 5; beat++ {
@@ -83,9 +86,10 @@ func beatReplaces(b *bench) {
 	}
 }
 
+// tornIsOver: a cancelled ticket stays cancelled, keeps its words, and refuses beats.
 func tornIsOver(b *bench) {
 	id := b.ticket()
-	for range 2 { // it may be said twice
+	for range 2 { // it may be repeated
 		b.must(b.lab.Tickets().Tear(context.Background(), id))
 	}
 	t := b.show(id)
@@ -104,11 +108,12 @@ func tornIsOver(b *bench) {
 func (b *bench) refusesBeats(id int) {
 	b.Helper()
 	err := b.lab.Tickets().Beat(context.Background(), id, b.words(9))
-	if !errors.Is(err, bridge.ErrNotPending) && !errors.Is(err, bridge.ErrGone) {
+	if !errors.Is(err, slurm.ErrNotPending) && !errors.Is(err, slurm.ErrGone) {
 		b.Errorf("a beat into a ticket that is over: %v", err)
 	}
 }
 
+// releasedEnds: a released ticket runs, ends, and refuses beats.
 func releasedEnds(b *bench) {
 	id := b.ticket()
 	b.lab.Release(b, id)
@@ -122,26 +127,27 @@ func releasedEnds(b *bench) {
 	b.refusesBeats(id)
 }
 
+// usersJobIsNone: a user's job with the name of a ticket is neither listed nor touched.
 func usersJobIsNone(b *bench) {
 	id := b.lab.Submit(b, Job{Name: leader.Name, Held: true})
-	b.ticket() // so that the list is brought up to date
+	b.ticket() // so that the list is updated
 	for _, t := range slices.Concat(b.tickets(), b.tickets(id)) {
 		if t.ID == id {
 			b.Errorf("got %+v", t)
 		}
 	}
-	if err := b.lab.Tickets().Beat(context.Background(), id, b.words(2)); !errors.Is(err, bridge.ErrGone) {
+	if err := b.lab.Tickets().Beat(context.Background(), id, b.words(2)); !errors.Is(err, slurm.ErrGone) {
 		b.Errorf("a beat into it: %v", err)
 	}
 	b.must(b.lab.Tickets().Tear(context.Background(), id))
-	if job := b.job(id); job.State != bridge.Pending || job.Extra != "" {
+	if job := b.job(id); job.State != slurm.Pending || job.Extra != "" {
 		b.Errorf("it was touched: %+v", job)
 	}
 }
 
 func ticketIsHeld(b *bench) {
 	job := b.job(b.ticket())
-	if job.State != bridge.Pending || !job.Held || job.Comment != "" || job.Request.GPUs != 0 {
+	if job.State != slurm.Pending || !job.Held || job.Comment != "" || job.Request.GPUs != 0 {
 		b.Errorf("got %+v", job)
 	}
 }

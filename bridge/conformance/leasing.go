@@ -4,9 +4,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
+// leasing lists the claims about leases by begin times.
 func leasing() []claim {
 	return []claim{
 		{"ALeaseKeepsAJobWithOurWordFromStarting", leaseKeeps},
@@ -16,16 +17,17 @@ func leasing() []claim {
 	}
 }
 
+// leaseKeeps: the gate's begin time keeps a managed job waiting, and its annotation is in Extra.
 func leaseKeeps(b *bench) {
-	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Word, Asks: bridge.Request{CPUsPerTask: 1, GPUs: 1}})
+	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Word, Asks: slurm.Request{CPUsPerTask: 1, GPUs: 1}})
 	b.until(id, "pending", soon, pending)
 	b.lab.Sleep(6 * time.Second)
 	observed := b.observe()
 	job := seen(observed, id)
-	if job.State != bridge.Pending || !job.Begin.After(observed.At) || job.Comment != Word {
+	if job.State != slurm.Pending || !job.Begin.After(observed.At) || job.Comment != Word {
 		b.Errorf("at %s: %+v", observed.At, job)
 	}
-	// and what was asked for in so many words
+	// The annotation records that the user named no begin time.
 	if want := `{"v":1,"lua":1,"begin":0`; !strings.HasPrefix(job.Extra, want) {
 		b.Errorf("extra is %s, want %s", job.Extra, want)
 	}
@@ -42,19 +44,20 @@ func othersStart(b *bench) {
 func lapsedLetsGo(b *bench) {
 	job := b.waits(Job{})
 	begin := b.in(4 * time.Second)
-	b.must(b.update(job, begin, func(*bridge.Request) {}))
+	b.must(b.update(job, begin, func(*slurm.Request) {}))
 	if got := b.until(job.ID, "running", patience, running); got.Started.Before(begin) {
 		b.Errorf("started at %s, not before %s", got.Started, begin)
 	}
 }
 
+// renewedKeeps: a begin time that is moved in time keeps a job waiting.
 func renewedKeeps(b *bench) {
 	job := b.waits(Job{})
 	for range 3 {
-		b.must(b.update(job, b.in(8*time.Second), func(*bridge.Request) {}))
-		b.lab.Sleep(3 * time.Second) // three of them last longer than one lease, and a slow update has five seconds
+		b.must(b.update(job, b.in(8*time.Second), func(*slurm.Request) {}))
+		b.lab.Sleep(3 * time.Second) // three of them exceed one lease, and a slow update may take five seconds
 	}
-	if got := b.job(job.ID); got.State != bridge.Pending {
+	if got := b.job(job.ID); got.State != slurm.Pending {
 		b.Errorf("got %+v", got)
 	}
 }

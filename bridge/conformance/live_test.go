@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
@@ -35,6 +35,18 @@ func TestSlurmrestKeepsThePromises(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, func(*testing.T) conformance.Lab { return lab })
+		})
+	}
+}
+
+// Each way to it has a turn: there is one lease job.
+func TestSlurmrestKeepsTheLeaseJob(t *testing.T) {
+	here := openCluster(t)
+	conformance.RunLeaseJob(t, func(*testing.T) conformance.LeaseLab { return here })
+	if here.version != oldest {
+		t.Run("over "+oldest, func(t *testing.T) {
+			old := here.over(t, oldest)
+			conformance.RunLeaseJob(t, func(*testing.T) conformance.LeaseLab { return old })
 		})
 	}
 }
@@ -56,9 +68,12 @@ type cluster struct {
 	project string
 	url     string
 	version string // of the API
-	slurm   bridge.Slurm
+	slurm   slurm.Manager
 	tickets leader.Tickets
+	leases  slurm.Leases
 }
+
+func (c *cluster) Leases() slurm.Leases { return c.leases }
 
 const script = "../../contrib/docker-slurm/cluster.sh"
 
@@ -94,7 +109,7 @@ func (c *cluster) over(t *testing.T, version string) *cluster {
 		return c.over(t, oldest)
 	}
 	return &cluster{project: c.project, url: c.url, version: client.Version(), slurm: client,
-		tickets: client.Tickets(conformance.Managed)}
+		tickets: client.Tickets(conformance.Managed), leases: client.Leases(conformance.Managed)}
 }
 
 // scontrol is how it is run where the API has no requeue; elsewhere there is none.
@@ -169,7 +184,7 @@ func (c *cluster) run(input string, argv ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (c *cluster) Slurm() bridge.Slurm     { return c.slurm }
+func (c *cluster) Slurm() slurm.Manager    { return c.slurm }
 func (c *cluster) Tickets() leader.Tickets { return c.tickets }
 func (c *cluster) Sleep(d time.Duration)   { time.Sleep(d) }
 

@@ -4,15 +4,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 func TestSlurmtestKeepsThePromises(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Lab { return newMemory(t, whole) })
+}
+
+func TestSlurmtestKeepsTheLeaseJob(t *testing.T) {
+	conformance.RunLeaseJob(t, func(t *testing.T) conformance.LeaseLab { return newMemory(t, whole) })
 }
 
 // memory is a lab on slurmtest: each test has a cluster of its own.
@@ -22,13 +26,13 @@ type memory struct {
 }
 
 func newMemory(t *testing.T, nodes arrangement) memory {
-	clock, slurm := rack(nodes)
+	clock, manager := rack(nodes)
 	clock.AfterEach(func() {
-		if err := slurm.Invariants(); err != nil {
+		if err := manager.Invariants(); err != nil {
 			t.Error(err)
 		}
 	})
-	return memory{clock, slurm}
+	return memory{clock, manager}
 }
 
 func TestSlurmtestKeepsThePromisesOfDevices(t *testing.T) {
@@ -36,10 +40,10 @@ func TestSlurmtestKeepsThePromisesOfDevices(t *testing.T) {
 }
 
 // arrangement is how the GPUs of nodes are described to Slurm.
-type arrangement func([]bridge.Node) []bridge.Node
+type arrangement func([]slurm.Node) []slurm.Node
 
-func whole(nodes []bridge.Node) []bridge.Node   { return nodes }
-func divided(nodes []bridge.Node) []bridge.Node { return slurmtest.Divided(nodes, 4) }
+func whole(nodes []slurm.Node) []slurm.Node   { return nodes }
+func divided(nodes []slurm.Node) []slurm.Node { return slurmtest.Divided(nodes, 4) }
 
 // rack is four servers in both partitions.
 func rack(nodes arrangement) (*slurmtest.Clock, *slurmtest.Slurm) {
@@ -51,8 +55,9 @@ func rack(nodes arrangement) (*slurmtest.Clock, *slurmtest.Slurm) {
 	})
 }
 
-func (m memory) Slurm() bridge.Slurm           { return m.slurm }
+func (m memory) Slurm() slurm.Manager          { return m.slurm }
 func (m memory) Tickets() leader.Tickets       { return m.slurm.Tickets() }
+func (m memory) Leases() slurm.Leases          { return m.slurm.Leases() }
 func (m memory) Sleep(d time.Duration)         { m.clock.Advance(d) }
 func (m memory) Release(_ testing.TB, job int) { m.slurm.Release(job) }
 
@@ -110,8 +115,8 @@ func (m memory) Reserve(t testing.TB, r conformance.Reservation) {
 }
 
 // reservation is one in the words of slurmtest.
-func reservation(r conformance.Reservation, now time.Time) bridge.Reservation {
-	return bridge.Reservation{Name: r.Name, From: now.Add(r.In), To: now.Add(r.In + r.Lasts), Nodes: []string{r.Node}}
+func reservation(r conformance.Reservation, now time.Time) slurm.Reservation {
+	return slurm.Reservation{Name: r.Name, From: now.Add(r.In), To: now.Add(r.In + r.Lasts), Nodes: []string{r.Node}}
 }
 
 func (m memory) Administer(_ testing.TB, job int, says string) {

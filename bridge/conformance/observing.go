@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
+// observing lists the claims about Observe and slurm.Splitter.
 func observing() []claim {
 	return []claim{
 		{"APendingJobCarriesWhatItsUserAskedFor", carriesItsRequest},
@@ -35,54 +37,55 @@ func observing() []claim {
 	}
 }
 
+// carriesItsRequest: an observation shows each kind of request as it was submitted.
 func carriesItsRequest(b *bench) {
 	pin := b.nodes(2)[1:]
 	for _, c := range []struct {
 		name       string
-		asks, want bridge.Request
+		asks, want slurm.Request
 	}{
 		{
 			"CPUs and GPUs, memory by default",
-			bridge.Request{CPUsPerTask: 3, GPUs: 2},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 1000,
+			slurm.Request{CPUsPerTask: 3, GPUs: 2},
+			slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 1000,
 				GRES: "gres/gpu:2", GPUs: 2},
 		},
 		{
 			"memory per node",
-			bridge.Request{CPUsPerTask: 2, Memory: 7000, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 7000,
+			slurm.Request{CPUsPerTask: 2, Memory: 7000, GPUs: 1},
+			slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 7000,
 				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"memory per CPU",
-			bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 512, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, MemoryPerCPU: 512,
+			slurm.Request{CPUsPerTask: 2, MemoryPerCPU: 512, GPUs: 1},
+			slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, MemoryPerCPU: 512,
 				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"amounts that follow the GPUs",
-			bridge.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000},
-			bridge.Request{
+			slurm.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000},
+			slurm.Request{
 				Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 6, CPUsPerNode: 1, CPUsPerGPU: 3, MemoryPerGPU: 2000,
 				GRES: "gres/gpu:2", GPUs: 2,
 			},
 		},
 		{
 			"several tasks",
-			bridge.Request{Tasks: 4, CPUsPerTask: 2, Memory: 4000, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 4, CPUsPerTask: 2, CPUs: 8, CPUsPerNode: 2, Memory: 4000,
+			slurm.Request{Tasks: 4, CPUsPerTask: 2, Memory: 4000, GPUs: 1},
+			slurm.Request{Nodes: 1, Tasks: 4, CPUsPerTask: 2, CPUs: 8, CPUsPerNode: 2, Memory: 4000,
 				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"a gang",
-			bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, Memory: 4000, GPUs: 4},
-			bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, Memory: 4000,
+			slurm.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, Memory: 4000, GPUs: 4},
+			slurm.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, Memory: 4000,
 				GRES: "gres/gpu:2", GPUs: 4},
 		},
 		{
 			"a node by name",
-			bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1, Pin: pin},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
+			slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1, Pin: pin},
+			slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
 				GRES: "gres/gpu:1", GPUs: 1, Pin: pin},
 		},
 	} {
@@ -92,6 +95,7 @@ func carriesItsRequest(b *bench) {
 	}
 }
 
+// asSubmitted: an observation shows the other fields of a submission.
 func asSubmitted(b *bench) {
 	before := b.observe().At
 	job := b.waits(Job{Comment: "a user's words", NoRequeue: true})
@@ -109,12 +113,13 @@ func asSubmitted(b *bench) {
 	}
 }
 
+// sightsStay: a job that was handed out is never modified; an update makes a new one.
 func sightsStay(b *bench) {
-	id := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
+	id := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
 	seen := b.observe()
 	first := handedOut(seen, id)
 	before, pin := *first, b.nodes(1)
-	b.must(b.update(before, seen.At.Add(later), func(r *bridge.Request) { cpus(r, 2); r.Pin = pin }))
+	b.must(b.update(before, seen.At.Add(later), func(r *slurm.Request) { cpus(r, 2); r.Pin = pin }))
 	if now := handedOut(b.observe(), id); now == first || now.Request.CPUsPerTask != 2 {
 		b.Errorf("after an update it is seen as %+v", now)
 	}
@@ -123,9 +128,10 @@ func sightsStay(b *bench) {
 	}
 }
 
+// showsWhatItHolds: a running job shows its nodes, amounts and GPU indices.
 func showsWhatItHolds(b *bench) {
 	pin := b.nodes(1)
-	job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
+	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
 	if want := (gres.Vector{GPUs: 2, CPUs: 3, Memory: 3000}); job.Runs.PerNode != want ||
 		!slices.Equal(job.Runs.Nodes, pin) {
 		b.Errorf("holds %s on %v, want %s on %v", job.Runs.PerNode, job.Runs.Nodes, want, pin)
@@ -145,7 +151,7 @@ func showsWhatItHolds(b *bench) {
 }
 
 func foreignCounts(b *bench) {
-	job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
+	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	node := b.node(job.Runs.Nodes[0])
 	if !job.Runs.PerNode.Fits(node.Allocated) || !node.Allocated.Fits(node.Total) {
 		b.Errorf("job %d holds %s of %s, node %s counts %s", job.ID, job.Runs.PerNode, node.Total, node.Name,
@@ -153,9 +159,9 @@ func foreignCounts(b *bench) {
 	}
 }
 
-// gpusCountOnce waits for a moment at which nothing comes or goes: jobs and nodes are read one after the other.
+// gpusCountOnce waits for a moment without change, since jobs and nodes are read one after the other.
 func gpusCountOnce(b *bench) {
-	name := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
+	name := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
 	counted, held := 0, -1
 	for waited := time.Duration(0); counted != held && waited < soon; waited += step {
 		observed := b.observe()
@@ -165,7 +171,7 @@ func gpusCountOnce(b *bench) {
 				held += job.Runs.PerNode.GPUs
 			}
 		}
-		at := slices.IndexFunc(observed.Nodes, func(n bridge.Node) bool { return n.Name == name })
+		at := slices.IndexFunc(observed.Nodes, func(n slurm.Node) bool { return n.Name == name })
 		counted = observed.Nodes[at].Allocated.GPUs
 		b.lab.Sleep(step)
 	}
@@ -174,6 +180,7 @@ func gpusCountOnce(b *bench) {
 	}
 }
 
+// hasShape: a het job has a Shape, and an exclusive one is Whole.
 func hasShape(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Het, Begin: later})
 	if job := b.until(id, "seen", soon, alive); job.Shape == "" {
@@ -185,46 +192,48 @@ func hasShape(b *bench) {
 	}
 }
 
+// splitOff: Split gives a task a job that has all that the array had.
 func splitOff(b *bench) {
-	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: bridge.Request{GPUs: 1}})
-	stands := func(job bridge.Job, _ time.Time) bool {
+	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: slurm.Request{GPUs: 1}})
+	stands := func(job slurm.Job, _ time.Time) bool {
 		return job.Array == array && slices.Equal(job.Tasks, []int{1, 2})
 	}
 	whole := b.until(array, "an array of two tasks", soon, stands)
-	splits, can := b.slurm.(bridge.Splitter)
+	splits, can := b.slurm.(slurm.Splitter)
 	if !can {
-		return // rounds leave arrays to it
+		return // rounds then leave arrays to Slurm
 	}
 	err := splits.Split(context.Background(), array, []int{1})
-	// a lab without the program that this takes: nothing may have changed
+	// A lab without scontrol: nothing may have changed.
 	if err != nil && strings.Contains(err.Error(), "/nonexistent/") {
 		b.until(array, "an array of two tasks as before", soon, stands)
 		return
 	}
 	b.must(err)
-	b.must(splits.Split(context.Background(), array, []int{1})) // said twice it changes nothing
+	b.must(splits.Split(context.Background(), array, []int{1})) // a repetition changes nothing
 	rest := b.until(
 		array,
 		"the last task",
 		soon,
-		func(job bridge.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 },
+		func(job slurm.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 },
 	)
-	var own []bridge.Job
+	var own []slurm.Job
 	for _, job := range b.observe().Jobs {
 		if job.Array == array && job.ID != array {
 			own = append(own, *job)
 		}
 	}
-	if len(own) != 1 || own[0].Task != 1 || len(own[0].Tasks) > 0 || own[0].State != bridge.Pending {
+	if len(own) != 1 || own[0].Task != 1 || len(own[0].Tasks) > 0 || own[0].State != slurm.Pending {
 		b.Fatalf("split off: %+v", own)
 	}
-	for _, job := range []bridge.Job{own[0], rest} {
+	for _, job := range []slurm.Job{own[0], rest} {
 		if !reflect.DeepEqual(job.Request, whole.Request) || job.Extra != whole.Extra || !job.Begin.Equal(whole.Begin) {
 			b.Errorf("task %d: got %+v, the array had %+v", job.Task, job, whole)
 		}
 	}
 }
 
+// interactiveSaysSo: interactive and batch jobs are distinguished.
 func interactiveSaysSo(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Interactive})
 	if job := b.until(id, "running", soon, running); !job.Interactive || job.Shape != "" {
@@ -235,8 +244,10 @@ func interactiveSaysSo(b *bench) {
 	}
 }
 
-func alive(job bridge.Job, _ time.Time) bool { return job.State != bridge.Finished }
+// alive is the condition that a job waits or runs.
+func alive(job slurm.Job, _ time.Time) bool { return job.State != slurm.Finished }
 
+// heldIsHeld: a held job is distinguished from one that waits for its begin time.
 func heldIsHeld(b *bench) {
 	id := b.lab.Submit(b, Job{Held: true})
 	if job := b.until(id, "pending", soon, pending); !job.Held {
@@ -247,8 +258,9 @@ func heldIsHeld(b *bench) {
 	}
 }
 
+// dependencyShows: a dependency shows while it is unfulfilled.
 func dependencyShows(b *bench) {
-	first := b.runs(Job{Lasts: 10 * time.Second}) // it is to be there when the second has been submitted
+	first := b.runs(Job{Lasts: 10 * time.Second}) // it must still run when the second one is submitted
 	second := b.lab.Submit(b, Job{After: first.ID})
 	if job := b.until(second, "pending", soon, pending); !job.Dependency {
 		b.Errorf("got %+v", job)
@@ -265,6 +277,7 @@ func exceptIsSeen(b *bench) {
 	}
 }
 
+// drainedIsClosed: a node is closed while it is drained.
 func drainedIsClosed(b *bench) {
 	nodes := b.observe().Nodes
 	name := nodes[len(nodes)-1].Name
@@ -276,33 +289,35 @@ func drainedIsClosed(b *bench) {
 	b.untilNode(name, "open again", isOpen)
 }
 
-func isOpen(node bridge.Node) bool   { return node.Closed == "" }
-func isClosed(node bridge.Node) bool { return node.Closed != "" }
+func isOpen(node slurm.Node) bool   { return node.Closed == "" }
+func isClosed(node slurm.Node) bool { return node.Closed != "" }
 
-// seenToRun is how long a job lasts that is to be seen running before it ends, also where a look takes seconds.
+// seenToRun is the length of a job that must be seen running before it ends, even if an observation takes seconds.
 const seenToRun = 5 * time.Second
 
+// finishedIsNotSeen: finished jobs without our directive are not observed.
 func finishedIsNotSeen(b *bench) {
 	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
 	for _, other := range b.observe().Jobs {
-		if other.State == bridge.Finished && !other.Completing && !bridge.Managed(other.Comment) {
+		if other.State == slurm.Finished && !other.Completing && !bridge.Managed(other.Comment) {
 			b.Errorf("job %d is over and seen", other.ID)
 		}
 	}
 }
 
+// endIsTold: a managed job is observed after its end, with how it ended, and stays the same pointer.
 func endIsTold(b *bench) {
 	for _, c := range []struct {
 		name string
 		job  Job
 		ends func(id int) error
-		want bridge.End
+		want slurm.End
 	}{
-		{"by itself", Job{Lasts: seenToRun}, func(int) error { return nil }, bridge.End{State: "COMPLETED"}},
-		{"of a signal that it has no trap for", Job{}, b.asks, bridge.End{State: "FAILED", Signal: 10}},
+		{"by itself", Job{Lasts: seenToRun}, func(int) error { return nil }, slurm.End{State: "COMPLETED"}},
+		{"of a signal that it has no trap for", Job{}, b.asks, slurm.End{State: "FAILED", Signal: 10}},
 	} {
-		c.job.Comment = Word // in the partition where that means nothing
+		c.job.Comment = Word // in the plain partition, where it has no effect
 		id := b.runs(c.job).ID
 		b.must(c.ends(id))
 		job := b.until(id, "over "+c.name, patience, told)
@@ -317,14 +332,15 @@ func endIsTold(b *bench) {
 	}
 }
 
-func told(job bridge.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
+func told(job slurm.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
 
-// asks sends a signal to a job that is past its start.
+// asks sends a signal to a job after its start-up.
 func (b *bench) asks(id int) error {
 	b.lab.Sleep(2 * time.Second)
 	return b.slurm.Signal(context.Background(), id, usr1)
 }
 
+// queueIsTold: priority, QOS, account, time limit and deadline are observed.
 func queueIsTold(b *bench) {
 	at := b.observe().At
 	job := b.waits(Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour})
@@ -340,7 +356,7 @@ func queueIsTold(b *bench) {
 	}
 }
 
-// reservationIsTold reserves a time that no job of other tests is still there to see.
+// reservationIsTold reserves a time that is after the end of all jobs of other tests.
 func reservationIsTold(b *bench) {
 	nodes, at := b.nodes(2), b.observe().At
 	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour,
@@ -357,8 +373,8 @@ func reservationIsTold(b *bench) {
 	}
 }
 
-// reservation waits until one is told.
-func (b *bench) reservation(name string) bridge.Reservation {
+// reservation waits until a reservation is observed.
+func (b *bench) reservation(name string) slurm.Reservation {
 	b.Helper()
 	for waited := time.Duration(0); waited < patience; waited += time.Second {
 		for _, r := range b.observe().Reservations {
@@ -369,5 +385,5 @@ func (b *bench) reservation(name string) bridge.Reservation {
 		b.lab.Sleep(time.Second)
 	}
 	b.Fatalf("reservation %s is not told after %s", name, patience)
-	return bridge.Reservation{}
+	return slurm.Reservation{}
 }

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 )
@@ -44,13 +44,14 @@ func TestSlurmtestInAnotherProcessKeepsThePromises(t *testing.T) {
 	program := guesttest.Copy(t, helper)
 	conformance.Run(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
 	conformance.RunDivided(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
+	conformance.RunLeaseJob(t, func(t *testing.T) conformance.LeaseLab { return newDistant(t, program) })
 }
 
 // openRack is the plugin: a cluster in memory, and beside what the daemon may ask of it a socket for what users and
 // time do. Its configuration says where that is.
 func openRack(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
-	clock, slurm := rack(divided)
-	w := &World{clock: clock, slurm: slurm}
+	clock, manager := rack(divided)
+	w := &World{clock: clock, slurm: manager}
 	clock.AfterEach(w.look)
 	door, err := net.Listen("unix", string(c.File))
 	if err != nil {
@@ -61,7 +62,12 @@ func openRack(_ context.Context, c plugin.Configuration) (plugin.Driven, error) 
 		return plugin.Driven{}, err
 	}
 	go server.Accept(door)
-	return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: "slurmtest"}, nil
+	return plugin.Driven{
+		Slurm:   manager,
+		Tickets: manager.Tickets(),
+		Leases:  manager.Leases(),
+		Version: "slurmtest",
+	}, nil
 }
 
 // World is what a test does to a cluster that is no business of the daemon's, in the words of net/rpc.
@@ -141,7 +147,7 @@ func newDistant(t *testing.T, program string) distant {
 	options := plugin.Options{Path: program, Config: plugin.Configuration{File: []byte(socket)}}
 	client, err := plugin.Open(t.Context(), options)
 	// a machine that has much else to do
-	for attempt := 1; errors.Is(err, bridge.ErrUnreachable) && attempt < 5; attempt++ {
+	for attempt := 1; errors.Is(err, slurm.ErrUnreachable) && attempt < 5; attempt++ {
 		client, err = plugin.Open(t.Context(), options)
 	}
 	if err != nil {
@@ -156,8 +162,9 @@ func newDistant(t *testing.T, program string) distant {
 	return distant{t, client, world}
 }
 
-func (d distant) Slurm() bridge.Slurm     { return d.client }
+func (d distant) Slurm() slurm.Manager    { return d.client }
 func (d distant) Tickets() leader.Tickets { return d.client }
+func (d distant) Leases() slurm.Leases    { return d.client }
 
 func (d distant) do(t testing.TB, what string, with any) int {
 	t.Helper()

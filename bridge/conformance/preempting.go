@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
+// preempting lists the claims about Signal and Requeue.
 func preempting() []claim {
 	return []claim{
 		{"ASignalledJobSavesAndIsBackInTheQueue", signalledComesBack},
@@ -30,13 +31,12 @@ func preempting() []claim {
 	}
 }
 
-// one is what the jobs here ask for.
-func one(pin []string) bridge.Request {
-	return bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
+// one is the request of the jobs here: one GPU.
+func one(pin []string) slurm.Request {
+	return slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
 }
 
-// trapped waits until the script of a job that just began to run has set its traps: a signal that comes sooner kills
-// it.
+// trapped waits until the script of a job that just started has set its traps: an earlier signal kills it.
 func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
 
 func (b *bench) signal(id int) {
@@ -46,8 +46,8 @@ func (b *bench) signal(id int) {
 
 // The signals of the tests.
 var (
-	usr1    = bridge.Signal{Name: "USR1"}
-	toSteps = bridge.Signal{Name: "USR1", To: bridge.Steps}
+	usr1    = slurm.Signal{Name: "USR1"}
+	toSteps = slurm.Signal{Name: "USR1", To: slurm.Steps}
 )
 
 func (b *bench) requeue(id int) {
@@ -55,12 +55,13 @@ func (b *bench) requeue(id int) {
 	b.must(b.slurm.Requeue(context.Background(), id))
 }
 
+// signalledComesBack: a job that saves on a signal is requeued once with its request, comment and Extra.
 func signalledComesBack(b *bench) {
 	pin := b.nodes(1)
 	job := b.waits(Job{Comment: "its comment", Asks: one(nil), Does: Saves})
 	request := job.Request
 	request.Pin = pin
-	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: b.observe().At, Request: request,
+	b.must(b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: b.observe().At, Request: request,
 		Extra: "its extra"}))
 	first := b.until(job.ID, "running", soon, running)
 	b.trapped()
@@ -86,19 +87,19 @@ func withoutRequeueComesBack(b *bench) {
 	}
 }
 
-// interactiveStays: it could not be requeued after either, and would be lost.
+// interactiveStays: an interactive job could not be requeued after either, and would be lost.
 func interactiveStays(b *bench) {
 	job := b.until(b.lab.Submit(b, Job{Form: Interactive}), "running", soon, running)
 	for what, err := range map[string]error{
-		"a signal":  b.slurm.Signal(context.Background(), job.ID, bridge.Signal{Name: "USR1"}),
+		"a signal":  b.slurm.Signal(context.Background(), job.ID, slurm.Signal{Name: "USR1"}),
 		"a requeue": b.slurm.Requeue(context.Background(), job.ID),
 	} {
-		if !errors.Is(err, bridge.ErrRefused) {
+		if !errors.Is(err, slurm.ErrRefused) {
 			b.Errorf("%s: %v, want refused", what, err)
 		}
 	}
 	b.lab.Sleep(2 * time.Second)
-	if now := b.job(job.ID); now.State != bridge.Running || now.Restarts != 0 {
+	if now := b.job(job.ID); now.State != slurm.Running || now.Restarts != 0 {
 		b.Errorf("afterwards it is %+v", now)
 	}
 }
@@ -110,13 +111,14 @@ func signalKills(b *bench) {
 	b.until(job.ID, "over", soon, over)
 }
 
-// stepsComeBack is asked for without the requeue flag: without that nobody may requeue it, itself included.
+// stepsComeBack submits without the requeue flag, which Signal must set: otherwise the job could not even requeue
+// itself.
 func stepsComeBack(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Steps, NoRequeue: true})
 	b.trapped()
 	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
-	b.until(job.ID, "on its way back", soon, func(j bridge.Job, _ time.Time) bool { return j.State == bridge.Pending })
-	b.requeue(job.ID) // as one whose grace has ended meanwhile
+	b.until(job.ID, "on its way back", soon, func(j slurm.Job, _ time.Time) bool { return j.State == slurm.Pending })
+	b.requeue(job.ID) // as a round does when the grace has ended
 	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 {
 		b.Errorf("it has been restarted %d times, want once", after.Restarts)
 	}
@@ -129,23 +131,25 @@ func scriptAlone(b *bench) {
 	b.until(job.ID, "over", soon, over)
 }
 
+// withoutSteps: a signal for the steps does nothing to a job that has none.
 func withoutSteps(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.trapped()
 	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
 	b.lab.Sleep(3 * time.Second)
-	if state := b.job(job.ID).State; state != bridge.Running {
+	if state := b.job(job.ID).State; state != slurm.Running {
 		b.Errorf("it is %s", state)
 	}
 }
 
 func waitingIsNotSignalled(b *bench) {
 	job := b.waits(Job{Does: Saves})
-	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, bridge.ErrNotRunning) {
+	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, slurm.ErrNotRunning) {
 		b.Errorf("got %v, want ErrNotRunning", err)
 	}
 }
 
+// requeuedWaits: without an update a requeued job waits for Slurm's penalty.
 func requeuedWaits(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.requeue(job.ID)
@@ -170,54 +174,58 @@ func requeueIsIdempotent(b *bench) {
 	job := b.waits(Job{})
 	b.requeue(job.ID)
 	after := b.job(job.ID)
-	if after.State != bridge.Pending || after.Restarts != 0 || after.Held || !after.Begin.Equal(job.Begin) {
+	if after.State != slurm.Pending || after.Restarts != 0 || after.Held || !after.Begin.Equal(job.Begin) {
 		b.Errorf("was %+v, is %+v", job, after)
 	}
 }
 
+// startsElsewhere: after a requeue an update starts the job on another node with another size.
 func startsElsewhere(b *bench) {
 	nodes := b.nodes(2)
 	job := b.runs(Job{Asks: one(nodes[:1]), Does: Saves})
 	b.trapped()
 	b.signal(job.ID)
 	after := b.until(job.ID, "back", soon, back)
-	b.must(b.update(after, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
+	b.must(b.update(after, b.observe().At, func(r *slurm.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
 	again := b.until(job.ID, "running", soon, running)
 	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 3000}); again.Runs.PerNode != want ||
 		!slices.Equal(again.Runs.Nodes, nodes[1:]) {
 		b.Errorf("%s on %v, want %s on %v", again.Runs.PerNode, again.Runs.Nodes, want, nodes[1:])
 	}
 	b.lab.Sleep(3 * time.Second)
-	if state := b.job(job.ID).State; state != bridge.Running {
+	if state := b.job(job.ID).State; state != slurm.Running {
 		b.Errorf("its second run is %s", state)
 	}
 }
 
+// renewedDuringTeardown: a future begin time that is set during the teardown replaces the penalty.
 func renewedDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
 	b.trapped()
 	b.requeue(job.ID)
 	b.until(job.ID, "leaving", soon, leaving)
 	begin := b.in(later)
-	b.must(b.update(job, begin, func(r *bridge.Request) { cpus(r, 4) }))
+	b.must(b.update(job, begin, func(r *slurm.Request) { cpus(r, 4) }))
 	after := b.until(job.ID, "back", patience, back)
 	if !after.Begin.Equal(begin) || after.Request.CPUs != 4 {
 		b.Errorf("begins at %s with %d CPUs, want %s with 4", after.Begin, after.Request.CPUs, begin)
 	}
 }
 
+// pastDuringTeardown: a past begin time that is set during the teardown does not avoid the penalty.
 func pastDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
 	b.trapped()
 	b.requeue(job.ID)
 	b.until(job.ID, "leaving", soon, leaving)
-	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	b.must(b.update(job, b.observe().At, func(*slurm.Request) {}))
 	after := b.until(job.ID, "back", patience, back)
 	if wait := after.Begin.Sub(after.Submitted); wait < 100*time.Second {
 		b.Errorf("begins %s after its teardown, want the penalty", wait)
 	}
 }
 
+// nothingBesideTeardown: a completing job still counts on its node, and no job starts there before its end.
 func nothingBesideTeardown(b *bench) {
 	pin := b.nodes(1)
 	victim := b.runs(Job{Asks: one(pin), Does: Hangs})
@@ -234,7 +242,7 @@ func nothingBesideTeardown(b *bench) {
 			victim.Runs.PerNode)
 	}
 	next := b.waits(Job{Asks: one(nil)})
-	b.must(b.update(next, b.observe().At, func(r *bridge.Request) { r.Pin = pin }))
+	b.must(b.update(next, b.observe().At, func(r *slurm.Request) { r.Pin = pin }))
 	started := b.until(next.ID, "running", patience, running).Started
 	if freed := b.job(victim.ID).Submitted; started.Before(freed) {
 		b.Errorf("started at %s, its node was free at %s", started, freed)

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Each claim has GPUs of its own, so that they can be tried at once.
+// sharing lists the claims about shards. Each uses GPUs of its own, so that they can run in parallel.
 func sharing() []claim {
 	return []claim{
 		{"JobsWithAShardOfOneGPUHoldItTogether", sharersHoldOne},
@@ -32,21 +32,21 @@ func (b *bench) device(node string, fromLast int) string {
 	return devices[len(devices)-1-fromLast].Type
 }
 
-// seat has a job that waits begin with a shard of a GPU.
-func (b *bench) seat(job bridge.Job, node, device string) {
+// seat starts a waiting job with a shard of a GPU.
+func (b *bench) seat(job slurm.Job, node, device string) {
 	b.Helper()
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Shard, r.Pin = device, []string{node} }))
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { r.Shard, r.Pin = device, []string{node} }))
 }
 
-// onShard says that a job runs with a shard of that GPU, and of no other.
+// onShard is the condition that a job runs with a shard of that GPU and of no other.
 func onShard(node, device string) sight {
-	return func(job bridge.Job, _ time.Time) bool {
-		return job.State == bridge.Running && job.Runs.Shard == device && job.Runs.PerNode.GPUs == 1 &&
+	return func(job slurm.Job, _ time.Time) bool {
+		return job.State == slurm.Running && job.Runs.Shard == device && job.Runs.PerNode.GPUs == 1 &&
 			slices.Equal(job.Runs.Nodes, []string{node}) && job.Request.Shard == device
 	}
 }
 
-// partsOf counts the GPUs of which what Slurm prints says that a shard is given, and says which is the last.
+// partsOf counts the GPUs of which a shard is allocated in what Slurm prints, and returns the index of the last.
 func partsOf(printed []string) (n, last int) {
 	for _, text := range printed {
 		_, parts, _ := strings.Cut(text, "(")
@@ -59,6 +59,7 @@ func partsOf(printed []string) (n, last int) {
 	return n, last
 }
 
+// sharersHoldOne: two jobs run with shards of the same GPU.
 func sharersHoldOne(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 0)
@@ -74,6 +75,7 @@ func sharersHoldOne(b *bench) {
 	}
 }
 
+// movesAndReturns: a job runs on one shared GPU, then another, then with its own request.
 func movesAndReturns(b *bench) {
 	node := b.nodes(1)[0]
 	job := b.waits(Job{Asks: one(nil), Does: Saves})
@@ -84,14 +86,14 @@ func movesAndReturns(b *bench) {
 		b.requeue(job.ID)
 		b.until(job.ID, "back", soon, back)
 	}
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { *r = own }))
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { *r = own }))
 	job = b.until(job.ID, "running", soon, running)
 	if job.Runs.Shard != "" || job.Runs.PerNode.GPUs != 1 || !same(job.Request, own) {
 		b.Errorf("it holds %+v and asks for %+v, want a GPU of its own by %+v", job.Runs, job.Request, own)
 	}
 }
 
-// shardsOrWhole fills the second node: all of its GPUs but one are given away whole, and two jobs share that one.
+// shardsOrWhole fills the second node: all GPUs but one are allocated whole, and two jobs share that one.
 func shardsOrWhole(b *bench) {
 	node := b.nodes(2)[1]
 	total := b.node(node).Total.GPUs
@@ -99,17 +101,17 @@ func shardsOrWhole(b *bench) {
 	first, second := b.waits(Job{Asks: one(nil)}), b.waits(Job{Asks: one(nil)})
 	b.seat(first, node, device)
 	b.until(first.ID, "on its shard", soon, onShard(node, device))
-	others := b.runs(Job{Asks: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: total - 1,
+	others := b.runs(Job{Asks: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: total - 1,
 		Pin: []string{node}}})
 	b.seat(second, node, device)
 	b.until(second.ID, "on its shard", soon, onShard(node, device))
-	b.untilNode(node, "full", func(n bridge.Node) bool { return n.Allocated.GPUs == total })
+	b.untilNode(node, "full", func(n slurm.Node) bool { return n.Allocated.GPUs == total })
 	whole := b.lab.Submit(b, Job{Asks: one([]string{node})})
 	third := b.waits(Job{Asks: one(nil)})
 	b.seat(third, node, b.device(node, 1))
 	b.lab.Sleep(5 * time.Second)
 	for _, id := range []int{whole, third.ID} {
-		if job := b.job(id); job.State != bridge.Pending {
+		if job := b.job(id); job.State != slurm.Pending {
 			b.Errorf("job %d is %s with %+v: want it to wait for a GPU", id, job.State, job.Runs)
 		}
 	}
@@ -118,39 +120,42 @@ func shardsOrWhole(b *bench) {
 	}
 }
 
+// shardsRefused: a shard is refused for jobs to which Slurm would not give one, and changes nothing.
 func shardsRefused(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 3)
-	for name, asks := range map[string]bridge.Request{
+	for name, asks := range map[string]slurm.Request{
 		"two GPUs":            {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 2},
 		"memory for each GPU": {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 1, MemoryPerGPU: gres.Gigabyte},
 	} {
 		job := b.waits(Job{Asks: asks})
-		err := b.update(job, b.observe().At, func(r *bridge.Request) { r.Shard = device })
-		if !errors.Is(err, bridge.ErrRefused) {
+		err := b.update(job, b.observe().At, func(r *slurm.Request) { r.Shard = device })
+		if !errors.Is(err, slurm.ErrRefused) {
 			b.Errorf("%s: %v, want a refusal", name, err)
 		}
-		if after := b.job(job.ID); after.State != bridge.Pending || !same(after.Request, job.Request) {
+		if after := b.job(job.ID); after.State != slurm.Pending || !same(after.Request, job.Request) {
 			b.Errorf("%s: it is %s and asks for %+v, want %+v", name, after.State, after.Request, job.Request)
 		}
 	}
 }
 
+// shardIsRead: a waiting job shows a shard, and its own request after it was restored.
 func shardIsRead(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 3)
 	job := b.waits(Job{Asks: one(nil)})
 	own := job.Request
-	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Shard = device }))
+	b.must(b.update(job, b.in(later), func(r *slurm.Request) { r.Shard = device }))
 	if job = b.job(job.ID); job.Request.Shard != device || job.Request.GPUs != 1 || job.Odd != "" {
 		b.Errorf("it asks for %+v, odd %q: want a shard of %s", job.Request, job.Odd, device)
 	}
-	b.must(b.update(job, b.in(later), func(r *bridge.Request) { *r = own }))
+	b.must(b.update(job, b.in(later), func(r *slurm.Request) { *r = own }))
 	if job = b.job(job.ID); !same(job.Request, own) {
 		b.Errorf("it asks for %+v, want its own %+v", job.Request, own)
 	}
 }
 
+// administered: an AdminComment is observed and survives a requeue.
 func administered(b *bench) {
 	const says = "seen by ops synergy-offence=3@1764000000"
 	node := b.nodes(1)[0]
@@ -160,7 +165,7 @@ func administered(b *bench) {
 	}
 	b.lab.Administer(b, job.ID, says)
 	b.seat(job, node, b.device(node, 3))
-	b.until(job.ID, "running, with what was said of it", soon, func(job bridge.Job, at time.Time) bool {
+	b.until(job.ID, "running, with what was said of it", soon, func(job slurm.Job, at time.Time) bool {
 		return running(job, at) && job.Admin == says
 	})
 	b.requeue(job.ID)

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
+// updating lists the claims about Update.
 func updating() []claim {
 	return []claim{
 		{"AnUpdateRunsTheJobWithExactlyThatThereAndAtOnce", runsWithExactlyThat},
@@ -30,30 +31,31 @@ func updating() []claim {
 	}
 }
 
-// runsInTheOneNamed names the second: Slurm would try the first one first.
+// runsInTheOneNamed names the second partition: Slurm would try the first one first.
 func runsInTheOneNamed(b *bench) {
 	pin := b.nodes(1)
 	both := Plain + "," + Managed
 	job := b.waits(Job{Partition: both, Asks: one(nil), Does: Saves})
-	if !bridge.SamePartitions(job.Partition, both) || job.Request.Partition != job.Partition {
+	if !slurm.SamePartitions(job.Partition, both) || job.Request.Partition != job.Partition {
 		b.Errorf("submitted to %s it is in %s and asks for %s", both, job.Partition, job.Request.Partition)
 	}
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin, r.Partition = pin, Managed }))
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { r.Pin, r.Partition = pin, Managed }))
 	if runs := b.until(job.ID, "running", soon, running); runs.Partition != Managed || runs.Request.Partition != "" {
 		b.Errorf("it runs in %s and asks for %s, want %s", runs.Partition, runs.Request.Partition, Managed)
 	}
 	b.requeue(job.ID)
 	b.until(job.ID, "back", soon, back)
-	b.must(b.update(job, b.observe().At.Add(later), func(r *bridge.Request) { r.Partition = both }))
-	if again := b.until(job.ID, "pending", soon, pending); !bridge.SamePartitions(again.Partition, both) {
+	b.must(b.update(job, b.observe().At.Add(later), func(r *slurm.Request) { r.Partition = both }))
+	if again := b.until(job.ID, "pending", soon, pending); !slurm.SamePartitions(again.Partition, both) {
 		b.Errorf("it waits in %s, want %s", again.Partition, both)
 	}
 }
 
+// heldIsNotUpdated: a held job refuses updates with ErrHeld and stays as it is.
 func heldIsNotUpdated(b *bench) {
 	job := b.until(b.lab.Submit(b, Job{Held: true}), "pending", soon, pending)
-	err := b.update(job, b.observe().At, func(r *bridge.Request) { cpus(r, 2) })
-	if !errors.Is(err, bridge.ErrHeld) {
+	err := b.update(job, b.observe().At, func(r *slurm.Request) { cpus(r, 2) })
+	if !errors.Is(err, slurm.ErrHeld) {
 		b.Errorf("%v: want held", err)
 	}
 	after := b.until(job.ID, "pending", soon, pending)
@@ -62,43 +64,44 @@ func heldIsNotUpdated(b *bench) {
 	}
 }
 
+// runsWithExactlyThat: after an update a job runs at once, with the given size on the given node.
 func runsWithExactlyThat(b *bench) {
 	pin := b.nodes(1)
 	for _, c := range []struct {
 		name   string
-		asks   bridge.Request
-		change func(*bridge.Request)
+		asks   slurm.Request
+		change func(*slurm.Request)
 		want   gres.Vector
 	}{
 		{
-			"fewer CPUs", bridge.Request{CPUsPerTask: 6, Memory: 2000, GPUs: 1},
-			func(r *bridge.Request) { cpus(r, 2) },
+			"fewer CPUs", slurm.Request{CPUsPerTask: 6, Memory: 2000, GPUs: 1},
+			func(r *slurm.Request) { cpus(r, 2) },
 			gres.Vector{GPUs: 1, CPUs: 2, Memory: 2000},
 		},
 		{
-			"more CPUs and less memory", bridge.Request{CPUsPerTask: 1, Memory: 9000, GPUs: 1},
-			func(r *bridge.Request) { cpus(r, 5); perNode(r, 3000) },
+			"more CPUs and less memory", slurm.Request{CPUsPerTask: 1, Memory: 9000, GPUs: 1},
+			func(r *slurm.Request) { cpus(r, 5); perNode(r, 3000) },
 			gres.Vector{GPUs: 1, CPUs: 5, Memory: 3000},
 		},
 		{
-			"several tasks", bridge.Request{Tasks: 2, CPUsPerTask: 1, Memory: 2000, GPUs: 1},
-			func(r *bridge.Request) { cpus(r, 3) },
+			"several tasks", slurm.Request{Tasks: 2, CPUsPerTask: 1, Memory: 2000, GPUs: 1},
+			func(r *slurm.Request) { cpus(r, 3) },
 			gres.Vector{GPUs: 1, CPUs: 6, Memory: 2000},
 		},
 		{
-			"memory per node instead of per CPU", bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 2000, GPUs: 1},
-			func(r *bridge.Request) { cpus(r, 3); perNode(r, 5000) },
+			"memory per node instead of per CPU", slurm.Request{CPUsPerTask: 2, MemoryPerCPU: 2000, GPUs: 1},
+			func(r *slurm.Request) { cpus(r, 3); perNode(r, 5000) },
 			gres.Vector{GPUs: 1, CPUs: 3, Memory: 5000},
 		},
 		{
-			"a node instead of another's name", bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1,
+			"a node instead of another's name", slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1,
 				Pin: b.nodes(2)[1:]},
-			func(*bridge.Request) {},
+			func(*slurm.Request) {},
 			gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000},
 		},
 	} {
 		job := b.waits(Job{Asks: c.asks, Lasts: 2 * time.Second})
-		b.must(b.update(job, b.observe().At, func(r *bridge.Request) { c.change(r); r.Pin = pin }))
+		b.must(b.update(job, b.observe().At, func(r *slurm.Request) { c.change(r); r.Pin = pin }))
 		runs := b.until(job.ID, "running "+c.name, soon, running).Runs
 		if runs.PerNode != c.want || !slices.Equal(runs.Nodes, pin) {
 			b.Errorf("%s: %s on %v, want %s on %v", c.name, runs.PerNode, runs.Nodes, c.want, pin)
@@ -106,28 +109,30 @@ func runsWithExactlyThat(b *bench) {
 	}
 }
 
+// paceIsKept: amounts per GPU are applied, and an update that changes them is refused.
 func paceIsKept(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000}})
-	for what, change := range map[string]func(*bridge.Request){
-		"CPUs for each GPU":   func(r *bridge.Request) { r.CPUsPerGPU = 4 },
-		"memory for each GPU": func(r *bridge.Request) { r.MemoryPerGPU = 0; r.Memory = 1000 },
+	job := b.waits(Job{Asks: slurm.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000}})
+	for what, change := range map[string]func(*slurm.Request){
+		"CPUs for each GPU":   func(r *slurm.Request) { r.CPUsPerGPU = 4 },
+		"memory for each GPU": func(r *slurm.Request) { r.MemoryPerGPU = 0; r.Memory = 1000 },
 	} {
-		if err := b.update(job, b.in(later), change); !errors.Is(err, bridge.ErrRefused) {
+		if err := b.update(job, b.in(later), change); !errors.Is(err, slurm.ErrRefused) {
 			b.Errorf("other %s: got %v, want ErrRefused", what, err)
 		}
 	}
 	pin := b.nodes(2)[1:]
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin = pin }))
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { r.Pin = pin }))
 	runs := b.until(job.ID, "running", soon, running).Runs
 	if want := (gres.Vector{GPUs: 2, CPUs: 6, Memory: 4000}); runs.PerNode != want || !slices.Equal(runs.Nodes, pin) {
 		b.Errorf("%s on %v, want %s on %v", runs.PerNode, runs.Nodes, want, pin)
 	}
 }
 
+// gangRuns: a job on two nodes gets the same size on both.
 func gangRuns(b *bench) {
 	pin := b.nodes(2)
-	job := b.waits(Job{Asks: bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 1, Memory: 1000, GPUs: 2}})
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 2500); r.Pin = pin }))
+	job := b.waits(Job{Asks: slurm.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 1, Memory: 1000, GPUs: 2}})
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { cpus(r, 3); perNode(r, 2500); r.Pin = pin }))
 	runs := b.until(job.ID, "running", soon, running).Runs
 	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 2500}); runs.PerNode != want || !slices.Equal(runs.Nodes, pin) {
 		b.Errorf("%s on %v, want %s on each of %v", runs.PerNode, runs.Nodes, want, pin)
@@ -137,30 +142,32 @@ func gangRuns(b *bench) {
 	}
 }
 
+// memoryPerCPUBack: a job that was sized per node can get its user's memory per CPU back.
 func memoryPerCPUBack(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 700, GPUs: 1}})
-	b.must(b.update(job, b.in(later), func(r *bridge.Request) { cpus(r, 4); perNode(r, 5000); r.Pin = b.nodes(1) }))
-	b.must(b.update(job, b.in(later), func(*bridge.Request) {}))
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, MemoryPerCPU: 700, GPUs: 1}})
+	b.must(b.update(job, b.in(later), func(r *slurm.Request) { cpus(r, 4); perNode(r, 5000); r.Pin = b.nodes(1) }))
+	b.must(b.update(job, b.in(later), func(*slurm.Request) {}))
 	if got := b.job(job.ID).Request; !same(got, job.Request) {
 		b.Errorf("restored to %+v, was %+v", got, job.Request)
 	}
-	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	b.must(b.update(job, b.observe().At, func(*slurm.Request) {}))
 	if got := b.until(job.ID, "running", soon, running).Runs.PerNode; got.Memory != 1400 || got.CPUs != 2 {
 		b.Errorf("runs with %s, want two CPUs of 700 MiB", got)
 	}
 }
 
+// updateIsRead: an observation shows what an update wrote, and nothing else has changed.
 func updateIsRead(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	begin := b.in(later / 2)
 	want := job.Request
 	cpus(&want, 4)
 	perNode(&want, 5000)
 	want.Pin = b.nodes(1)
-	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: want,
+	b.must(b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: begin, Request: want,
 		Extra: `{"v":1}`}))
 	got := b.job(job.ID)
-	if !same(got.Request, want) || got.Extra != `{"v":1}` || !got.Begin.Equal(begin) || got.State != bridge.Pending {
+	if !same(got.Request, want) || got.Extra != `{"v":1}` || !got.Begin.Equal(begin) || got.State != slurm.Pending {
 		b.Errorf("got %+v, want %+v from %s", got, want, begin)
 	}
 	if got.Comment != job.Comment || !got.Submitted.Equal(job.Submitted) {
@@ -169,23 +176,25 @@ func updateIsRead(b *bench) {
 	}
 }
 
+// emptyPinClears: an update without nodes clears the node list.
 func emptyPinClears(b *bench) {
 	job := b.waits(Job{})
-	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Pin = b.nodes(1) }))
+	b.must(b.update(job, b.in(later), func(r *slurm.Request) { r.Pin = b.nodes(1) }))
 	if got := b.job(job.ID).Request.Pin; !slices.Equal(got, b.nodes(1)) {
 		b.Errorf("pinned to %v, want %v", got, b.nodes(1))
 	}
-	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Pin = nil }))
+	b.must(b.update(job, b.in(later), func(r *slurm.Request) { r.Pin = nil }))
 	if got := b.job(job.ID).Request.Pin; len(got) != 0 {
 		b.Errorf("pinned to %v, want none", got)
 	}
 }
 
+// twiceIsOnce: a repeated update changes nothing.
 func twiceIsOnce(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	begin := b.in(later)
-	say := func() bridge.Job {
-		b.must(b.update(job, begin, func(r *bridge.Request) { cpus(r, 3); perNode(r, 4000) }))
+	say := func() slurm.Job {
+		b.must(b.update(job, begin, func(r *slurm.Request) { cpus(r, 3); perNode(r, 4000) }))
 		return b.job(job.ID)
 	}
 	once, twice := say(), say()
@@ -194,82 +203,88 @@ func twiceIsOnce(b *bench) {
 	}
 }
 
+// runningIsNotUpdated: a running job refuses updates with ErrNotPending and stays as it is.
 func runningIsNotUpdated(b *bench) {
 	pin := b.nodes(2)
 	for _, where := range [][]string{nil, pin[:1], pin[1:]} {
-		job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin[:1]}})
-		err := b.slurm.Update(context.Background(), bridge.Update{
+		job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin[:1]}})
+		err := b.slurm.Update(context.Background(), slurm.Update{
 			Job: job.ID, Begin: b.in(later), Extra: "not applied",
-			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
+			Request: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
 				GRES: job.Request.GRES, GPUs: 1, Pin: where},
 		})
-		if !errors.Is(err, bridge.ErrNotPending) {
+		if !errors.Is(err, slurm.ErrNotPending) {
 			b.Errorf("pin %v: got %v, want ErrNotPending", where, err)
 		}
 		after := b.job(job.ID)
-		if after.State != bridge.Running || after.Extra != job.Extra || after.Runs.PerNode != job.Runs.PerNode ||
+		if after.State != slurm.Running || after.Extra != job.Extra || after.Runs.PerNode != job.Runs.PerNode ||
 			!same(after.Request, job.Request) {
 			b.Errorf("pin %v: was %+v, is %+v", where, job, after)
 		}
 	}
 }
 
+// finishedIsNotPending: a finished job refuses updates and signals with typed errors.
 func finishedIsNotPending(b *bench) {
 	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
-	if err := b.update(job, b.in(later), func(*bridge.Request) {}); !errors.Is(err, bridge.ErrNotPending) {
+	if err := b.update(job, b.in(later), func(*slurm.Request) {}); !errors.Is(err, slurm.ErrNotPending) {
 		b.Errorf("update: got %v, want ErrNotPending", err)
 	}
-	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, bridge.ErrNotRunning) {
+	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, slurm.ErrNotRunning) {
 		b.Errorf("signal: got %v, want ErrNotRunning", err)
 	}
 }
 
+// unknownIsGone: calls for an unknown ID return ErrGone.
 func unknownIsGone(b *bench) {
 	const nobody = 60_000_000
 	ctx := context.Background()
-	request := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
+	request := slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
 	for _, err := range []error{
-		b.slurm.Update(ctx, bridge.Update{Job: nobody, Begin: b.in(later), Request: request}),
+		b.slurm.Update(ctx, slurm.Update{Job: nobody, Begin: b.in(later), Request: request}),
 		b.slurm.Signal(ctx, nobody, usr1),
 		b.slurm.Requeue(ctx, nobody),
 	} {
-		if !errors.Is(err, bridge.ErrGone) {
+		if !errors.Is(err, slurm.ErrGone) {
 			b.Errorf("got %v, want ErrGone", err)
 		}
 	}
 }
 
+// impossibleCPUs: more CPUs than any node has are refused, and the job's own request can be restored.
 func impossibleCPUs(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
-	err := b.update(job, b.in(later), func(r *bridge.Request) { cpus(r, 1000); r.Pin = b.nodes(1) })
-	if !errors.Is(err, bridge.ErrRefused) {
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
+	err := b.update(job, b.in(later), func(r *slurm.Request) { cpus(r, 1000); r.Pin = b.nodes(1) })
+	if !errors.Is(err, slurm.ErrRefused) {
 		b.Errorf("got %v, want ErrRefused", err)
 	}
-	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	b.must(b.update(job, b.observe().At, func(*slurm.Request) {}))
 	if got := b.until(job.ID, "running", soon, running).Runs.PerNode.CPUs; got != 2 {
 		b.Errorf("runs with %d CPUs, want its own 2", got)
 	}
 }
 
+// unknownNode: an unknown node is refused, and the request stays as it is.
 func unknownNode(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
-	err := b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin = []string{"nosuchnode"} })
-	if !errors.Is(err, bridge.ErrRefused) {
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
+	err := b.update(job, b.observe().At, func(r *slurm.Request) { r.Pin = []string{"nosuchnode"} })
+	if !errors.Is(err, slurm.ErrRefused) {
 		b.Errorf("got %v, want ErrRefused", err)
 	}
-	if after := b.job(job.ID); after.State != bridge.Pending || !same(after.Request, job.Request) {
+	if after := b.job(job.ID); after.State != slurm.Pending || !same(after.Request, job.Request) {
 		b.Errorf("was %+v, is %+v", job, after)
 	}
 }
 
+// impossibleMemory: more memory than any node has parks the job, and the next update frees it.
 func impossibleMemory(b *bench) {
-	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
-	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { perNode(r, 900*gres.Gigabyte); r.Pin = b.nodes(1) }))
-	parked := func(job bridge.Job, _ time.Time) bool { return job.Reason == "BadConstraints" }
-	if parked := b.until(job.ID, "parked", patience, parked); parked.State != bridge.Pending || parked.Held {
+	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
+	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { perNode(r, 900*gres.Gigabyte); r.Pin = b.nodes(1) }))
+	parked := func(job slurm.Job, _ time.Time) bool { return job.Reason == "BadConstraints" }
+	if parked := b.until(job.ID, "parked", patience, parked); parked.State != slurm.Pending || parked.Held {
 		b.Errorf("nobody holds it, and it is %+v", parked)
 	}
-	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	b.must(b.update(job, b.observe().At, func(*slurm.Request) {}))
 	b.until(job.ID, "running", soon, running)
 }

@@ -4,54 +4,74 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Fence lets a round write only while its daemon leads. It may look whenever it likes.
+// Fence lets a round write only while its daemon leads. Reads are always allowed.
 type Fence struct {
-	bridge.Slurm
+	slurm.Manager
 	Member *Member
 }
 
-// Update implements bridge.Slurm.
-func (f Fence) Update(ctx context.Context, update bridge.Update) error {
-	return f.guard(ctx, func(ctx context.Context) error { return f.Slurm.Update(ctx, update) })
+// Update implements slurm.Manager.
+func (f Fence) Update(ctx context.Context, update slurm.Update) error {
+	return f.guard(ctx, func(ctx context.Context) error { return f.Manager.Update(ctx, update) })
 }
 
-// Signal implements bridge.Slurm.
-func (f Fence) Signal(ctx context.Context, job int, signal bridge.Signal) error {
-	return f.guard(ctx, func(ctx context.Context) error { return f.Slurm.Signal(ctx, job, signal) })
+// Signal implements slurm.Manager.
+func (f Fence) Signal(ctx context.Context, job int, signal slurm.Signal) error {
+	return f.guard(ctx, func(ctx context.Context) error { return f.Manager.Signal(ctx, job, signal) })
 }
 
-// Requeue implements bridge.Slurm.
+// Requeue implements slurm.Manager.
 func (f Fence) Requeue(ctx context.Context, job int) error {
-	return f.guard(ctx, func(ctx context.Context) error { return f.Slurm.Requeue(ctx, job) })
+	return f.guard(ctx, func(ctx context.Context) error { return f.Manager.Requeue(ctx, job) })
 }
 
-// FencedSplitter is the same for a workload manager that splits arrays.
+// FencedSplitter fences a workload manager that splits arrays.
 type FencedSplitter struct {
-	bridge.Splitter
+	slurm.Splitter
 	Fence Fence
 }
 
-// Split implements bridge.Splitter.
+// Split implements slurm.Splitter.
 func (f FencedSplitter) Split(ctx context.Context, array int, tasks []int) error {
 	return f.Fence.guard(ctx, func(ctx context.Context) error { return f.Splitter.Split(ctx, array, tasks) })
 }
 
-// guard makes a write end with the daemon's belief that it leads: one that takes several requests sends none after
-// that.
+// FencedLeases fences the lease job: a standby daemon does not renew it.
+type FencedLeases struct {
+	slurm.Leases
+	Fence Fence
+}
+
+// Renew implements slurm.Leases.
+func (f FencedLeases) Renew(ctx context.Context, length time.Duration) (int, error) {
+	job := 0
+	err := f.Fence.guard(ctx, func(ctx context.Context) (err error) {
+		job, err = f.Leases.Renew(ctx, length)
+		return err
+	})
+	return job, err
+}
+
+// End implements slurm.Leases.
+func (f FencedLeases) End(ctx context.Context) error { return f.Fence.guard(ctx, f.Leases.End) }
+
+// guard runs a write with a deadline at the end of the daemon's lead, so that a write of several requests sends none
+// after it.
 func (f Fence) guard(ctx context.Context, write func(context.Context) error) error {
 	until, leads := f.Member.Until()
 	if !leads {
-		return bridge.ErrNotLeader
+		return slurm.ErrNotLeader
 	}
 	within, cancel := context.WithTimeout(ctx, until-f.Member.Clock.Elapsed())
 	defer cancel()
 	err := write(within)
 	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", bridge.ErrNotLeader, err)
+		return fmt.Errorf("%w: %w", slurm.ErrNotLeader, err)
 	}
 	return err
 }

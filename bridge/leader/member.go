@@ -9,101 +9,101 @@ import (
 	"sync"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Clock is a time that passes evenly whatever becomes of the date.
+// Clock is a monotonic clock, independent of the date.
 type Clock interface {
 	Elapsed() time.Duration
 	// Sleep returns after d, or with ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Member is a daemon among those that could lead. Step is called by one goroutine, again and again; the rest by any.
+// Member is one daemon in the election. Step must be called by one goroutine only; other methods may be called by any.
 type Member struct {
 	Tickets Tickets
 	Clock   Clock
-	Holder  string // the same after a restart on the same host, and nobody else's
-	Run     string // another one after each restart
-	TTL     time.Duration
+	Holder  string        // identity; kept by a restart on the same host, unique otherwise
+	Run     string        // different after each restart
+	TTL     time.Duration // time without a beat after which this daemon counts as dead
 
-	mine    Ticket        // ID 0: none
+	mine    Ticket        // this daemon's ticket; ID 0: none
 	words   Words         // as last sent
-	foreign Words         // of my ticket, as a dead process with my identity left them
-	before  map[int]sight // the tickets that must be gone before I lead
-	apart   bool          // I gave my ticket back until those are gone
-	rival   Ticket        // whom I have seen alive; ID 0: nobody
+	foreign Words         // content of an adopted ticket, as the dead process with this identity left it
+	before  map[int]sight // by ID: the tickets that must be gone before this daemon leads
+	apart   bool          // the ticket was given back until those in before are gone
+	rival   Ticket        // another daemon that was seen alive; ID 0: none
 
 	mu    sync.Mutex
-	sure  bool // that it leads, until then
+	sure  bool // whether the daemon may act, until the time in until
 	until time.Duration
-	chief Ticket // whom it stands behind; ID 0: nobody it knows of
+	chief Ticket // the ticket that leads, or the first ahead; ID 0: none known
 }
 
-// sight is how long a ticket has looked the same.
+// sight is what was last seen of another ticket, and since when it looks the same.
 type sight struct {
 	look   look
-	ttl    time.Duration // as the ticket said when it was last there
+	ttl    time.Duration // the ticket's TTL when it was last listed
 	since  time.Duration
-	broken bool // nothing is known: it was not looked at yet, or a look failed since
+	broken bool // nothing is known: not seen yet, or the last list failed
 }
 
-// look is what of a ticket tells a living holder from a dead one.
+// look is what distinguishes a living holder's ticket from a dead one's: the words change with each beat.
 type look struct {
 	words Words
 	known bool
 }
 
-// ErrLost is the end of a ticket by another hand, or that Slurm does not list it any more.
+// ErrLost means that this daemon's ticket was cancelled by another party or is no longer listed by Slurm.
 var ErrLost = errors.New("my ticket is gone")
 
-// trust is the part of the time to live for which a beat lets its sender believe that it leads. Others take it for dead
-// after all of it: what lies between is for clocks that run at different speeds, and for a write that is under way.
+// trust is how long a beat lets its sender believe that it leads: three quarters of the TTL. Others count it as dead
+// after the whole TTL. The difference covers clocks of different speed and a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// every is the time between two beats, and between two looks. slurmctld logs each beat in two lines, so a short time to
-// live has three of them and not four: the next one still comes before the others take its sender for dead when Slurm
-// was away for half of it.
+// every is the time between two beats, and between two looks: a quarter of the TTL, but at least seldom, since
+// slurmctld logs two lines per beat. So a short TTL has three beats: even if Slurm was away for half of it, the next
+// beat comes before others count the sender as dead.
 func every(ttl time.Duration) time.Duration { return max(seldom, ttl/4) }
 
-// seldom is the least time between two beats.
+// seldom is the shortest time between two beats.
 const seldom = MinTTL / 3
 
-// Leads says whether this daemon may act now.
+// Leads reports whether this daemon may act now.
 func (m *Member) Leads() bool {
 	_, leads := m.Until()
 	return leads
 }
 
-// Until is the moment up to which this daemon may act, on its own clock.
+// Until is the time on its own clock until which this daemon may act.
 func (m *Member) Until() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.until, m.sure && m.Clock.Elapsed() < m.until
 }
 
-// Behind is the ticket that this daemon stands behind; false when it knows of none.
+// Behind is the ticket behind which this daemon waits; false if it knows of none.
 func (m *Member) Behind() (Ticket, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.chief, m.chief.ID != 0
 }
 
-// believe lets this daemon act up to a moment.
+// believe lets this daemon act until a time.
 func (m *Member) believe(until time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sure, m.until = true, until
 }
 
-// doubt lets it act no more.
+// doubt ends the lead of this daemon.
 func (m *Member) doubt() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sure = false
 }
 
-// Step makes the next move and says how long to wait until the one after it. An error is for the log: the next step
+// Step makes one move of the protocol and returns the pause until the next. An error is for the log; the next step
 // tries again.
 func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	began := m.Clock.Elapsed()
@@ -116,8 +116,8 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
 
-// step makes sure of everybody before it leads: whoever does not lead and sees nobody ahead looks at all tickets once
-// more, since much may have happened while it was silent.
+// step lists all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again,
+// since much may have changed since its last look.
 func (m *Member) step(ctx context.Context) error {
 	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.before) == 0 {
 		if err := m.enter(ctx); err != nil {
@@ -133,7 +133,7 @@ func (m *Member) step(ctx context.Context) error {
 	return m.beat(ctx)
 }
 
-// pause is short where somebody's time is up sooner than the next look is due, or nobody is ahead any more.
+// pause is shorter than every if a ticket ahead expires sooner, and 0 if none is ahead any more.
 func (m *Member) pause() time.Duration {
 	pause := every(m.TTL)
 	if len(m.before) == 0 && !m.Leads() {
@@ -148,7 +148,7 @@ func (m *Member) pause() time.Duration {
 	return pause
 }
 
-// enter finds this daemon's ticket or takes one, and notes who is ahead.
+// enter finds this daemon's ticket or takes one, and determines which tickets are ahead.
 func (m *Member) enter(ctx context.Context) error {
 	all, err := m.Tickets.List(ctx)
 	if err != nil {
@@ -168,8 +168,8 @@ func (m *Member) enter(ctx context.Context) error {
 	return m.lineUp(ctx, all)
 }
 
-// own is the first live ticket with my name. It is mine even if I took it in an earlier life: the lock on the ledger
-// says that the process that had this identity is dead. Others of mine are left over from a Take whose answer was lost.
+// own is the first live ticket of this daemon's identity. It may be from an earlier process: the lock on the ledger
+// ensures that that process is dead. Further ones are from a Take whose answer was lost, and are cancelled.
 func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	var first Ticket
 	for _, t := range sorted(all) {
@@ -186,7 +186,7 @@ func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	return first, nil
 }
 
-// take takes a ticket first and looks at the others afterwards: of two that start at once, the second sees the first.
+// take takes a ticket and then lists all, so that of two daemons that start at once the second sees the first.
 func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 	id, err := m.Tickets.Take(ctx, m.next(false))
 	if err != nil {
@@ -204,14 +204,14 @@ func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, ErrLost)
 }
 
-// lineUp notes who must be gone before I lead. What was seen of them before is kept. Where the order is in doubt I go
-// to the end: my ticket is given back, and another one is taken when those are gone.
+// lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them. If the
+// order is in doubt this daemon gives its ticket back, and takes another one, at the end, when those are gone.
 func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	known, doubt := m.before, false
 	m.before = map[int]sight{}
 	for id, seen := range known {
 		if _, there := find(all, id); !there {
-			m.before[id] = seen // Slurm has forgotten it, and its holder may not know yet
+			m.before[id] = seen // Slurm has forgotten it, but its holder may not know yet
 		}
 	}
 	for _, t := range all {
@@ -232,7 +232,7 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	return m.Leave(ctx)
 }
 
-// orNothing is what is known of a ticket.
+// orNothing is what was seen of a ticket, or a broken sight.
 func orNothing(known map[int]sight, id int) sight {
 	if seen, is := known[id]; is {
 		return seen
@@ -240,8 +240,8 @@ func orNothing(known map[int]sight, id int) sight {
 	return sight{broken: true}
 }
 
-// counts says whether somebody may act by this ticket. One that was cancelled counts for as long as its holder may not
-// have noticed; both times are slurmctld's.
+// counts reports whether a daemon may act by this ticket. A cancelled ticket counts while its holder may not have
+// noticed; both times are slurmctld's.
 func (m *Member) counts(t Ticket) bool {
 	switch {
 	case t.ID == m.mine.ID, t.Words.Holder == m.Holder:
@@ -249,12 +249,12 @@ func (m *Member) counts(t Ticket) bool {
 	case t.Live:
 		return true
 	case m.mine.Words.Leads:
-		return false // by my ticket I have led since, or a process before me with my name
+		return false // this ticket's process, or an earlier one of this identity, has led since
 	}
 	return !t.Words.Left && (t.Ended.IsZero() || m.mine.Submitted.Sub(t.Ended) < t.Words.ttl())
 }
 
-// watch looks at those ahead, and at my own ticket.
+// watch looks at the tickets ahead and at this daemon's own.
 func (m *Member) watch(ctx context.Context) error {
 	ids := make([]int, 0, len(m.before)+1)
 	for id := range m.before {
@@ -280,7 +280,7 @@ func (m *Member) watch(ctx context.Context) error {
 	return m.outlast(ctx, began, found)
 }
 
-// list asks for tickets, for no longer than a beat is worth.
+// list lists tickets, with half of the TTL as timeout.
 func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -290,7 +290,7 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// mineStill finds out that my ticket is still there and nobody else writes to it.
+// mineStill verifies that this daemon's ticket is live and no other process writes to it.
 func (m *Member) mineStill(found []Ticket) error {
 	if m.mine.ID == 0 {
 		return nil
@@ -303,9 +303,9 @@ func (m *Member) mineStill(found []Ticket) error {
 	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
 }
 
-// outlast drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for
-// a whole time to live is dead, whether it waits or not; one that waits is torn then, and looked at once more, since
-// its holder may have written into it at the last moment.
+// outlast drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its whole
+// TTL is dead, whether it is pending or not. A pending one is cancelled first and looked at again, since its holder may
+// have written a beat at the last moment.
 func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.before {
 		t, known := find(found, id)
@@ -330,7 +330,8 @@ func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticke
 	return nil
 }
 
-// tear fences the holder of a ticket. The next look, at once, tells whether that came in time.
+// tear cancels the ticket of a dead holder, which fences it. The next look follows at once and shows whether it came in
+// time.
 func (m *Member) tear(ctx context.Context, id int) error {
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
 	defer cancel()
@@ -340,26 +341,27 @@ func (m *Member) tear(ctx context.Context, id int) error {
 	return nil
 }
 
-// next are the words of the next beat. Each is sent once: a word that is seen twice was not renewed in between.
+// next returns the words of the next beat. The beat number rises each time, so equal words mean that no beat was sent.
 func (m *Member) next(leads bool) Words {
 	m.words = Words{Holder: m.Holder, Run: m.Run, Beat: m.words.Beat + 1, TTL: int(m.TTL / time.Second), Leads: leads}
 	return m.words
 }
 
-// meet notes a holder that is alive: its ticket looks different from before.
+// meet records that another holder is alive, since its ticket has changed.
 func (m *Member) meet(t Ticket, before sight) {
 	if t.Live && !t.Words.Left && !before.broken {
 		m.rival = t
 	}
 }
 
-// overtaken says that a ticket behind mine was watched only because its holder led, which it does not any more.
+// overtaken reports whether a ticket behind this daemon's was watched only because its holder led, which it no longer
+// does.
 func (m *Member) overtaken(t Ticket) bool {
 	return m.mine.ID != 0 && place(t, m.mine) == behind && !t.Words.Leads
 }
 
-// beat says that I live. Only a beat with nobody ahead lets me believe that I lead, and from the moment at which it was
-// sent.
+// beat renews this daemon's ticket. Only a beat without tickets ahead makes it believe that it leads, from the time
+// when the beat was sent.
 func (m *Member) beat(ctx context.Context) error {
 	sent, leads := m.Clock.Elapsed(), len(m.before) == 0
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
@@ -369,7 +371,7 @@ func (m *Member) beat(ctx context.Context) error {
 	}
 	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
 	switch {
-	case errors.Is(err, bridge.ErrGone), errors.Is(err, bridge.ErrNotPending):
+	case errors.Is(err, slurm.ErrGone), errors.Is(err, slurm.ErrNotPending):
 		return fmt.Errorf("ticket %d: %w: %w", m.mine.ID, ErrLost, err)
 	case err != nil:
 		return err
@@ -380,17 +382,18 @@ func (m *Member) beat(ctx context.Context) error {
 	return nil
 }
 
-// Led is the error of who wanted to lead while somebody else does.
+// Led is the error of a daemon that wanted to lead while another one does.
 type Led struct{ By Ticket }
 
 func (l Led) Error() string {
 	return fmt.Sprintf("%s leads, or will before this one: its ticket is job %d", l.By.Words.Holder, l.By.ID)
 }
 
-func (l Led) Unwrap() error { return bridge.ErrNotLeader }
+// Unwrap makes Led an ErrNotLeader: nothing was sent to Slurm.
+func (l Led) Unwrap() error { return slurm.ErrNotLeader }
 
-// Win steps until this daemon leads. It waits for those that are dead, a time to live at most, and gives its ticket
-// back with the error Led when one of them is alive.
+// Win steps until this daemon leads. It waits for dead daemons, at most their TTL. If another one is alive it gives its
+// ticket back and returns Led.
 func (m *Member) Win(ctx context.Context) error {
 	m.rival = Ticket{}
 	for {
@@ -410,14 +413,14 @@ func (m *Member) Win(ctx context.Context) error {
 	}
 }
 
-// forget lets go of a ticket that is gone. The next step takes another one, at the end of the queue.
+// forget drops a lost ticket. The next step takes another one, at the end of the queue.
 func (m *Member) forget() {
 	m.doubt()
 	m.mine = Ticket{}
 }
 
-// Leave gives the ticket back, so that a successor need not wait. It is called when this daemon acts no more, and after
-// the last Step.
+// Leave gives the ticket back, so that a successor need not wait. Call it when this daemon no longer acts, after the
+// last Step.
 func (m *Member) Leave(ctx context.Context) error {
 	m.doubt()
 	if m.mine.ID == 0 {
@@ -435,7 +438,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	return nil
 }
 
-// name notes who leads: the first of those ahead, as far as there are any.
+// name sets chief to the leading ticket among those ahead, or else the first of them.
 func (m *Member) name(found []Ticket) {
 	var chief Ticket
 	for _, t := range sorted(found) {

@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -100,7 +100,7 @@ func (d *daemon) breathe() {
 	}
 }
 
-var errWire = fmt.Errorf("nothing was heard: %w", bridge.ErrUnreachable)
+var errWire = fmt.Errorf("nothing was heard: %w", slurm.ErrUnreachable)
 
 // ask is a request over the wire: it takes its time, and either way may be lost. A process can be stopped at any point
 // of it.
@@ -442,12 +442,12 @@ func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 func TestALeaderThatWasStoppedAndFencedWritesNothingWhenItWakesUp(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
 		first, second := s.settled(t)
-		fence := leader.Fence{Slurm: s.slurm, Member: first.member}
+		fence := leader.Fence{Manager: s.slurm, Member: first.member}
 		first.pause()
 		s.until(t, second, 2*ttl)
 		first.resume()
 		for range 600 {
-			if err := fence.Requeue(t.Context(), 1); !errors.Is(err, bridge.ErrNotLeader) {
+			if err := fence.Requeue(t.Context(), 1); !errors.Is(err, slurm.ErrNotLeader) {
 				t.Fatalf("%s after it woke up: %v", time.Since(s.began), err)
 			}
 			s.pass(100 * time.Millisecond)
@@ -573,7 +573,7 @@ func TestWinSaysWhoLeadsAndGivesItsTicketBack(t *testing.T) {
 		member := &leader.Member{Tickets: second, Clock: second, Holder: second.name, Run: "2", TTL: ttl}
 		err := member.Win(t.Context())
 		if led := (leader.Led{}); !errors.As(err, &led) || led.By.Words.Holder != first.name ||
-			!errors.Is(err, bridge.ErrNotLeader) {
+			!errors.Is(err, slurm.ErrNotLeader) {
 			t.Errorf("got %v", err)
 		}
 		if all := s.tickets(); len(all) != 2 || all[1].Live || !all[1].Words.Left {

@@ -1,7 +1,12 @@
-// Package leader sees to it that of several daemons at most one acts. The place where they meet is Slurm itself, since
-// every daemon must reach it anyway: a *ticket* is a held job of the daemons' own user that is never meant to run.
-// slurmctld numbers jobs ascending, so the tickets are a queue, and whose ticket is the first leads. A ticket that was
-// cancelled does not come back: cancelling is the fence.
+// Package leader makes sure that at most one of several daemons acts. They meet in Slurm itself, since every daemon
+// must reach it anyway: a *ticket* is a held job of the daemons' own user that is never meant to run. slurmctld numbers
+// jobs in ascending order, so the tickets are a queue, and the holder of the first one leads. A cancelled ticket does
+// not come back: cancelling is the fence.
+//
+// A daemon takes a ticket first and lists the others afterwards, so of two that start at once the second sees the
+// first. A leader trusts its last confirmed beat for three quarters of the time to live; the others wait for all of it.
+// A ticket that another daemon cancelled counts until its holder must have noticed. slurmctld logs each beat in two
+// lines, so there is at most one in five seconds, and a time to live is at least three of them.
 //
 // The package decides by tickets and by its own monotonic clock. It compares no wall clocks of different hosts, keeps
 // no file, and writes to no job but tickets.
@@ -13,25 +18,24 @@ import (
 	"time"
 )
 
-// Name is the job name of every ticket. Users may name their jobs so too: only those of the daemons' own user are
-// tickets.
+// Name is the job name of every ticket. Users may use the name, too: only jobs of the daemons' own user are tickets.
 const Name = "synergy-slurmd-leader"
 
-// Words are what a ticket carries in its extra field.
+// Words are the content of a ticket, in its extra field.
 type Words struct {
 	Holder string `json:"holder"` // host and identity of the daemon
-	// drawn by each process: two that share an identity by mistake find each other out
+	// drawn by each process, so that two with the same identity by mistake notice each other
 	Run   string `json:"run"`
-	Beat  int    `json:"beat"`            // goes up for as long as the holder lives
+	Beat  int    `json:"beat"`            // counts up while the holder lives
 	TTL   int    `json:"ttl_s"`           // seconds without a beat after which the holder is dead
-	Leads bool   `json:"leads,omitempty"` // the holder acts
-	Left  bool   `json:"left,omitempty"`  // the holder has stopped to act, and gives the ticket back
+	Leads bool   `json:"leads,omitempty"` // the holder leads
+	Left  bool   `json:"left,omitempty"`  // the holder no longer acts and gives the ticket back
 }
 
-// maxWords bounds what is read as words. A host's name has at most 64 bytes.
+// maxWords limits the bytes that are parsed. A host's name has at most 64.
 const maxWords = 1024
 
-// ParseWords reads an extra field; the zero Words where it is not a daemon's.
+// ParseWords reads an extra field; the zero Words if it is not a daemon's.
 func ParseWords(extra string) Words {
 	var w Words
 	if len(extra) > maxWords || json.Unmarshal([]byte(extra), &w) != nil {
@@ -43,24 +47,24 @@ func ParseWords(extra string) Words {
 func (w Words) String() string {
 	text, err := json.Marshal(w)
 	if err != nil {
-		return "" // strings, numbers and booleans always have a text
+		return "" // strings, numbers and booleans can always be marshalled
 	}
 	return string(text)
 }
 
-// Bounds of the time without a beat after which a holder is dead. A wider one makes failover slow, a narrower one would
-// take a slurmctld that is busy for a dead daemon.
+// Limits of the time without a beat after which a holder is dead. A longer one makes failover slow, a shorter one would
+// take a busy slurmctld for a dead daemon.
 const (
 	MinTTL = 15 * time.Second
 	MaxTTL = time.Minute
 )
 
-// TTLFor is the time to live of daemons that hold rounds so often: one round, within the bounds.
+// TTLFor is the time to live for daemons with this round length: one round, within the limits.
 func TTLFor(round time.Duration) time.Duration {
 	return min(MaxTTL, max(MinTTL, round.Truncate(time.Second)))
 }
 
-// ttl is what the holder promised. Words that somebody else wrote promise nothing, so the longest time is waited.
+// ttl is the TTL that the holder declared; MaxTTL, the longest, if the words are not a daemon's.
 func (w Words) ttl() time.Duration {
 	said := time.Duration(w.TTL) * time.Second
 	if w.Holder == "" || said < MinTTL || said > MaxTTL {
@@ -72,38 +76,37 @@ func (w Words) ttl() time.Duration {
 // Ticket is a ticket as Slurm shows it.
 type Ticket struct {
 	ID        int
-	Words     Words // zero where its extra field says nothing that a daemon would write
-	Live      bool  // it waits, as it should; otherwise it was cancelled, or somebody released it and it has run
+	Words     Words // zero if the extra field is not a daemon's
+	Live      bool  // pending, as it should be; otherwise it was cancelled, or released and run
 	Submitted time.Time
-	Ended     time.Time // by the same clock, Slurm's; zero while it lives
+	Ended     time.Time // by Slurm's clock, like Submitted; zero while it is live
 }
 
-// Tickets is all that the protocol needs of a workload manager. Both implementations pass the suite in
-// bridge/conformance. An error means that nothing is known; a beat that answers with one may have been written all the
-// same.
+// Tickets is all that the protocol needs of a workload manager. Implementations pass the suite in bridge/conformance.
+// An error means that the outcome is unknown: a beat with an error may have been written.
 type Tickets interface {
-	// Take makes a ticket with these words and returns its number.
+	// Take submits a ticket with these words and returns its ID.
 	Take(ctx context.Context, words Words) (int, error)
-	// List tells of these tickets as they are now; without numbers of all that Slurm knows, those that were cancelled
-	// of late included. One that Slurm has forgotten, or that is another user's job, is left out.
+	// List returns these tickets as they are now; without IDs all that Slurm knows, including those cancelled recently.
+	// A ticket that Slurm has forgotten, or whose ID belongs to another user's job, is left out.
 	List(ctx context.Context, ids ...int) ([]Ticket, error)
-	// Beat writes words into a live ticket. bridge.ErrGone and bridge.ErrNotPending: it is none any more, and nothing
-	// was written.
+	// Beat writes words into a live ticket. With slurm.ErrGone and slurm.ErrNotPending it is not live, and nothing was
+	// written.
 	Beat(ctx context.Context, id int, words Words) error
 	// Tear cancels a ticket. One that is over stays as it is.
 	Tear(ctx context.Context, id int) error
 }
 
-// order is how two tickets stand to each other.
+// order is the position of another ticket relative to this daemon's.
 type order int
 
 const (
 	ahead order = iota // the other one was taken first
 	behind
-	doubtful // numbers and times contradict each other: slurmctld began its numbers anew, or its clock was turned back
+	doubtful // IDs and times contradict each other: slurmctld restarted its job IDs, or its clock was set back
 )
 
-// place says where the other ticket stands, seen from mine.
+// place compares the other ticket with this daemon's, by ID and submission time.
 func place(other, mine Ticket) order {
 	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted),
 		other.Submitted.After(mine.Submitted)

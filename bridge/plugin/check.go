@@ -7,24 +7,25 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// What a plugin says is believed, since it is the one who knows; but it must not be able to break the reckoning, or
-// what people read. Mistakes of the plugin's own make an answer void. What a user could bring about makes his own job
-// odd, which leaves it alone, and nothing else: otherwise one strange job would keep everybody's from being served.
+// A plugin's answers are believed, since it knows the workload manager, but they must not break our arithmetic or what
+// people read. The plugin's own mistakes void an answer. What a user could cause only makes that user's job odd, so
+// that it is left alone; otherwise one strange job would keep all jobs from being served.
 
 const (
-	most     = 1 << 40 // of any amount, and of a job's number
-	longName = 255     // bytes, of what administrators name
+	most     = 1 << 40 // limit of any amount, and of a job ID
+	longName = 255     // limit of names that administrators choose, in bytes
 )
 
-func nodesIn(sent []*slurmpb.Node) ([]bridge.Node, error) {
-	nodes := make([]bridge.Node, 0, len(sent))
+// nodesIn decodes and validates nodes, which must ascend in name.
+func nodesIn(sent []*slurmpb.Node) ([]slurm.Node, error) {
+	nodes := make([]slurm.Node, 0, len(sent))
 	for i, s := range sent {
 		n, err := nodeIn(s)
 		if err != nil {
@@ -39,8 +40,9 @@ func nodesIn(sent []*slurmpb.Node) ([]bridge.Node, error) {
 	return nodes, nil
 }
 
-func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
-	n := bridge.Node{
+// nodeIn decodes and validates a node.
+func nodeIn(s *slurmpb.Node) (slurm.Node, error) {
+	n := slurm.Node{
 		Name: s.GetName(), GPUType: s.GetGpuType(), Features: s.GetFeatures(), Partitions: s.GetPartitions(),
 		Total: vectorIn(s.GetTotal()), Completing: s.GetCompleting(), Closed: plain(s.GetClosed()),
 	}
@@ -58,7 +60,7 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 			return n, fmt.Errorf("amounts of %v: want 0 to 2^40 of each", v)
 		}
 	}
-	// jobs and nodes may have been read one after the other, and a job may have left in between
+	// Jobs and nodes may have been read one after the other, and a job may have ended in between.
 	n.Allocated = gres.Vector{
 		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs),
 		Memory: min(n.Total.Memory, allocated.Memory),
@@ -70,12 +72,12 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 	return n, err
 }
 
-// typesIn fills in the GPUs of a node by type. Where they are told, all are, and each type once.
-func typesIn(n *bridge.Node, sent []*slurmpb.TypedGPUs) error {
+// typesIn sets the GPUs of a node by type. If any are given, all must be, and each type once.
+func typesIn(n *slurm.Node, sent []*slurmpb.TypedGPUs) error {
 	left := n.Total.GPUs
 	for _, s := range sent {
-		t := bridge.TypedGPUs{Type: s.GetType(), Total: int(s.GetTotal()), Allocated: int(s.GetAllocated())}
-		known := slices.ContainsFunc(n.Types, func(other bridge.TypedGPUs) bool { return other.Type == t.Type })
+		t := slurm.TypedGPUs{Type: s.GetType(), Total: int(s.GetTotal()), Allocated: int(s.GetAllocated())}
+		known := slices.ContainsFunc(n.Types, func(other slurm.TypedGPUs) bool { return other.Type == t.Type })
 		switch {
 		case len(t.Type) > longName, !printable.Is(t.Type), known:
 			return fmt.Errorf(
@@ -101,14 +103,14 @@ func typesIn(n *bridge.Node, sent []*slurmpb.TypedGPUs) error {
 	return nil
 }
 
-// devicesIn fills in the GPUs of a node one by one. Where they are told, all are, and each by a type of its own.
-func devicesIn(n *bridge.Node, sent []*slurmpb.Device) error {
+// devicesIn sets the GPUs of a node one by one. If any are given, all must be, each with a type of its own.
+func devicesIn(n *slurm.Node, sent []*slurmpb.Device) error {
 	if len(sent) > 0 && len(sent) != n.Total.GPUs {
 		return fmt.Errorf("%d devices of %d GPUs: want all of them, or none", len(sent), n.Total.GPUs)
 	}
 	for _, s := range sent {
-		d := bridge.Device{Type: s.GetType(), Shards: int(s.GetShards())}
-		known := slices.ContainsFunc(n.Devices, func(other bridge.Device) bool { return other.Type == d.Type })
+		d := slurm.Device{Type: s.GetType(), Shards: int(s.GetShards())}
+		known := slices.ContainsFunc(n.Devices, func(other slurm.Device) bool { return other.Type == d.Type })
 		switch {
 		case d.Type == "", len(d.Type) > longName, !printable.Is(d.Type):
 			return fmt.Errorf("device %.80q: want a type of 1 to %d bytes, all of them printable", d.Type, longName)
@@ -122,12 +124,14 @@ func devicesIn(n *bridge.Node, sent []*slurmpb.Device) error {
 	return nil
 }
 
+// sound reports whether all amounts are within 0 and most.
 func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= most
 }
 
-func jobsIn(sent []*slurmpb.Job) ([]*bridge.Job, error) {
-	jobs := make([]*bridge.Job, 0, len(sent))
+// jobsIn decodes and validates jobs, which must ascend in ID.
+func jobsIn(sent []*slurmpb.Job) ([]*slurm.Job, error) {
+	jobs := make([]*slurm.Job, 0, len(sent))
 	for i, s := range sent {
 		j, err := jobIn(s)
 		if err != nil {
@@ -141,15 +145,16 @@ func jobsIn(sent []*slurmpb.Job) ([]*bridge.Job, error) {
 	return jobs, nil
 }
 
-func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
-	j := &bridge.Job{
+// jobIn decodes and validates a job.
+func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
+	j := &slurm.Job{
 		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(),
 		Extra:      s.GetExtra(),
 		Admin:      s.GetAdmin(),
 		Completing: s.GetCompleting(), Configuring: s.GetConfiguring(), Held: s.GetHeld(),
 		Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Whole: s.GetWhole(),
-		Dependency: s.GetDependency(),
-		Submitted:  timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
+		Dependency: s.GetDependency(), Either: s.GetEither(), Lease: int(s.GetLease()),
+		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
 		TimeLimit: time.Duration(s.GetTimeLimitNs()),
 		Restarts:  int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(),
@@ -162,16 +167,19 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	if err := number(s.GetId()); err != nil {
 		return nil, err
 	}
+	if lease := s.GetLease(); lease < 0 || lease > most {
+		return nil, fmt.Errorf("job %d: lease %d: want 0 to 2^40", j.ID, lease)
+	}
 	if err := partIn(j, s.GetPart()); err != nil {
 		return nil, err
 	}
 	switch s.GetState() {
 	case slurmpb.State_PENDING:
-		j.State = bridge.Pending
+		j.State = slurm.Pending
 	case slurmpb.State_RUNNING:
-		j.State = bridge.Running
+		j.State = slurm.Running
 	case slurmpb.State_FINISHED:
-		j.State = bridge.Finished
+		j.State = slurm.Finished
 	default:
 		return nil, fmt.Errorf("state %d: want PENDING, RUNNING or FINISHED", s.GetState())
 	}
@@ -187,8 +195,8 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	return j, nil
 }
 
-// partIn fills in what a job has of an array. One that stands for several tasks has the array's number.
-func partIn(j *bridge.Job, s *slurmpb.Part) error {
+// partIn sets the array fields of a job. A job that stands for several tasks has the array's ID.
+func partIn(j *slurm.Job, s *slurmpb.Part) error {
 	if s == nil {
 		return nil
 	}
@@ -209,29 +217,30 @@ func partIn(j *bridge.Job, s *slurmpb.Part) error {
 	return nil
 }
 
-// targetIn refuses a target that is not known: a signal for somebody else may kill the batch script.
-func targetIn(sent slurmpb.Target) (bridge.Target, error) {
+// targetIn refuses an unknown target: a signal for the wrong processes may kill the batch script.
+func targetIn(sent slurmpb.Target) (slurm.Target, error) {
 	switch sent {
 	case slurmpb.Target_SCRIPT:
-		return bridge.Script, nil
+		return slurm.Script, nil
 	case slurmpb.Target_STEPS:
-		return bridge.Steps, nil
+		return slurm.Steps, nil
 	}
-	return "", fmt.Errorf("target %d: want SCRIPT or STEPS: %w", sent, bridge.ErrRefused)
+	return "", fmt.Errorf("target %d: want SCRIPT or STEPS: %w", sent, slurm.ErrRefused)
 }
 
-// endIn is how a job ended, in words and numbers that can be shown.
-func endIn(s *slurmpb.End) bridge.End {
-	e := bridge.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
+// endIn is how a job ended, with printable text and numbers within limits.
+func endIn(s *slurmpb.End) slurm.End {
+	e := slurm.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
 	clamp(&e.Code)
 	clamp(&e.Signal)
 	return e
 }
 
-func reservationsIn(sent []*slurmpb.Reservation) ([]bridge.Reservation, error) {
-	var reservations []bridge.Reservation
+// reservationsIn decodes and validates reservations, which must ascend in name.
+func reservationsIn(sent []*slurmpb.Reservation) ([]slurm.Reservation, error) {
+	var reservations []slurm.Reservation
 	for i, s := range sent {
-		r := bridge.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()),
+		r := slurm.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()),
 			Nodes: s.GetNodes()}
 		for _, name := range append([]string{r.Name}, r.Nodes...) {
 			if name == "" || len(name) > longName || !printable.Is(name) {
@@ -251,6 +260,7 @@ func reservationsIn(sent []*slurmpb.Reservation) ([]bridge.Reservation, error) {
 	return reservations, nil
 }
 
+// number is an error unless a job ID is within limits.
 func number(id int64) error {
 	if id <= 0 || id > most {
 		return errors.New("want a number from 1 to 2^40")
@@ -258,8 +268,8 @@ func number(id int64) error {
 	return nil
 }
 
-// bound brings the amounts of a job to where they can be reckoned with. A job with others is odd.
-func bound(j *bridge.Job) {
+// bound clamps the amounts of a job. A job that had others is odd.
+func bound(j *slurm.Job) {
 	r, has := &j.Request, &j.Runs.PerNode
 	within := true
 	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.CPUsPerGPU, &r.GPUs,
@@ -277,13 +287,14 @@ func bound(j *bridge.Job) {
 	}
 }
 
-// clamp says whether the number was within bounds already.
+// clamp limits a number to 0 … most and reports whether it was within already.
 func clamp(n *int) bool {
 	was := *n
 	*n = min(max(was, 0), most)
 	return *n == was
 }
 
+// ticketsIn decodes and validates tickets.
 func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
 	var tickets []leader.Ticket
 	for _, s := range sent {
@@ -291,8 +302,7 @@ func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
 			return nil, fmt.Errorf("ticket %d: %w", s.GetId(), err)
 		}
 		t := ticketIn(s)
-		// Words that are not a daemon's own are none, as everywhere: others wait longest for a holder who has said
-		// nothing.
+		// Words that are not a daemon's count as none: the others then wait for the longest TTL.
 		t.Words = leader.ParseWords(t.Words.String())
 		t.Words.Holder, t.Words.Run = plain(t.Words.Holder), plain(t.Words.Run)
 		tickets = append(tickets, t)

@@ -4,44 +4,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
 var (
-	_ bridge.Slurm   = (*Client)(nil)
+	_ slurm.Manager  = (*Client)(nil)
 	_ leader.Tickets = (*Client)(nil)
 )
 
-// Observe implements bridge.Slurm. It asks for what is different from the last time.
-func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
+// Observe implements slurm.Manager. It asks for the differences to the last observation.
+func (c *Client) Observe(ctx context.Context) (slurm.Observed, error) {
 	if err := enter(ctx, c.looking); err != nil {
-		return bridge.Observed{}, doing("observe", err)
+		return slurm.Observed{}, doing("observe", err)
 	}
 	defer func() { <-c.looking }()
 	var sent *slurmpb.ObserveResponse
-	err := c.ask(ctx, "observe", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+	err := c.ask(ctx, "observe", 4*c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (_ answer,
 		err error) {
-		sent, err = slurm.Observe(ctx, &slurmpb.ObserveRequest{Version: c.sight.version})
+		sent, err = manager.Observe(ctx, &slurmpb.ObserveRequest{Version: c.sight.version})
 		return sent, err
 	})
 	if err != nil {
-		return bridge.Observed{}, doing("observe", err)
+		return slurm.Observed{}, doing("observe", err)
 	}
 	seen, err := c.sight.take(sent)
 	if err != nil {
-		return bridge.Observed{}, doing("observe", c.absurd(err))
+		return slurm.Observed{}, doing("observe", c.absurd(err))
 	}
 	c.guest.Well()
 	return seen, nil
 }
 
-// absurd is the end of a program that has said what cannot be.
+// absurd ends a program whose answer is impossible.
 func (c *Client) absurd(err error) error {
 	c.mu.Lock()
 	conn := c.conn
@@ -50,67 +51,117 @@ func (c *Client) absurd(err error) error {
 	return unheard{err}
 }
 
-// Update implements bridge.Slurm.
-func (c *Client) Update(ctx context.Context, update bridge.Update) error {
-	err := c.ask(ctx, "update", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+// Update implements slurm.Manager.
+func (c *Client) Update(ctx context.Context, update slurm.Update) error {
+	err := c.ask(ctx, "update", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (answer,
 		error) {
-		return slurm.Update(ctx, updateOut(&update))
+		return manager.Update(ctx, updateOut(&update))
 	})
 	return doing(fmt.Sprintf("update job %d", update.Job), err)
 }
 
-// Signal implements bridge.Slurm. A program that says of itself that it knows no targets would signal the batch script,
-// and perhaps kill it.
-func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) error {
-	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+// Signal implements slurm.Manager. It refuses a target other than the script if the program does not declare that it
+// knows targets: it would signal the batch script and might kill it.
+func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) error {
+	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (answer,
 		error) {
-		if signal.To != bridge.Script && !c.aims() {
+		if signal.To != slurm.Script && !c.aims() {
 			return &slurmpb.DoneResponse{Failure: failureOut(errCannotAim)}, nil
 		}
-		return slurm.Signal(ctx, &slurmpb.SignalRequest{Job: int64(job), Signal: signal.Name, To: targetOut(signal.To)})
+		return manager.Signal(
+			ctx,
+			&slurmpb.SignalRequest{Job: int64(job), Signal: signal.Name, To: targetOut(signal.To)},
+		)
 	})
 	return doing(fmt.Sprintf("signal job %d with %s", job, signal), err)
 }
 
 var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w",
-	bridge.ErrRefused)
+	slurm.ErrRefused)
 
-// aims says that the program that was configured last knows whom a signal is to reach.
+// aims reports whether the program knows targets of signals.
 func (c *Client) aims() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.intro.GetAims()
 }
 
-// Requeue implements bridge.Slurm.
+// Requeue implements slurm.Manager.
 func (c *Client) Requeue(ctx context.Context, job int) error {
-	err := c.ask(ctx, "requeue", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+	err := c.ask(ctx, "requeue", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (answer,
 		error) {
-		return slurm.Requeue(ctx, &slurmpb.RequeueRequest{Job: int64(job)})
+		return manager.Requeue(ctx, &slurmpb.RequeueRequest{Job: int64(job)})
 	})
 	return doing(fmt.Sprintf("requeue job %d", job), err)
 }
 
-// Split implements bridge.Splitter. A program that does not is one that refuses it.
+// Split implements slurm.Splitter. A program without Split counts as refusing.
 func (c *Client) Split(ctx context.Context, array int, tasks []int) error {
-	err := c.ask(ctx, "split", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-		done, err := slurm.Split(ctx, &slurmpb.SplitRequest{Array: int64(array), Tasks: wide(tasks)})
-		if status.Code(err) == codes.Unimplemented {
-			return &slurmpb.DoneResponse{Failure: failureOut(errNoSplits)}, nil
-		}
-		return done, err
-	})
+	err := c.ask(
+		ctx,
+		"split",
+		c.options.Timeout,
+		func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
+			done, err := manager.Split(ctx, &slurmpb.SplitRequest{Array: int64(array), Tasks: wide(tasks)})
+			if status.Code(err) == codes.Unimplemented {
+				return &slurmpb.DoneResponse{Failure: failureOut(errNoSplits)}, nil
+			}
+			return done, err
+		},
+	)
 	return doing(fmt.Sprintf("split array %d", array), err)
 }
 
-var errNoSplits = fmt.Errorf("it gives tasks of arrays no jobs of their own: %w", bridge.ErrRefused)
+var errNoSplits = fmt.Errorf("it gives tasks of arrays no jobs of their own: %w", slurm.ErrRefused)
+
+// Renew implements slurm.Leases. A program without leases counts as refusing.
+func (c *Client) Renew(ctx context.Context, length time.Duration) (int, error) {
+	var sent *slurmpb.RenewLeaseResponse
+	err := c.ask(
+		ctx,
+		"renew lease",
+		c.options.Timeout,
+		func(ctx context.Context, manager slurmpb.SlurmClient) (_ answer,
+			err error) {
+			sent, err = manager.RenewLease(ctx, &slurmpb.RenewLeaseRequest{LengthNs: int64(length)})
+			if status.Code(err) == codes.Unimplemented {
+				sent, err = &slurmpb.RenewLeaseResponse{Failure: failureOut(errNoLease)}, nil
+			}
+			return sent, err
+		},
+	)
+	if err == nil {
+		if err = number(sent.GetJob()); err != nil {
+			err = c.absurd(fmt.Errorf("lease job %d: %w", sent.GetJob(), err))
+		}
+	}
+	if err != nil {
+		return 0, doing("renew the lease", err)
+	}
+	return int(sent.GetJob()), nil
+}
+
+// End implements slurm.Leases.
+func (c *Client) End(ctx context.Context) error {
+	err := c.ask(ctx, "end lease", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (answer,
+		error) {
+		done, err := manager.EndLease(ctx, &slurmpb.EndLeaseRequest{})
+		if status.Code(err) == codes.Unimplemented {
+			return &slurmpb.DoneResponse{}, nil // there is no lease to end
+		}
+		return done, err
+	})
+	return doing("end the lease", err)
+}
+
+var errNoLease = fmt.Errorf("it has no lease for all jobs: %w", slurm.ErrRefused)
 
 // Take implements leader.Tickets.
 func (c *Client) Take(ctx context.Context, words leader.Words) (int, error) {
 	var sent *slurmpb.TakeResponse
-	err := c.ask(ctx, "take", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+	err := c.ask(ctx, "take", c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (_ answer,
 		err error) {
-		sent, err = slurm.Take(ctx, &slurmpb.TakeRequest{Words: wordsOut(words)})
+		sent, err = manager.Take(ctx, &slurmpb.TakeRequest{Words: wordsOut(words)})
 		return sent, err
 	})
 	if err == nil {
@@ -131,9 +182,9 @@ func (c *Client) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 		request.Ids = append(request.Ids, int64(id))
 	}
 	var sent *slurmpb.ListResponse
-	err := c.ask(ctx, "list", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+	err := c.ask(ctx, "list", 4*c.options.Timeout, func(ctx context.Context, manager slurmpb.SlurmClient) (_ answer,
 		err error) {
-		sent, err = slurm.List(ctx, request)
+		sent, err = manager.List(ctx, request)
 		return sent, err
 	})
 	if err != nil {
@@ -149,21 +200,31 @@ func (c *Client) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 
 // Beat implements leader.Tickets.
 func (c *Client) Beat(ctx context.Context, id int, words leader.Words) error {
-	err := c.ask(ctx, "beat", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-		return slurm.Beat(ctx, &slurmpb.BeatRequest{Id: int64(id), Words: wordsOut(words)})
-	})
+	err := c.ask(
+		ctx,
+		"beat",
+		c.options.Timeout,
+		func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
+			return manager.Beat(ctx, &slurmpb.BeatRequest{Id: int64(id), Words: wordsOut(words)})
+		},
+	)
 	return doing(fmt.Sprintf("renew ticket %d", id), err)
 }
 
 // Tear implements leader.Tickets.
 func (c *Client) Tear(ctx context.Context, id int) error {
-	err := c.ask(ctx, "tear", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-		return slurm.Tear(ctx, &slurmpb.TearRequest{Id: int64(id)})
-	})
+	err := c.ask(
+		ctx,
+		"tear",
+		c.options.Timeout,
+		func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
+			return manager.Tear(ctx, &slurmpb.TearRequest{Id: int64(id)})
+		},
+	)
 	return doing(fmt.Sprintf("cancel ticket %d", id), err)
 }
 
-// doing says what was being done when an error came up. The plugin's own words say it already.
+// doing adds what was being done to an error, unless it is a Failure, whose text says so itself.
 func doing(what string, err error) error {
 	if failure := (*Failure)(nil); err == nil || errors.As(err, &failure) {
 		return err

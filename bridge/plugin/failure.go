@@ -5,40 +5,39 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// kinds are the errors that a round branches on, and their words on the wire. That another daemon leads is none of
-// them: whoever drives the workload manager has no say in that.
+// kinds are the errors on which a round branches, with their values on the wire. ErrNotLeader is not among them, since
+// a plugin has no say in that.
 var kinds = []struct {
 	err  error
 	kind slurmpb.Kind
-	word string // for counting
+	word string // for counters
 }{
-	{bridge.ErrGone, slurmpb.Kind_GONE, "gone"},
-	{bridge.ErrHeld, slurmpb.Kind_HELD, "held"},
-	{bridge.ErrNotPending, slurmpb.Kind_NOT_PENDING, "not pending"},
-	{bridge.ErrNotRunning, slurmpb.Kind_NOT_RUNNING, "not running"},
-	{bridge.ErrDenied, slurmpb.Kind_DENIED, "denied"},
-	{bridge.ErrRefused, slurmpb.Kind_REFUSED, "refused"},
-	{bridge.ErrUnreachable, slurmpb.Kind_UNREACHABLE, "unreachable"},
+	{slurm.ErrGone, slurmpb.Kind_GONE, "gone"},
+	{slurm.ErrHeld, slurmpb.Kind_HELD, "held"},
+	{slurm.ErrNotPending, slurmpb.Kind_NOT_PENDING, "not pending"},
+	{slurm.ErrNotRunning, slurmpb.Kind_NOT_RUNNING, "not running"},
+	{slurm.ErrDenied, slurmpb.Kind_DENIED, "denied"},
+	{slurm.ErrRefused, slurmpb.Kind_REFUSED, "refused"},
+	{slurm.ErrUnreachable, slurmpb.Kind_UNREACHABLE, "unreachable"},
 	{context.DeadlineExceeded, slurmpb.Kind_LATE, "late"},
 	{context.Canceled, slurmpb.Kind_LATE, "cancelled"},
 }
 
-// Failure is what a plugin has answered in place of what it was asked for. It wraps the errors that a round branches
-// on.
+// Failure is an error that a plugin answered. It wraps the errors on which a round branches.
 type Failure struct {
-	Text string // the plugin's own words, in one line
+	Text string // the plugin's message, in one line
 	kind []error
 }
 
 func (f *Failure) Error() string   { return f.Text }
 func (f *Failure) Unwrap() []error { return f.kind }
 
-// failureOut is nil for no error.
+// failureOut encodes an error; nil for nil.
 func failureOut(err error) *slurmpb.Failure {
 	if err == nil {
 		return nil
@@ -52,7 +51,7 @@ func failureOut(err error) *slurmpb.Failure {
 	return out
 }
 
-// failureIn reads a failure. A kind that is not known here says nothing.
+// failureIn decodes a failure. Unknown kinds are ignored.
 func failureIn(sent *slurmpb.Failure) error {
 	if sent == nil {
 		return nil
@@ -64,20 +63,20 @@ func failureIn(sent *slurmpb.Failure) error {
 				in.kind = append(in.kind, k.err)
 			}
 		}
-		if said == slurmpb.Kind_LATE { // its own patience has ended and not ours
-			in.kind = append(in.kind, bridge.ErrUnreachable)
+		if said == slurmpb.Kind_LATE { // the plugin's timeout, not ours
+			in.kind = append(in.kind, slurm.ErrUnreachable)
 		}
 	}
 	return in
 }
 
-// unheard is a question to which there was no answer that could be used: what was asked may be done all the same.
+// unheard means that no usable answer arrived. The request may have been carried out.
 type unheard struct{ cause error }
 
 func (u unheard) Error() string   { return "slurm plugin: " + u.cause.Error() }
-func (u unheard) Unwrap() []error { return []error{bridge.ErrUnreachable, u.cause} }
+func (u unheard) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
 
-// wordFor names the kind of an error for counters; empty: none.
+// wordFor is the kind of an error, for counters; empty for nil.
 func wordFor(err error) string {
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
@@ -90,11 +89,11 @@ func wordFor(err error) string {
 	return ""
 }
 
-// longest is how much of a sentence that a plugin says is shown.
+// longest limits what is shown of a plugin's message.
 const longest = 500 // bytes
 
-// plain keeps a sentence short, on one line, and free of what a terminal would obey.
+// plain makes a message short, one line, and free of terminal control characters.
 func plain(text string) string { return printable.Line(text, longest) }
 
-// valid makes a text one that the protocol takes: what a user wrote may be any bytes.
+// valid makes a text valid UTF-8, which protobuf requires.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

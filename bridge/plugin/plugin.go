@@ -1,11 +1,13 @@
-// Package plugin lets a program of somebody else's drive the workload manager: the port through which rounds see and
-// change jobs, and the tickets by which daemons agree on who acts, served from another process. It is for both sides,
-// the daemon that drives (Client) and a program in Go that is driven (Serve); slurmpb/slurm.proto is the protocol, for
-// programs in any language.
+// Package plugin lets an external program drive the workload manager: it serves the port through which rounds see and
+// change jobs, and the tickets by which daemons elect the leader. It has both sides: the daemon (Client) and a Go
+// program that is driven (Serve). slurmpb/slurm.proto is the protocol for programs in any language.
 //
-// A program that is late, dead or says what cannot be is as a Slurm that is not heard: what was asked of it may have
-// been done. It is ended, and started again after a pause. What it says of jobs and nodes is believed as far as it
-// cannot break the reckoning.
+// A program that is late, dead or gives an impossible answer is treated as an unreachable Slurm: a request may have
+// been carried out. It is ended, and started again after a pause. Observations are sent as differences to the last one
+// that both sides have, identified by a version; a side that has lost it asks for all. A plugin's statements about jobs
+// and nodes are believed only as far as they cannot break our arithmetic: impossible amounts that a user could cause
+// make that job odd, and only the plugin's own mistakes void an answer. Errors are sent as words of a fixed set and
+// never matched by text. The daemon gives a plugin no credentials.
 package plugin
 
 import (
@@ -20,51 +22,51 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/guest"
 )
 
-// Options tell which program drives, and how much is asked of it. Path is needed, the rest has defaults.
+// Options name the program and limit what is asked of it. Path is required.
 type Options struct {
 	Path    string            // absolute
 	SHA256  string            // 64 hexadecimal digits; empty: any content
-	Config  Configuration     // what it is told before anything else
-	Timeout time.Duration     // of one call; default a minute. A look at everything has four times that
-	OnCall  func(Call)        // told of every call; may be called from several goroutines
-	Said    func(line string) // told of each line that it writes to its standard error; nil: nobody is
+	Config  Configuration     // sent to the program before anything else
+	Timeout time.Duration     // of one call; default a minute; four times that for observations and lists
+	OnCall  func(Call)        // called for every call; may be called concurrently
+	Said    func(line string) // called for each line on its standard error; may be nil
 }
 
-// Call is one call of the program as the daemon counts it.
+// Call is one call of the program, for counters.
 type Call struct {
 	Verb  string // configure, observe, update, …
 	Bytes int64  // of the answer
 	Took  time.Duration
-	Err   string // kind of the error: gone, denied, refused, unreachable, not pending; empty: none
+	Err   string // kind of the error: gone, denied, refused, unreachable, not pending, …; empty: none
 }
 
-// MaxConfig bounds the file that a plugin is configured with, in bytes.
+// MaxConfig limits the size of a plugin's configuration file, in bytes.
 const MaxConfig = 1 << 20
 
 const defaultTimeout = time.Minute
 
-// Client is a bridge.Slurm and a leader.Tickets. Its methods may be called from several goroutines, for different jobs.
+// Client implements slurm.Manager and leader.Tickets. Its methods may be called concurrently, for different jobs.
 type Client struct {
 	options Options
 	guest   *guest.Guest
-	door    chan struct{} // has room for one: who may look for the program
+	door    chan struct{} // a lock for starting and configuring the program
 
-	looking chan struct{} // the same for an Observe
-	sight   sight         // of the last one
+	looking chan struct{} // a lock for Observe
+	sight   sight         // last observation
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	conn  *grpc.ClientConn
-	ready bool                       // the program at its other end has been configured
-	intro *slurmpb.ConfigureResponse // what the program said of itself; nil: nothing yet
+	ready bool                       // the program on conn has been configured
+	intro *slurmpb.ConfigureResponse // what the program declared; nil: nothing yet
 	pulse pulse
 }
 
-// Inspect says what is wrong with a program before it is started.
+// Inspect checks a program without starting it.
 func Inspect(path, sha256 string) error {
 	if err := program(path, sha256).Check(); err != nil {
 		return fmt.Errorf("slurm plugin: %w", err)
@@ -103,14 +105,14 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 // Close ends the program.
 func (c *Client) Close() { c.guest.Close() }
 
-// Version is what the program says that it is, in one line.
+// Version is the program's own description of its version, in one line.
 func (c *Client) Version() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return plain(c.intro.GetVersion())
 }
 
-// enter waits for room.
+// enter acquires a lock that is a channel with room for one.
 func enter(ctx context.Context, room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
@@ -120,8 +122,8 @@ func enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// program is the connection to one that runs and has been configured; it is started if none runs. The second context
-// ends with the first, or when we have waited long enough.
+// program returns the connection to a running, configured program and starts it if needed. within ends with ctx or at
+// the time limit of the call.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
 	if err := enter(within, c.door); err != nil {
 		return nil, unheard{err}
@@ -144,7 +146,7 @@ func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// meet says whether the program at the other end has been configured already.
+// meet records the connection and reports whether its program has been configured.
 func (c *Client) meet(conn *grpc.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +156,12 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 	return c.ready
 }
 
+// configure sends the configuration.
 func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse,
 	err error) {
 	got, err := c.counted("configure", func() (answer, error) {
-		return c.hear(ctx, within, conn, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-			intro, err = slurm.Configure(ctx, c.options.Config.out())
+		return c.hear(ctx, within, conn, func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error) {
+			intro, err = manager.Configure(ctx, c.options.Config.out())
 			return intro, err
 		})
 	})
@@ -168,21 +171,22 @@ func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (
 	return intro, err
 }
 
-// answer is what every call comes back with.
+// answer is the answer to any call.
 type answer interface {
 	proto.Message
 	GetFailure() *slurmpb.Failure
 }
 
 // question is a call of the program.
-type question func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error)
+type question func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error)
 
-// ask puts a question, within the time that any has. It returns once there is an answer that tells of no failure.
+// ask makes and counts a call, with a time limit. It returns the answer's failure as an error.
 func (c *Client) ask(ctx context.Context, verb string, limit time.Duration, put question) error {
 	_, err := c.counted(verb, func() (answer, error) { return c.exchange(ctx, limit, put) })
 	return err
 }
 
+// exchange makes a call, starting the program if needed.
 func (c *Client) exchange(ctx context.Context, limit time.Duration, put question) (answer, error) {
 	if err := over(ctx); err != nil {
 		return nil, err
@@ -197,13 +201,13 @@ func (c *Client) exchange(ctx context.Context, limit time.Duration, put question
 	if err != nil {
 		return nil, err
 	}
-	if err = failureIn(got.GetFailure()); errors.Is(err, bridge.ErrUnreachable) {
+	if err = failureIn(got.GetFailure()); errors.Is(err, slurm.ErrUnreachable) {
 		err = orOver(ctx, err)
 	}
 	return got, err
 }
 
-// hear puts a question to this program and waits for what it says.
+// hear makes a call of this program and waits for the answer.
 func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put question) (answer, error) {
 	c.asked()
 	got, err := put(within, slurmpb.NewSlurmClient(conn))
@@ -214,8 +218,8 @@ func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put qu
 	return got, nil
 }
 
-// silent says what to think of a call that had no answer. When it was the caller who gave up, the program has done
-// nothing wrong, unless nothing at all has been heard of it for longer than a call may take.
+// silent handles a call without answer. If the caller gave up the program is not to blame, unless nothing at all has
+// been heard from it for longer than a call may take.
 func (c *Client) silent(ctx context.Context, conn *grpc.ClientConn, err error) error {
 	since := c.gaveUp()
 	if ended := over(ctx); ended != nil {
@@ -227,7 +231,7 @@ func (c *Client) silent(ctx context.Context, conn *grpc.ClientConn, err error) e
 	return c.unheard(conn, err)
 }
 
-// unheard names what gRPC says. A program that has died, or that took too long, is ended.
+// unheard translates gRPC's error. A program that died or took too long is ended.
 func (c *Client) unheard(conn *grpc.ClientConn, err error) error {
 	said := status.Convert(err)
 	switch said.Code() {
@@ -240,12 +244,13 @@ func (c *Client) unheard(conn *grpc.ClientConn, err error) error {
 		c.guest.Drop(conn)
 		return unheard{fmt.Errorf("it died: %s", c.guest.LastWords())}
 	case codes.Unimplemented:
-		return fmt.Errorf("slurm plugin: %w: %s", bridge.ErrRefused, plain(said.Message()))
+		return fmt.Errorf("slurm plugin: %w: %s", slurm.ErrRefused, plain(said.Message()))
 	}
 	return unheard{errors.New(plain(said.Message()))}
 }
 
-// over is the end of a caller's patience. The other side may notice it a moment earlier than we do.
+// over is the error of a caller that gave up. A deadline within moment counts as passed, since the plugin may notice it
+// slightly earlier.
 func over(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -258,7 +263,7 @@ func over(ctx context.Context) error {
 
 const moment = 20 * time.Millisecond
 
-// orOver is the caller's own end, where that is why something failed.
+// orOver is the caller's own end if it gave up, else err.
 func orOver(ctx context.Context, err error) error {
 	if ended := over(ctx); ended != nil {
 		return ended
@@ -266,7 +271,7 @@ func orOver(ctx context.Context, err error) error {
 	return err
 }
 
-// counted makes a call and tells of it.
+// counted makes a call and reports it to OnCall.
 func (c *Client) counted(verb string, make func() (answer, error)) (answer, error) {
 	began := time.Now()
 	got, err := make()
@@ -280,12 +285,13 @@ func (c *Client) counted(verb string, make func() (answer, error)) (answer, erro
 	return got, err
 }
 
-// pulse is how long a program has left everything unanswered.
+// pulse tracks how long a program has left all calls unanswered.
 type pulse struct {
-	open  int       // calls that wait for an answer
-	since time.Time // something was asked, and nothing has been heard from then on; zero: nothing is missing
+	open  int       // calls without an answer so far
+	since time.Time // start of the silence: calls are open and no answer came since then; zero: no call is open
 }
 
+// asked records a new call.
 func (c *Client) asked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,6 +300,7 @@ func (c *Client) asked() {
 	}
 }
 
+// heard records an answer.
 func (c *Client) heard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,6 +310,7 @@ func (c *Client) heard() {
 	}
 }
 
+// gaveUp records that a call ended without answer and returns the length of the silence.
 func (c *Client) gaveUp() (silent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

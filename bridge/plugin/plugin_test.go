@@ -17,10 +17,10 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/guest"
@@ -48,7 +48,7 @@ var behaviours = map[string]func(){
 	},
 	"choosy": func() {
 		plugin.Serve(func(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
-			return plugin.Driven{}, fmt.Errorf("configuration %q: want more\n%w", c.File, bridge.ErrDenied)
+			return plugin.Driven{}, fmt.Errorf("configuration %q: want more\n%w", c.File, slurm.ErrDenied)
 		})
 	},
 	"empty": func() {
@@ -85,14 +85,14 @@ func with(change func(*plugin.Driven)) func() {
 // cluster is a slurmtest with so many jobs as the configuration says, and the number of the process as its version.
 func cluster(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
 	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	slurm := slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(2,
+	manager := slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(2,
 		gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
 	jobs, err := strconv.Atoi(string(c.File))
 	for range jobs {
-		_, _ = slurm.Submit(slurmtest.Spec{Name: "job", User: "alice", Lease: time.Hour,
-			Request: bridge.Request{GPUs: 1}})
+		_, _ = manager.Submit(slurmtest.Spec{Name: "job", User: "alice", Lease: time.Hour,
+			Request: slurm.Request{GPUs: 1}})
 	}
-	return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: strconv.Itoa(os.Getpid())}, err
+	return plugin.Driven{Slurm: manager, Tickets: manager.Tickets(), Version: strconv.Itoa(os.Getpid())}, err
 }
 
 // older was written before signals had targets: it signals batch scripts.
@@ -110,20 +110,20 @@ func (older) Signal(context.Context, *slurmpb.SignalRequest) (*slurmpb.DoneRespo
 
 func TestAPluginThatKnowsNoTargetsIsNotAskedToSignalSteps(t *testing.T) {
 	client := open(t, "older")
-	if err := client.Signal(t.Context(), 1, bridge.Signal{Name: "USR1"}); err != nil {
+	if err := client.Signal(t.Context(), 1, slurm.Signal{Name: "USR1"}); err != nil {
 		t.Error(err)
 	}
-	err := client.Signal(t.Context(), 1, bridge.Signal{Name: "USR1", To: bridge.Steps})
-	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "spare its batch script") {
+	err := client.Signal(t.Context(), 1, slurm.Signal{Name: "USR1", To: slurm.Steps})
+	if !errors.Is(err, slurm.ErrRefused) || !strings.Contains(err.Error(), "spare its batch script") {
 		t.Errorf("%v, want a refusal that says why", err)
 	}
 }
 
-type deaf struct{ bridge.Slurm }
+type deaf struct{ slurm.Manager }
 
 func (deaf) Requeue(context.Context, int) error { time.Sleep(time.Hour); return nil }
 
-type dying struct{ bridge.Slurm }
+type dying struct{ slurm.Manager }
 
 func (dying) Requeue(context.Context, int) error {
 	fmt.Fprintln(os.Stderr, "out of ideas")
@@ -132,10 +132,10 @@ func (dying) Requeue(context.Context, int) error {
 	return nil
 }
 
-type absurd struct{ bridge.Slurm }
+type absurd struct{ slurm.Manager }
 
-func (a absurd) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := a.Slurm.Observe(ctx)
+func (a absurd) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := a.Manager.Observe(ctx)
 	seen.Nodes = slices.Clone(seen.Nodes)
 	slices.Reverse(seen.Nodes)
 	return seen, err
@@ -159,7 +159,7 @@ func within(limit time.Duration) func(*plugin.Options) {
 	return func(o *plugin.Options) { o.Timeout = limit }
 }
 
-func observe(t testing.TB, client *plugin.Client) bridge.Observed {
+func observe(t testing.TB, client *plugin.Client) slurm.Observed {
 	t.Helper()
 	seen, err := client.Observe(context.Background())
 	if err != nil {
@@ -173,11 +173,11 @@ func TestAProgramThatCannotBeUsedSaysWhyAtOnce(t *testing.T) {
 		says string
 		is   error
 	}{
-		"planner":   {"the plugin does not start", bridge.ErrUnreachable}, // it is of another kind
-		"silent":    {"still starting", bridge.ErrUnreachable},
-		"choosy":    {`configuration "3": want more permission denied`, bridge.ErrDenied},
+		"planner":   {"the plugin does not start", slurm.ErrUnreachable}, // it is of another kind
+		"silent":    {"still starting", slurm.ErrUnreachable},
+		"choosy":    {`configuration "3": want more permission denied`, slurm.ErrDenied},
 		"empty":     {"has opened nothing", nil},
-		"hesitates": {"no answer in time", bridge.ErrUnreachable},
+		"hesitates": {"no answer in time", slurm.ErrUnreachable},
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
@@ -217,10 +217,10 @@ func TestOnlyWhatChangedHasAnotherPointer(t *testing.T) {
 	client := open(t, "good")
 	first := observe(t, client)
 	job := first.Jobs[1]
-	if len(first.Jobs) != 3 || job.ID != 2 || job.State != bridge.Pending {
+	if len(first.Jobs) != 3 || job.ID != 2 || job.State != slurm.Pending {
 		t.Fatalf("got %+v", first.Jobs)
 	}
-	if err := client.Update(t.Context(), bridge.Update{Job: 2, Begin: job.Begin.Add(time.Hour), Request: job.Request,
+	if err := client.Update(t.Context(), slurm.Update{Job: 2, Begin: job.Begin.Add(time.Hour), Request: job.Request,
 		Extra: "told"}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,14 +245,14 @@ func TestAPluginThatDiedIsNotHeardAndTheNextOneIsToldAllAgain(t *testing.T) {
 	for job := range 3 { // one death, however many notice
 		asking.Go(func() {
 			err := client.Requeue(context.Background(), job+1)
-			if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(),
+			if !errors.Is(err, slurm.ErrUnreachable) || !strings.Contains(err.Error(),
 				"requeue job "+strconv.Itoa(job+1)) {
 				t.Errorf("of a program that dies: %v", err)
 			}
 		})
 	}
 	asking.Wait()
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) ||
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) ||
 		!strings.Contains(err.Error(), "not started again yet") {
 		t.Fatalf("at once after that: %v, want it to rest", err)
 	}
@@ -286,7 +286,7 @@ func TestTheLastWordsOfAPluginAreKept(t *testing.T) {
 
 func TestAPluginThatSaysWhatCannotBeIsEnded(t *testing.T) {
 	client := open(t, "absurd")
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) ||
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) ||
 		!strings.Contains(err.Error(), `"n1" comes after "n2"`) {
 		t.Fatalf("got %v", err)
 	}
@@ -297,7 +297,7 @@ func TestAPluginThatSaysWhatCannotBeIsEnded(t *testing.T) {
 
 func TestACallHasItsTimeAndAPluginThatTakesMoreIsEnded(t *testing.T) {
 	client := open(t, "deaf", within(500*time.Millisecond))
-	if err := client.Requeue(t.Context(), 1); !errors.Is(err, bridge.ErrUnreachable) ||
+	if err := client.Requeue(t.Context(), 1); !errors.Is(err, slurm.ErrUnreachable) ||
 		errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want that nothing was heard", err)
 	}
@@ -312,12 +312,12 @@ func TestACallerWhoGivesUpHearsOfHimselfAndThePluginGoesOn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := client.Requeue(ctx, 1); !errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, bridge.ErrUnreachable) {
+		errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("his time was over: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := client.Requeue(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, bridge.ErrUnreachable) {
+	if err := client.Requeue(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("he was told to stop: %v", err)
 	}
 	if _, err := client.Observe(ctx); !errors.Is(err, context.Canceled) {
@@ -389,7 +389,7 @@ func stop(t *testing.T, pid int) {
 
 func TestAPluginWithoutTicketsIsForADaemonThatIsAlone(t *testing.T) {
 	client := open(t, "lonely")
-	if _, err := client.Take(t.Context(), leader.Words{}); !errors.Is(err, bridge.ErrRefused) ||
+	if _, err := client.Take(t.Context(), leader.Words{}); !errors.Is(err, slurm.ErrRefused) ||
 		!strings.Contains(err.Error(), "--alone") {
 		t.Errorf("got %v", err)
 	}
@@ -399,7 +399,7 @@ func TestAPluginWithoutTicketsIsForADaemonThatIsAlone(t *testing.T) {
 func TestAClosedClientIsNotHeard(t *testing.T) {
 	client := open(t, "good")
 	client.Close()
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -9,59 +9,60 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/guest"
 )
 
-// Configuration is what a plugin is told before anything is asked of it.
+// Configuration is sent to a plugin before any other call.
 type Configuration struct {
-	File            []byte  // what stands in the file that the administrator named
-	TicketPartition string  // where tickets are taken; empty: anywhere
-	Concurrent      int     // requests to the workload manager at a time; 0: as the plugin likes
-	Rate            float64 // requests per second; 0: as many as it takes
-	// how long what a running job reports in its comment may go unseen; 0: as for other edits
+	File            []byte  // content of the file that the administrator named
+	TicketPartition string  // where tickets are submitted; empty: anywhere
+	Concurrent      int     // concurrent requests to the workload manager; 0: the plugin's choice
+	Rate            float64 // requests per second; 0: no limit
+	// how long a report in a running job's comment may go unnoticed; 0: as for other edits
 	ReportsEvery time.Duration
 }
 
 // Driven is what a plugin serves.
 type Driven struct {
-	Slurm   bridge.Slurm
-	Tickets leader.Tickets // nil: it has none, and the daemon must be alone
-	Version string         // for the log: what drives what
+	Slurm   slurm.Manager
+	Tickets leader.Tickets // nil: no tickets, so the daemon must be the only one
+	Leases  slurm.Leases   // nil: no lease job, so waiting jobs have begin times
+	Version string         // for the log: which plugin drives which workload manager
 }
 
-// Opener opens the workload manager. It is called again when it has failed; ctx ends with the call and not with what
-// was opened.
+// Opener opens the workload manager. It is called again after a failure. ctx ends with the call; what was opened must
+// live on.
 type Opener func(ctx context.Context, c Configuration) (Driven, error)
 
-// Serve makes this process a plugin that drives a workload manager. It is all that a main function need call.
+// Serve makes this process a plugin that drives a workload manager. A main function needs to call nothing else.
 func Serve(open Opener) {
 	guest.Serve(guest.Slurm, func(server grpc.ServiceRegistrar) {
 		slurmpb.RegisterSlurmServer(server, &service{open: open})
 	})
 }
 
-// service is a workload manager as gRPC sees it.
+// service adapts a workload manager to gRPC.
 type service struct {
 	slurmpb.UnimplementedSlurmServer
 	open Opener
 
 	mu     sync.Mutex
-	driven Driven // Slurm is nil: it is not open
+	driven Driven // Slurm is nil: not open
 
-	looking sync.Mutex // one look at a time
-	last    sight      // what was shown last
+	looking sync.Mutex // one observation at a time
+	last    sight      // the last observation sent
 }
 
-// errUnconfigured is for a host that does not keep to the protocol.
-var errUnconfigured = fmt.Errorf("the plugin was not configured: %w", bridge.ErrRefused)
+// errUnconfigured is for a caller that does not keep to the protocol.
+var errUnconfigured = fmt.Errorf("the plugin was not configured: %w", slurm.ErrRefused)
 
-// errNoTickets is for a daemon that wants to share what cannot be shared.
+// errNoTickets is for a daemon that may not be the only one with a plugin without tickets.
 var errNoTickets = fmt.Errorf(
 	"this plugin has no tickets: start the daemon with --alone and see to it that there is no second one: %w",
-	bridge.ErrRefused)
+	slurm.ErrRefused)
 
 // Configure implements slurmpb.SlurmServer.
 func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*slurmpb.ConfigureResponse, error) {
@@ -77,7 +78,7 @@ func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*
 	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version), Aims: true}, nil
 }
 
-func (s *service) slurm() (bridge.Slurm, error) {
+func (s *service) slurm() (slurm.Manager, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.driven.Slurm == nil {
@@ -86,6 +87,7 @@ func (s *service) slurm() (bridge.Slurm, error) {
 	return s.driven.Slurm, nil
 }
 
+// tickets returns the tickets of the workload manager, if it is open and has any.
 func (s *service) tickets() (leader.Tickets, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,11 +104,11 @@ func (s *service) tickets() (leader.Tickets, error) {
 func (s *service) Observe(ctx context.Context, r *slurmpb.ObserveRequest) (*slurmpb.ObserveResponse, error) {
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	slurm, err := s.slurm()
+	manager, err := s.slurm()
 	if err != nil {
 		return &slurmpb.ObserveResponse{Failure: failureOut(err)}, nil
 	}
-	seen, err := slurm.Observe(ctx)
+	seen, err := manager.Observe(ctx)
 	if err != nil {
 		return &slurmpb.ObserveResponse{Failure: failureOut(err)}, nil
 	}
@@ -115,29 +117,29 @@ func (s *service) Observe(ctx context.Context, r *slurmpb.ObserveRequest) (*slur
 
 // Update implements slurmpb.SlurmServer.
 func (s *service) Update(ctx context.Context, r *slurmpb.UpdateRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(slurm bridge.Slurm) error { return slurm.Update(ctx, updateIn(r)) })
+	return s.do(func(manager slurm.Manager) error { return manager.Update(ctx, updateIn(r)) })
 }
 
 // Signal implements slurmpb.SlurmServer.
 func (s *service) Signal(ctx context.Context, r *slurmpb.SignalRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(slurm bridge.Slurm) error {
+	return s.do(func(manager slurm.Manager) error {
 		to, err := targetIn(r.GetTo())
 		if err != nil {
 			return err
 		}
-		return slurm.Signal(ctx, int(r.GetJob()), bridge.Signal{Name: r.GetSignal(), To: to})
+		return manager.Signal(ctx, int(r.GetJob()), slurm.Signal{Name: r.GetSignal(), To: to})
 	})
 }
 
 // Requeue implements slurmpb.SlurmServer.
 func (s *service) Requeue(ctx context.Context, r *slurmpb.RequeueRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(slurm bridge.Slurm) error { return slurm.Requeue(ctx, int(r.GetJob())) })
+	return s.do(func(manager slurm.Manager) error { return manager.Requeue(ctx, int(r.GetJob())) })
 }
 
 // Split implements slurmpb.SlurmServer.
 func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(slurm bridge.Slurm) error {
-		splits, can := slurm.(bridge.Splitter)
+	return s.do(func(manager slurm.Manager) error {
+		splits, can := manager.(slurm.Splitter)
 		if !can {
 			return errNoSplits
 		}
@@ -145,10 +147,45 @@ func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.
 	})
 }
 
-func (s *service) do(verb func(bridge.Slurm) error) (*slurmpb.DoneResponse, error) {
-	slurm, err := s.slurm()
+func (s *service) do(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, error) {
+	manager, err := s.slurm()
 	if err == nil {
-		err = verb(slurm)
+		err = verb(manager)
+	}
+	return &slurmpb.DoneResponse{Failure: failureOut(err)}, nil
+}
+
+// leases returns the leases of the workload manager, if it is open and has any.
+func (s *service) leases() (slurm.Leases, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.driven.Slurm == nil:
+		return nil, errUnconfigured
+	case s.driven.Leases == nil:
+		return nil, errNoLease
+	}
+	return s.driven.Leases, nil
+}
+
+// RenewLease implements slurmpb.SlurmServer.
+func (s *service) RenewLease(ctx context.Context, r *slurmpb.RenewLeaseRequest) (*slurmpb.RenewLeaseResponse, error) {
+	leases, err := s.leases()
+	job := 0
+	if err == nil {
+		job, err = leases.Renew(ctx, time.Duration(r.GetLengthNs()))
+	}
+	return &slurmpb.RenewLeaseResponse{Failure: failureOut(err), Job: int64(job)}, nil
+}
+
+// EndLease implements slurmpb.SlurmServer.
+func (s *service) EndLease(ctx context.Context, _ *slurmpb.EndLeaseRequest) (*slurmpb.DoneResponse, error) {
+	leases, err := s.leases()
+	if err == nil {
+		err = leases.End(ctx)
+	}
+	if errors.Is(err, errNoLease) {
+		err = nil // there is no lease to end
 	}
 	return &slurmpb.DoneResponse{Failure: failureOut(err)}, nil
 }

@@ -7,25 +7,26 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// sight is the last observation that both sides have. Its owner keeps it for as long as it may be added to; the other
-// side names it by its version. A side that has lost it, or begins anew, says or asks for all again.
+// sight is the last observation that both sides have. Its owner keeps it as the base for differences; the other side
+// names it by version. A side that has lost it sends or asks for all again.
 type sight struct {
-	version int64 // 0: there is none
-	nodes   []bridge.Node
-	jobs    []*bridge.Job
+	version int64 // 0: none
+	nodes   []slurm.Node
+	jobs    []*slurm.Job
 }
 
-func nameOf(n bridge.Node) string { return n.Name }
-func idOf(j *bridge.Job) int      { return j.ID }
+func nameOf(n slurm.Node) string { return n.Name }
+func idOf(j *slurm.Job) int      { return j.ID }
 
-// show is what to answer whoever has this version. The sight becomes that of the observation.
-func (s *sight) show(seen bridge.Observed, version int64) *slurmpb.ObserveResponse {
+// show stores an observation and makes the answer for a caller that has this version: differences if it is the last
+// one.
+func (s *sight) show(seen slurm.Observed, version int64) *slurmpb.ObserveResponse {
 	before := *s
-	if before.version == 0 { // numbers of an earlier process must not seem to be ours
+	if before.version == 0 { // random start, so that versions of an earlier process do not match
 		before.version = rand.Int64N(1 << 60)
 	}
 	*s = sight{before.version + 1, seen.Nodes, seen.Jobs}
@@ -52,7 +53,7 @@ func (s *sight) show(seen bridge.Observed, version int64) *slurmpb.ObserveRespon
 	return answer
 }
 
-// differ lists what is new or different, and the keys of what is gone. Both lists are ascending.
+// differ lists the elements that are new or changed, and the keys of those that are gone. Both lists are ascending.
 func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
 	for len(had) > 0 || len(has) > 0 {
 		switch {
@@ -70,19 +71,18 @@ func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T)
 	return changed, gone
 }
 
-// sameJob goes by the promise of bridge.Observed.
-func sameJob(a, b *bridge.Job) bool { return a == b }
+// sameJob compares pointers, which slurm.Observed promises to keep for unchanged jobs.
+func sameJob(a, b *slurm.Job) bool { return a == b }
 
-func sameNode(a, b bridge.Node) bool {
+func sameNode(a, b slurm.Node) bool {
 	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated &&
 		a.Completing == b.Completing &&
 		a.Closed == b.Closed && slices.Equal(a.Features, b.Features) && slices.Equal(a.Partitions, b.Partitions) &&
 		slices.Equal(a.Devices, b.Devices) && slices.Equal(a.Types, b.Types)
 }
 
-// take is what an answer comes to for whoever has this sight, which becomes that of the answer. After an error it is
-// none.
-func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err error) {
+// take applies an answer to the stored observation, and stores the result. After an error nothing is stored.
+func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err error) {
 	had := *s
 	*s = sight{}
 	seen.At = timeIn(answer.GetAtNs())
@@ -119,8 +119,8 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err
 	return seen, nil
 }
 
-// merge puts what has changed in the place of what was, and leaves out what is gone. All lists are ascending. What was
-// is not touched: others have it.
+// merge replaces changed elements and removes gone ones in a new list. All lists are ascending. had is not modified,
+// since it was handed out.
 func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T, error) {
 	if len(changed)+len(gone) == 0 {
 		return had, nil

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
@@ -23,12 +23,12 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // site is what one side sees: jobs and nodes that come, go and change.
 type site struct {
 	at    time.Time
-	jobs  map[int]*bridge.Job
-	nodes map[string]bridge.Node
+	jobs  map[int]*slurm.Job
+	nodes map[string]slurm.Node
 }
 
-func (s *site) observed() bridge.Observed {
-	seen := bridge.Observed{At: s.at}
+func (s *site) observed() slurm.Observed {
+	seen := slurm.Observed{At: s.at}
 	for _, id := range slices.Sorted(maps.Keys(s.jobs)) {
 		seen.Jobs = append(seen.Jobs, s.jobs[id])
 	}
@@ -38,26 +38,26 @@ func (s *site) observed() bridge.Observed {
 	return seen
 }
 
-// happen changes one thing. A job that changes is another one from then on, as bridge.Observed promises.
+// happen changes one thing. A job that changes is another one from then on, as slurm.Observed promises.
 func (s *site) happen(t *rapid.T) {
 	s.at = s.at.Add(time.Duration(rapid.IntRange(0, 2e9).Draw(t, "passes")))
 	id, name := rapid.IntRange(1, 12).Draw(t, "job"), fmt.Sprintf("n%d", rapid.IntRange(1, 5).Draw(t, "node"))
 	switch rapid.SampledFrom([]string{"job", "job ends", "node", "node leaves"}).Draw(t, "what") {
 	case "job":
-		s.jobs[id] = &bridge.Job{
+		s.jobs[id] = &slurm.Job{
 			ID: id, Name: rapid.String().Draw(t, "name"), Comment: rapid.String().Draw(t, "comment"),
 			Extra: rapid.String().Draw(t, "extra"),
-			State: rapid.SampledFrom([]bridge.State{bridge.Pending, bridge.Running, bridge.Finished}).Draw(t,
+			State: rapid.SampledFrom([]slurm.State{slurm.Pending, slurm.Running, slurm.Finished}).Draw(t,
 				"state"),
 			Submitted: s.at, Begin: rapid.SampledFrom([]time.Time{{}, s.at.Add(time.Hour)}).Draw(t, "begin"),
-			Request: bridge.Request{CPUs: rapid.IntRange(0, 99).Draw(t, "cpus"),
+			Request: slurm.Request{CPUs: rapid.IntRange(0, 99).Draw(t, "cpus"),
 				Pin: rapid.SampledFrom([][]string{nil, {"n1", "n2"}}).Draw(t, "pin")},
 		}
 	case "job ends":
 		delete(s.jobs, id)
 	case "node":
 		total := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}
-		s.nodes[name] = bridge.Node{
+		s.nodes[name] = slurm.Node{
 			Name: name, Partitions: []string{"gpu"}, Total: total,
 			Allocated: gres.Vector{CPUs: rapid.IntRange(0, 24).Draw(t, "held")},
 			Closed:    rapid.SampledFrom([]string{"", "DRAIN"}).Draw(t, "closed"),
@@ -83,10 +83,10 @@ func overWire(t *rapid.T, answer *slurmpb.ObserveResponse) *slurmpb.ObserveRespo
 func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 	added := 0
 	rapid.Check(t, func(t *rapid.T) {
-		world := site{at: noon, jobs: map[int]*bridge.Job{}, nodes: map[string]bridge.Node{}}
+		world := site{at: noon, jobs: map[int]*slurm.Job{}, nodes: map[string]slurm.Node{}}
 		var server, client sight
-		var last bridge.Observed // that the client had, of what
-		shown := map[int]*bridge.Job{}
+		var last slurm.Observed // that the client had, of what
+		shown := map[int]*slurm.Job{}
 		for range rapid.IntRange(1, 12).Draw(t, "looks") {
 			for range rapid.IntRange(0, 4).Draw(t, "changes") {
 				world.happen(t)
@@ -96,7 +96,7 @@ func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 			case "the plugin begins anew":
 				server = sight{}
 			case "the daemon begins anew":
-				client, last = sight{}, bridge.Observed{}
+				client, last = sight{}, slurm.Observed{}
 			}
 			if rapid.IntRange(0, 3).Draw(t, "the answer is lost") == 0 {
 				server.show(world.observed(), client.version)
@@ -119,7 +119,7 @@ func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-func mustEqual(t *rapid.T, got, want bridge.Observed) {
+func mustEqual(t *rapid.T, got, want slurm.Observed) {
 	if !got.At.Equal(want.At) || len(got.Jobs) != len(want.Jobs) || len(got.Nodes) != len(want.Nodes) {
 		t.Fatalf("got %+v, want %+v", got, want)
 	}
@@ -136,7 +136,7 @@ func mustEqual(t *rapid.T, got, want bridge.Observed) {
 }
 
 // timeless is a job whose times are in the same zone.
-func timeless(j *bridge.Job) bridge.Job {
+func timeless(j *slurm.Job) slurm.Job {
 	copied := *j
 	for _, at := range []*time.Time{&copied.Submitted, &copied.Begin, &copied.Started} {
 		if !at.IsZero() {
@@ -147,8 +147,8 @@ func timeless(j *bridge.Job) bridge.Job {
 }
 
 // mustKeepPointers: what is the same job at the other side is the same here, and what is not is not.
-func mustKeepPointers(t *rapid.T, last, seen bridge.Observed, before, now map[int]*bridge.Job) {
-	had := map[int]*bridge.Job{}
+func mustKeepPointers(t *rapid.T, last, seen slurm.Observed, before, now map[int]*slurm.Job) {
+	had := map[int]*slurm.Job{}
 	for _, j := range last.Jobs {
 		had[j.ID] = j
 	}
@@ -162,7 +162,7 @@ func mustKeepPointers(t *rapid.T, last, seen bridge.Observed, before, now map[in
 func TestWhatCannotBeIsNotTaken(t *testing.T) {
 	node := func(name string) *slurmpb.Node { return &slurmpb.Node{Name: name} }
 	job := func(id int64) *slurmpb.Job { return &slurmpb.Job{Id: id, State: slurmpb.State_PENDING} }
-	had := sight{7, []bridge.Node{{Name: "n1"}}, []*bridge.Job{{ID: 3}}}
+	had := sight{7, []slurm.Node{{Name: "n1"}}, []*slurm.Job{{ID: 3}}}
 	for name, c := range map[string]struct {
 		sent *slurmpb.ObserveResponse
 		says string
@@ -269,25 +269,25 @@ func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T)
 // shown.
 func FuzzObserved(f *testing.F) {
 	var server sight
-	job := &bridge.Job{ID: 3, State: bridge.Running, Runs: bridge.Allocated{Nodes: []string{"n1"},
+	job := &slurm.Job{ID: 3, State: slurm.Running, Runs: slurm.Allocated{Nodes: []string{"n1"},
 		PerNode: gres.Vector{GPUs: 1}}}
-	seen := bridge.Observed{At: noon, Nodes: []bridge.Node{{Name: "n1", Total: gres.Vector{GPUs: 8}}},
-		Jobs: []*bridge.Job{job}}
+	seen := slurm.Observed{At: noon, Nodes: []slurm.Node{{Name: "n1", Total: gres.Vector{GPUs: 8}}},
+		Jobs: []*slurm.Job{job}}
 	for _, version := range []int64{0, 1} {
 		text, err := proto.Marshal(server.show(seen, version*server.version))
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(text)
-		seen.Jobs = append(seen.Jobs, &bridge.Job{ID: 9, State: bridge.Pending})
+		seen.Jobs = append(seen.Jobs, &slurm.Job{ID: 9, State: slurm.Pending})
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var sent slurmpb.ObserveResponse
 		if proto.Unmarshal(text, &sent) != nil {
 			return
 		}
-		client := sight{sent.Base, []bridge.Node{{Name: "n1"}},
-			[]*bridge.Job{{ID: 3, State: bridge.Pending}, {ID: 5, State: bridge.Running}}}
+		client := sight{sent.Base, []slurm.Node{{Name: "n1"}},
+			[]*slurm.Job{{ID: 3, State: slurm.Pending}, {ID: 5, State: slurm.Running}}}
 		seen, err := client.take(&sent)
 		if err != nil {
 			return

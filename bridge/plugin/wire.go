@@ -3,15 +3,15 @@ package plugin
 import (
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// What goes over the wire as it is, in both directions. What has to be looked at on its way in is in check.go.
+// Plain encoding and decoding, in both directions. What must be validated when decoded is in check.go.
 
-func nodeOut(n *bridge.Node) *slurmpb.Node {
+func nodeOut(n *slurm.Node) *slurmpb.Node {
 	return &slurmpb.Node{
 		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
 		Partitions: allValid(n.Partitions),
@@ -20,7 +20,7 @@ func nodeOut(n *bridge.Node) *slurmpb.Node {
 	}
 }
 
-func typesOut(types []bridge.TypedGPUs) []*slurmpb.TypedGPUs {
+func typesOut(types []slurm.TypedGPUs) []*slurmpb.TypedGPUs {
 	var out []*slurmpb.TypedGPUs
 	for _, t := range types {
 		out = append(out, &slurmpb.TypedGPUs{Type: valid(t.Type), Total: int64(t.Total), Allocated: int64(t.Allocated)})
@@ -28,7 +28,7 @@ func typesOut(types []bridge.TypedGPUs) []*slurmpb.TypedGPUs {
 	return out
 }
 
-func devicesOut(devices []bridge.Device) []*slurmpb.Device {
+func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 	var out []*slurmpb.Device
 	for _, d := range devices {
 		out = append(out, &slurmpb.Device{Type: valid(d.Type), Shards: int64(d.Shards)})
@@ -36,7 +36,7 @@ func devicesOut(devices []bridge.Device) []*slurmpb.Device {
 	return out
 }
 
-func jobOut(j *bridge.Job) *slurmpb.Job {
+func jobOut(j *slurm.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id:        int64(j.ID),
 		Name:      valid(j.Name),
@@ -55,6 +55,8 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		Shape:       valid(j.Shape),
 		Whole:       j.Whole,
 		Dependency:  j.Dependency,
+		Either:      j.Either,
+		Lease:       int64(j.Lease),
 		SubmittedNs: timeOut(j.Submitted),
 		BeginNs:     timeOut(j.Begin),
 		StartedNs:   timeOut(j.Started),
@@ -80,7 +82,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 }
 
 // partOut is nil for a job that belongs to no array.
-func partOut(j *bridge.Job) *slurmpb.Part {
+func partOut(j *slurm.Job) *slurmpb.Part {
 	if j.Array == 0 {
 		return nil
 	}
@@ -103,37 +105,38 @@ func narrow(numbers []int64) []int {
 	return all
 }
 
-// endOut is nil for a job that has not ended, as most have not.
-func endOut(e *bridge.End) *slurmpb.End {
-	if *e == (bridge.End{}) {
+// endOut is nil for a job that has not ended.
+func endOut(e *slurm.End) *slurmpb.End {
+	if *e == (slurm.End{}) {
 		return nil
 	}
 	return &slurmpb.End{State: valid(e.State), Code: int64(e.Code), Signal: int64(e.Signal)}
 }
 
-func reservationOut(r *bridge.Reservation) *slurmpb.Reservation {
+func reservationOut(r *slurm.Reservation) *slurmpb.Reservation {
 	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To),
 		Nodes: allValid(r.Nodes)}
 }
 
-func targetOut(t bridge.Target) slurmpb.Target {
-	if t == bridge.Steps {
+func targetOut(t slurm.Target) slurmpb.Target {
+	if t == slurm.Steps {
 		return slurmpb.Target_STEPS
 	}
 	return slurmpb.Target_SCRIPT
 }
 
-func stateOut(s bridge.State) slurmpb.State {
+// stateOut is the state on the wire. Jobs that are over in any way are FINISHED.
+func stateOut(s slurm.State) slurmpb.State {
 	switch s {
-	case bridge.Pending:
+	case slurm.Pending:
 		return slurmpb.State_PENDING
-	case bridge.Running:
+	case slurm.Running:
 		return slurmpb.State_RUNNING
 	}
 	return slurmpb.State_FINISHED
 }
 
-func requestOut(r *bridge.Request) *slurmpb.Request {
+func requestOut(r *slurm.Request) *slurmpb.Request {
 	return &slurmpb.Request{
 		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs),
 		CpusPerNode: int64(r.CPUsPerNode),
@@ -144,8 +147,8 @@ func requestOut(r *bridge.Request) *slurmpb.Request {
 	}
 }
 
-func requestIn(r *slurmpb.Request) bridge.Request {
-	return bridge.Request{
+func requestIn(r *slurmpb.Request) slurm.Request {
+	return slurm.Request{
 		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()),
 		CPUs:        int(r.GetCpus()),
 		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()),
@@ -156,8 +159,8 @@ func requestIn(r *slurmpb.Request) bridge.Request {
 	}
 }
 
-// allocatedOut is nil for nothing, which is what most jobs hold.
-func allocatedOut(a *bridge.Allocated) *slurmpb.Allocated {
+// allocatedOut is nil if nothing is allocated, as for most jobs.
+func allocatedOut(a *slurm.Allocated) *slurmpb.Allocated {
 	if len(a.Nodes)+len(a.Devices)+len(a.Shard) == 0 && a.PerNode == (gres.Vector{}) {
 		return nil
 	}
@@ -165,8 +168,8 @@ func allocatedOut(a *bridge.Allocated) *slurmpb.Allocated {
 		Shard: valid(a.Shard)}
 }
 
-func allocatedIn(a *slurmpb.Allocated) bridge.Allocated {
-	return bridge.Allocated{Nodes: a.GetNodes(), PerNode: vectorIn(a.GetPerNode()), Devices: a.GetDevices(),
+func allocatedIn(a *slurmpb.Allocated) slurm.Allocated {
+	return slurm.Allocated{Nodes: a.GetNodes(), PerNode: vectorIn(a.GetPerNode()), Devices: a.GetDevices(),
 		Shard: a.GetShard()}
 }
 
@@ -178,14 +181,14 @@ func vectorIn(v *slurmpb.Vector) gres.Vector {
 	return gres.Vector{GPUs: int(v.GetGpus()), CPUs: int(v.GetCpus()), Memory: gres.Memory(v.GetMemoryMib())}
 }
 
-func updateOut(u *bridge.Update) *slurmpb.UpdateRequest {
+func updateOut(u *slurm.Update) *slurmpb.UpdateRequest {
 	return &slurmpb.UpdateRequest{Job: int64(u.Job), BeginNs: timeOut(u.Begin), Request: requestOut(&u.Request),
-		Extra: valid(u.Extra)}
+		Extra: valid(u.Extra), Lease: int64(u.Lease)}
 }
 
-func updateIn(u *slurmpb.UpdateRequest) bridge.Update {
-	return bridge.Update{Job: int(u.GetJob()), Begin: timeIn(u.GetBeginNs()), Request: requestIn(u.GetRequest()),
-		Extra: u.GetExtra()}
+func updateIn(u *slurmpb.UpdateRequest) slurm.Update {
+	return slurm.Update{Job: int(u.GetJob()), Begin: timeIn(u.GetBeginNs()), Request: requestIn(u.GetRequest()),
+		Extra: u.GetExtra(), Lease: int(u.GetLease())}
 }
 
 func wordsOut(w leader.Words) *slurmpb.Words {
@@ -232,7 +235,7 @@ func configurationIn(r *slurmpb.ConfigureRequest) Configuration {
 	}
 }
 
-// timeOut is 0 for no time.
+// timeOut encodes the zero time as 0.
 func timeOut(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -247,7 +250,7 @@ func timeIn(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// allValid changes nothing where nothing has to be changed, which is nearly always.
+// allValid makes all texts valid UTF-8. It copies the list only if one is not.
 func allValid(texts []string) []string {
 	for i, text := range texts {
 		if good := valid(text); good != text {

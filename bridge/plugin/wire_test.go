@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // fill gives every field of a struct a value of its own.
@@ -58,16 +58,16 @@ func mustBeSame(t *testing.T, got, want any) {
 }
 
 func TestEveryFieldCrosses(t *testing.T) {
-	job := filled[bridge.Job](t)
+	job := filled[slurm.Job](t)
 	job.Array = job.ID // as of any that stands for several tasks
-	for _, job.State = range []bridge.State{bridge.Pending, bridge.Running, bridge.Finished} {
+	for _, job.State = range []slurm.State{slurm.Pending, slurm.Running, slurm.Finished} {
 		got, err := jobIn(jobOut(&job))
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustBeSame(t, *got, job)
 	}
-	node := filled[bridge.Node](t)
+	node := filled[slurm.Node](t)
 	node.Total, node.Allocated = node.Allocated, node.Total // more than there is cannot be held
 	node.Total.GPUs, node.Allocated.GPUs = len(node.Devices), len(node.Devices)
 	for i := range node.Types {
@@ -78,13 +78,13 @@ func TestEveryFieldCrosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeSame(t, got, node)
-	reservation := filled[bridge.Reservation](t)
+	reservation := filled[slurm.Reservation](t)
 	reservations, err := reservationsIn([]*slurmpb.Reservation{reservationOut(&reservation)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustBeSame(t, reservations, []bridge.Reservation{reservation})
-	update := filled[bridge.Update](t)
+	mustBeSame(t, reservations, []slurm.Reservation{reservation})
+	update := filled[slurm.Update](t)
 	mustBeSame(t, updateIn(updateOut(&update)), update)
 	words := filled[leader.Words](t)
 	mustBeSame(t, wordsIn(wordsOut(words)), words)
@@ -114,29 +114,29 @@ func TestNoTimeIsNoTimeOnBothSides(t *testing.T) {
 }
 
 func TestANodeThatDiffersInAnythingIsNotTheSame(t *testing.T) {
-	node := filled[bridge.Node](t)
-	if other := filled[bridge.Node](t); !sameNode(node, other) {
+	node := filled[slurm.Node](t)
+	if other := filled[slurm.Node](t); !sameNode(node, other) {
 		t.Error("equal nodes differ")
 	}
-	for i := range reflect.TypeFor[bridge.Node]().NumField() {
+	for i := range reflect.TypeFor[slurm.Node]().NumField() {
 		other := node
 		field := reflect.ValueOf(&other).Elem().Field(i)
 		field.SetZero()
 		if sameNode(node, other) {
-			t.Errorf("a node with another %s is the same", reflect.TypeFor[bridge.Node]().Field(i).Name)
+			t.Errorf("a node with another %s is the same", reflect.TypeFor[slurm.Node]().Field(i).Name)
 		}
 	}
 }
 
 func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
-	sentinels := []error{bridge.ErrNotPending, bridge.ErrNotRunning, bridge.ErrHeld, bridge.ErrGone, bridge.ErrDenied,
-		bridge.ErrUnreachable, bridge.ErrRefused}
-	others := []error{errors.New("job is held"), bridge.ErrNotLeader, leader.ErrLost}
-	for _, err := range slices.Concat(sentinels, others, []error{errors.Join(bridge.ErrGone, bridge.ErrRefused)}) {
+	sentinels := []error{slurm.ErrNotPending, slurm.ErrNotRunning, slurm.ErrHeld, slurm.ErrGone, slurm.ErrDenied,
+		slurm.ErrUnreachable, slurm.ErrRefused}
+	others := []error{errors.New("job is held"), slurm.ErrNotLeader, leader.ErrLost}
+	for _, err := range slices.Concat(sentinels, others, []error{errors.Join(slurm.ErrGone, slurm.ErrRefused)}) {
 		sent := fmt.Errorf("update job 7:\n\x1b[2J %w", err)
 		got := failureIn(failureOut(sent))
-		for _, sentinel := range append(sentinels, bridge.ErrNotLeader) {
-			want := errors.Is(err, sentinel) && sentinel != bridge.ErrNotLeader
+		for _, sentinel := range append(sentinels, slurm.ErrNotLeader) {
+			want := errors.Is(err, sentinel) && sentinel != slurm.ErrNotLeader
 			if errors.Is(got, sentinel) != want {
 				t.Errorf("%v: is %v: %v, want %v", err, sentinel, !want, want)
 			}
@@ -149,7 +149,7 @@ func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
 		t.Error("nothing became something")
 	}
 	for _, patience := range []error{context.Canceled, context.DeadlineExceeded} {
-		if got := failureIn(failureOut(patience)); !errors.Is(got, bridge.ErrUnreachable) || errors.Is(got, patience) {
+		if got := failureIn(failureOut(patience)); !errors.Is(got, slurm.ErrUnreachable) || errors.Is(got, patience) {
 			t.Errorf("the plugin's own %v became %v", patience, got)
 		}
 	}
@@ -159,7 +159,7 @@ func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
 }
 
 func TestTextsOfAnyBytesCross(t *testing.T) {
-	job := bridge.Job{ID: 1, State: bridge.Pending, Name: "\xff\xfe", Features: []string{"a", "\xff", "b", "\xfe"}}
+	job := slurm.Job{ID: 1, State: slurm.Pending, Name: "\xff\xfe", Features: []string{"a", "\xff", "b", "\xfe"}}
 	got, err := jobIn(jobOut(&job))
 	if err != nil || got.Name != "\uFFFD" || !slices.Equal(got.Features, []string{"a", "\uFFFD", "b", "\uFFFD"}) ||
 		job.Features[1] != "\xff" {
@@ -168,12 +168,12 @@ func TestTextsOfAnyBytesCross(t *testing.T) {
 }
 
 func TestATargetCrossesAndOneThatIsNotKnownIsRefused(t *testing.T) {
-	for _, to := range []bridge.Target{bridge.Script, bridge.Steps} {
+	for _, to := range []slurm.Target{slurm.Script, slurm.Steps} {
 		if got, err := targetIn(targetOut(to)); got != to || err != nil {
 			t.Errorf("%q came over as %q, %v", to, got, err)
 		}
 	}
-	if _, err := targetIn(7); !errors.Is(err, bridge.ErrRefused) {
+	if _, err := targetIn(7); !errors.Is(err, slurm.ErrRefused) {
 		t.Errorf("target 7: %v, want it refused: whom would it reach?", err)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// mostTasks is how many tasks of an array are told: far more than start at once.
+// mostTasks limits the tasks of an array that are reported; it is far more than start at once.
 const mostTasks = 1024
 
-// parseTasks reads the indices of tasks as Slurm lists them, 1,3-7,10-20:5%4, ascending. Where the list is long Slurm
-// cuts it off by "...", and of more than mostTasks only so many are told.
+// parseTasks reads task indices in Slurm's notation (1,3-7,10-20:5%4), which must ascend. Slurm cuts long lists off
+// with "...". At most mostTasks indices are returned.
 func parseTasks(text string) ([]int, error) {
 	list, _, _ := strings.Cut(text, "%")
 	var tasks []int
 	for _, part := range strings.Split(list, ",") {
-		if part == "..." && len(tasks) > 1 { // of one it could not be told from the last task
+		if part == "..." && len(tasks) > 1 { // after a single index "..." does not show whether that is the last task
 			break
 		}
 		run, err := parseRun(part)
@@ -62,17 +62,17 @@ func parseRun(text string) (r run, err error) {
 	return r, nil
 }
 
-// index is a number that a task may have: Slurm allows four million.
+// index reads a task index. Slurm allows up to four million.
 func index(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	return int(n), err
 }
 
-var _ bridge.Splitter = (*Client)(nil)
+var _ slurm.Splitter = (*Client)(nil)
 
-// Split implements bridge.Splitter. No API of slurmrestd's takes a single task, so scontrol says once more what these
-// tasks carry, and Slurm gives each a job of its own to note it in. That says nothing new: whatever stops it half way
-// leaves tasks as they were.
+// Split implements slurm.Splitter. No API of slurmrestd addresses a single task, so scontrol writes the present Extra
+// of these tasks again, for which Slurm creates a job for each. Since the value does not change, an interruption leaves
+// the tasks as they were.
 func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.split(ctx, array, tasks); err != nil {
@@ -81,12 +81,13 @@ func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure err
 	return nil
 }
 
+// split writes the array's Extra to those of the tasks that have no job of their own yet.
 func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	job, err := c.pending(ctx, array)
 	if err != nil {
 		return err
 	}
-	var own []string // still without a job of their own
+	var own []string // tasks still without a job of their own
 	for _, task := range tasks {
 		if slices.Contains(job.Tasks, task) {
 			own = append(own, strconv.Itoa(task))
@@ -95,24 +96,24 @@ func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	if len(own) == 0 {
 		return nil
 	}
-	// an update of all that are left changes their record, and splits nothing; the last one keeps that
+	// An update of all remaining tasks changes their common record and splits nothing. The last task keeps that record.
 	if len(own) == len(job.Tasks) {
 		own = own[:len(own)-1]
 	}
 	defer c.touch(array)
 	err = c.scontrol(ctx, "update", fmt.Sprintf("JobId=%d_[%s]", array, strings.Join(own, ",")), "Extra="+job.Extra)
-	if !errors.Is(err, bridge.ErrRefused) {
+	if !errors.Is(err, slurm.ErrRefused) {
 		return err
 	}
 	return c.notSplit(ctx, job, err)
 }
 
-// notSplit tells a refusal from one of a few tasks, such as were cancelled meanwhile: Slurm then splits off the others
-// all the same.
+// notSplit handles a refusal. If some tasks were cancelled meanwhile Slurm refuses but splits off the others, which is
+// a success; otherwise it returns the refusal.
 func (c *Client) notSplit(ctx context.Context, before listed, refusal error) error {
 	after, err := c.job(ctx, before.ID)
 	switch {
-	case errors.Is(err, bridge.ErrGone):
+	case errors.Is(err, slurm.ErrGone):
 		return err
 	case err != nil:
 		return fmt.Errorf("%v: then read it: %w", refusal, err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
@@ -81,7 +81,7 @@ func TestTheLastTaskOfAnArrayIsNotTakenForAllOfThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "arguments", lines(t, log), []string{"requeue", "Incomplete", fmt.Sprintf("%d_0", id)})
-	if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1"}); err != nil {
+	if err := client.Signal(t.Context(), id, slurm.Signal{Name: "USR1"}); err != nil {
 		t.Fatal(err)
 	}
 	if saw := fake.saw(); !strings.Contains(saw[len(saw)-1], fmt.Sprintf("/job/%d_0", id)) {
@@ -118,15 +118,15 @@ func TestTasksGetJobsOfTheirOwnByOneUpdateThatSaysNothingNew(t *testing.T) {
 func TestAnArrayThatIsHeldGoneOrRefusedIsNotSplit(t *testing.T) {
 	argv, _ := fakeScontrol(t, "echo Invalid job id specified; exit 1")
 	fake, client, _ := watched(t, Options{Scontrol: argv})
-	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, bridge.ErrRefused) ||
+	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, slurm.ErrRefused) ||
 		!strings.Contains(err.Error(), "Invalid job id") {
 		t.Errorf("refused: %v", err)
 	}
-	if err := client.Split(t.Context(), 999999, []int{2}); !errors.Is(err, bridge.ErrGone) {
+	if err := client.Split(t.Context(), 999999, []int{2}); !errors.Is(err, slurm.ErrGone) {
 		t.Errorf("gone: %v", err)
 	}
 	fake.set(83, "state_reason", "JobHeldUser")
-	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, bridge.ErrHeld) {
+	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, slurm.ErrHeld) {
 		t.Errorf("held: %v", err)
 	}
 }
@@ -154,7 +154,7 @@ func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 		return list
 	}
 	m := &memory{jobs: map[int]*known{83: {listed: listed{words: "PENDING",
-		Job: bridge.Job{ID: 83, State: bridge.Pending, Reason: "Resources"}}}},
+		Job: slurm.Job{ID: 83, State: slurm.Pending, Reason: "Resources"}}}},
 		touched: map[int]bool{}, tasks: map[int]string{}}
 	look := func(list []wire.State) []int {
 		states, err := foldStates(list, nil)

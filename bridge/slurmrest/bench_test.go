@@ -1,6 +1,7 @@
 package slurmrest
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -29,7 +30,7 @@ func manyJobs(b *testing.B) []byte {
 
 // readJobs reads a listing as the client does.
 func readJobs(body []byte) ([]listed, error) {
-	told, said, err := v0042.API("").Jobs().Read(body)
+	told, said, err := v0042.API("").Jobs().Stream(bytes.NewReader(body))
 	if err == nil {
 		err = failed(200, said)
 	}

@@ -9,13 +9,15 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// call sends one request and returns the body of a success. At most Concurrent of them are in flight, and a request
-// waits for its turn before its time begins to count. The path is as the document writes it, for counters.
-func (l *link) call(ctx context.Context, path string, request *http.Request, err error) ([]byte, error) {
+// call sends one request. It returns the body of a successful answer, or passes the body to read as it arrives. At most
+// Concurrent requests are in flight; waiting for a slot does not count against a request's timeout. path is the path as
+// the API document writes it, for counters.
+func (l *link) call(ctx context.Context, path string, request *http.Request, err error,
+	read func(io.Reader) error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
 	}
@@ -29,7 +31,7 @@ func (l *link) call(ctx context.Context, path string, request *http.Request, err
 		return nil, ctx.Err()
 	}
 	began, counted := time.Now(), Call{Method: request.Method, Path: path}
-	body, err := l.exchange(ctx, request, &counted)
+	body, err := l.exchange(ctx, request, &counted, read)
 	if l.options.OnCall != nil {
 		counted.Took, counted.Err = time.Since(began), kindWord(err)
 		l.options.OnCall(counted)
@@ -37,7 +39,7 @@ func (l *link) call(ctx context.Context, path string, request *http.Request, err
 	return body, err
 }
 
-// ask sends a request of the API's and reads the answer.
+// ask sends a request of the API and reads the answer; errors within a successful answer are errors.
 func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 	value, said, err := hear(ctx, l, call)
 	if err == nil {
@@ -50,9 +52,17 @@ func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 	return value, nil
 }
 
-// hear is ask without judging what is said beside a success.
+// hear asks like ask, but returns the complaints (errors and warnings) of an answer with HTTP status 200 in said and
+// not as an error: a ping that finds no controller is such an answer, and its caller must tell why.
 func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said wire.Complaint, err error) {
-	body, err := l.call(ctx, call.Path, call.Request, call.Err)
+	if call.Stream != nil {
+		_, err = l.call(ctx, call.Path, call.Request, call.Err, func(answer io.Reader) (err error) {
+			value, said, err = call.Stream(answer)
+			return err
+		})
+		return value, said, err
+	}
+	body, err := l.call(ctx, call.Path, call.Request, call.Err, nil)
 	if err != nil {
 		return value, said, err
 	}
@@ -62,14 +72,15 @@ func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said
 	return value, said, nil
 }
 
-// exchange sends the request, and notes in the call what was heard.
-func (l *link) exchange(ctx context.Context, request *http.Request, call *Call) ([]byte, error) {
+// exchange sends the request and records status and size in call.
+func (l *link) exchange(ctx context.Context, request *http.Request, call *Call,
+	read func(io.Reader) error) ([]byte, error) {
 	token, err := l.token.read()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", slurm.ErrDenied, err)
 	}
 	if due, bounded := ctx.Deadline(); bounded && !time.Now().Before(due) {
-		// a process that was stopped for a while may come here before its timers do
+		// A process that was suspended may get here before its timers fire.
 		return nil, context.DeadlineExceeded
 	}
 	within, cancel := context.WithTimeout(ctx, l.patience(call.Path))
@@ -86,12 +97,14 @@ func (l *link) exchange(ctx context.Context, request *http.Request, call *Call) 
 	}
 	defer answer.Body.Close()
 	call.Status = answer.StatusCode
+	if read != nil && answer.StatusCode == http.StatusOK && isJSON(answer) {
+		return nil, l.stream(ctx, answer.Body, call, token, read)
+	}
 	return l.take(ctx, answer, call, token)
 }
 
-// patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each,
-// and several where it has to share its cores: with 5,000 jobs that has been longer than anything else may take. So may
-// one of all associations.
+// patience is the timeout for a path. A listing of all jobs takes slurmrestd a millisecond per job, and several where
+// it shares its cores: with 5,000 jobs that has exceeded the normal timeout. A listing of all associations may, too.
 func (l *link) patience(path string) time.Duration {
 	if path == allJobs || path == wire.AllAssociations {
 		return 8 * l.options.Timeout
@@ -99,10 +112,10 @@ func (l *link) patience(path string) time.Duration {
 	return l.options.Timeout
 }
 
-// take reads an answer. Its status and content type are looked at before anything is decoded: an API version that
-// slurmrestd does not have is answered in plain text.
+// take reads an answer. It checks status and content type before decoding, since slurmrestd answers an unknown API
+// version in plain text.
 func (l *link) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
-	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	kind := contentType(answer)
 	body, err := io.ReadAll(io.LimitReader(answer.Body, l.options.MaxBody+1))
 	call.Bytes = int64(len(body))
 	switch {
@@ -122,17 +135,82 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 	return body, nil
 }
 
-// ofQuestion judges the failure of a request by its method. There is nothing about a question that the site's lua could
-// veto: one that fails for no reason has found no controller.
+func contentType(answer *http.Response) string {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	return kind
+}
+
+func isJSON(answer *http.Response) bool { return contentType(answer) == "application/json" }
+
+// stream passes an answer to read as it arrives, within the same limits as take.
+func (l *link) stream(ctx context.Context, body io.Reader, call *Call, token string,
+	read func(io.Reader) error) error {
+	guard := &guard{from: body, left: l.options.MaxBody, token: token}
+	err := read(guard)
+	if _, rest := io.Copy(io.Discard, guard); err == nil { // the rest may repeat the token, too
+		err = rest
+	}
+	call.Bytes = guard.took
+	switch {
+	case errors.Is(guard.err, errTooLong):
+		return unheard{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
+	case errors.Is(guard.err, errRepeats):
+		return unheard{errRepeats}
+	case guard.err != nil && guard.err != io.EOF:
+		return l.unheard(ctx, guard.err)
+	case err != nil:
+		return unheard{fmt.Errorf("read answer: %w", err)}
+	}
+	return nil
+}
+
+// guard is the body of a streamed answer. It fails if the answer is too long or repeats the token.
+type guard struct {
+	from  io.Reader
+	left  int64
+	token string
+	took  int64
+	last  []byte // end of what was read, since the token may be split between two reads
+	err   error
+}
+
+var errTooLong = errors.New("too long")
+
+// Read implements io.Reader.
+func (g *guard) Read(p []byte) (int, error) {
+	if g.err != nil {
+		return 0, g.err
+	}
+	n, err := g.from.Read(p)
+	g.took += int64(n)
+	g.left -= int64(n)
+	g.last = append(g.last, p[:n]...)
+	switch {
+	case g.left < 0:
+		g.err = errTooLong
+	case repeats(g.last, g.token):
+		g.err = errRepeats
+	default:
+		g.err = err
+	}
+	g.last = append(g.last[:0], g.last[max(0, len(g.last)-piece):]...)
+	if g.err != nil && g.err != io.EOF {
+		return 0, g.err
+	}
+	return n, g.err
+}
+
+// ofQuestion classifies the failure of a request by its method. The site's lua cannot veto a GET, so an unspecified
+// error there means that no controller was found.
 func ofQuestion(method string, err error) error {
 	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) &&
 		failure.Number == errorUnspecified {
-		failure.Kind = bridge.ErrUnreachable
+		failure.Kind = slurm.ErrUnreachable
 	}
 	return err
 }
 
-// unheard tells a caller that gave up from a Slurm that did not answer.
+// unheard returns the context's error if the caller gave up, else an error that Slurm did not answer.
 func (l *link) unheard(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

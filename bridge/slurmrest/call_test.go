@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,16 +14,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 func TestASlowSlurmIsUnreachable(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{Timeout: 20 * time.Millisecond})
 	fake.answers("GET", "/nodes/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("%v: want unreachable", err)
 	}
 }
@@ -33,7 +37,7 @@ func TestACallerThatGivesUpIsNotASlurmThatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	fake.answers("GET", "/nodes/", func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
 	_, err := client.Observe(ctx)
-	if !errors.Is(err, context.Canceled) || errors.Is(err, bridge.ErrUnreachable) {
+	if !errors.Is(err, context.Canceled) || errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("%v: want cancelled and nothing else", err)
 	}
 }
@@ -42,7 +46,7 @@ func TestAHugeAnswerIsNotReadToItsEnd(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{MaxBody: 4096})
 	_, err := client.nodes(t.Context())
-	if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "more than 4096 bytes") {
+	if !errors.Is(err, slurm.ErrUnreachable) || !strings.Contains(err.Error(), "more than 4096 bytes") {
 		t.Errorf("%v: want a bound on the answer", err)
 	}
 }
@@ -112,7 +116,7 @@ func TestATokenThatOthersCanReadIsNotUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := client.ping(t.Context())
-		if !errors.Is(err, bridge.ErrDenied) || !strings.Contains(err.Error(), "want 0600") {
+		if !errors.Is(err, slurm.ErrDenied) || !strings.Contains(err.Error(), "want 0600") {
 			t.Errorf("mode %o: %v: want denied, with the mode that is wanted", mode, err)
 		}
 	}
@@ -163,7 +167,7 @@ func TestAPingThatIsAnErrorSaysWhatSlurmSaid(t *testing.T) {
 	fake.answers("GET", "/ping/", text(200,
 		`{"pings":[],"errors":[{"error_number":1000,"error":"Unspecified communication error"}]}`))
 	err := client.ping(t.Context())
-	if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "Unspecified communication error") {
+	if !errors.Is(err, slurm.ErrUnreachable) || !strings.Contains(err.Error(), "Unspecified communication error") {
 		t.Errorf("%v: want unreachable, in Slurm's words", err)
 	}
 }
@@ -200,7 +204,7 @@ func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
 		_, err := client.Observe(t.Context())
 		_, nodes := client.nodes(t.Context())
 		said := []error{err, nodes, client.Update(t.Context(),
-			bridge.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
+			slurm.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
 		for _, err := range said {
 			if err != nil && shows(err.Error(), long) {
 				t.Errorf("%s: %v", name, err)
@@ -216,7 +220,7 @@ func TestWhatReadsLikeAJobAndRepeatsTheTokenIsNotObserved(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
 	fake.set(fake.jobNamed(t, "gated"), "name", "of "+secret)
-	if seen, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || len(seen.Jobs) > 0 {
+	if seen, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) || len(seen.Jobs) > 0 {
 		t.Errorf("%v, %d jobs: want the answer refused", err, len(seen.Jobs))
 	}
 }
@@ -225,7 +229,7 @@ func TestAScontrolThatRepeatsTheTokenIsNotShown(t *testing.T) {
 	argv, _ := fakeScontrol(t, `echo "auth: bad token $SLURM_JWT" >&2; exit 1`)
 	fake, client, _ := watched(t, Options{Scontrol: argv, ScontrolByToken: true})
 	err := client.Requeue(t.Context(), fake.jobNamed(t, "running"))
-	if !errors.Is(err, bridge.ErrRefused) || shows(err.Error(), secret) {
+	if !errors.Is(err, slurm.ErrRefused) || shows(err.Error(), secret) {
 		t.Errorf("%v: want a refusal without the token", err)
 	}
 }
@@ -255,7 +259,7 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	fake.answers("GET", "/ping/", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+"/stolen", http.StatusTemporaryRedirect)
 	})
-	if err := client.ping(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || len(reached) > 0 {
+	if err := client.ping(t.Context()); !errors.Is(err, slurm.ErrUnreachable) || len(reached) > 0 {
 		t.Errorf("%v, reached %q: want the redirect as an answer", err, reached)
 	}
 }
@@ -326,7 +330,7 @@ func TestAControllerThatIsDownCostsAPingAndAMomentsDoubt(t *testing.T) {
 	})
 	began := time.Now()
 	_, err := client.Observe(t.Context())
-	if !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrDenied) ||
+	if !errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrDenied) ||
 		!slices.Equal(fake.saw(), []string{"GET /ping/", "GET /jobs/state/"}) {
 		t.Errorf("%v: want unreachable after %q", err, fake.saw())
 	}
@@ -396,8 +400,53 @@ func TestABadTokenIsNotTakenForAControllerThatIsDown(t *testing.T) {
 	client := fake.open(t, Options{})
 	fake.answers("GET", "/ping/", text(200, down))
 	fake.answers("GET", "/jobs/state/", always(511, "token-bad.json"))
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrDenied) ||
-		errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrDenied) ||
+		errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("%v: want denied", err)
+	}
+}
+
+// TestAListingThatIsTooLongCutOffOrRepeatsOurTokenIsNotBelieved: it is read while it comes, and each of these may show
+// only at its end.
+func TestAListingThatIsTooLongCutOffOrRepeatsOurTokenIsNotBelieved(t *testing.T) {
+	const good = `{"jobs":[{"job_id":7,"job_state":["PENDING"]}],"errors":[],"warnings":[]}`
+	token := strings.Repeat("x", 30) + "endOfTheTokenItIs"
+	for name, c := range map[string]struct {
+		body string
+		most int64
+		want string
+	}{
+		"good":                      {good, 1 << 20, ""},
+		"too long":                  {good, 20, "more than 20 bytes"},
+		"too long by what follows":  {good + strings.Repeat(" ", 4096), 200, "more than 200 bytes"},
+		"cut off":                   {good[:60], 1 << 20, "read answer"},
+		"cut off before its end":    {good[:len(good)-1], 1 << 20, "read answer"},
+		"no list":                   {`{"jobs":{"a":1}}`, 1 << 20, "where a list should be"},
+		"no object":                 {`[]`, 1 << 20, "where"},
+		"repeats the token":         {strings.Replace(good, "PENDING", token, 1), 1 << 20, "repeats our token"},
+		"repeats it after its end":  {good + " " + token, 1 << 20, "repeats our token"},
+		"something of another kind": {`{"jobs":[{"job_id":"seven"}]}`, 1 << 20, "read answer"},
+		"no jobs at all":            {`{"jobs":null,"errors":[],"warnings":[]}`, 1 << 20, ""},
+		"errors before the jobs":    {`{"errors":[{"error":"no"}],"jobs":[]}`, 1 << 20, ""},
+	} {
+		l := &link{options: Options{MaxBody: c.most}}
+		var told []wire.Job
+		var said wire.Complaint
+		var counted Call
+		err := l.stream(t.Context(), iotest.OneByteReader(strings.NewReader(c.body)), &counted, token,
+			func(r io.Reader) (err error) {
+				told, said, err = v0042.API("").Jobs().Stream(r)
+				return err
+			})
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (!errors.Is(err, slurm.ErrUnreachable) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		case name == "good" && (len(told) != 1 || told[0].ID != 7 || counted.Bytes != int64(len(c.body))):
+			t.Errorf("%s: %+v, %d bytes", name, told, counted.Bytes)
+		case name == "errors before the jobs" && len(said.Errors) != 1:
+			t.Errorf("%s: %+v", name, said)
+		}
 	}
 }

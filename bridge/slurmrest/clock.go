@@ -6,37 +6,39 @@ import (
 	"sync"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// askClock is how long Slurm's clock is taken to go evenly.
+// askClock is how long the offset to Slurm's clock is used before Slurm is asked again.
 const askClock = 20 * time.Second
 
-// timepiece is Slurm's own, as far as it is known: all times of jobs are by that, and a begin time that is sent is one
-// of its moments. The clock of our host may be wrong or be set; from it comes only how much time has passed.
+// timepiece estimates Slurm's clock, by which all job times and begin times are. The host's clock may be wrong or be
+// set, so only its monotonic part is used.
 type timepiece struct {
 	mu    sync.Mutex
-	began time.Time     // on our own clock; its monotonic reading is what counts
-	ahead time.Duration // by which Slurm's clock is ahead of began and what has passed since
-	asked time.Duration // when Slurm was asked last, after began; 0: never
+	began time.Time     // host time at the start; only its monotonic reading counts
+	ahead time.Duration // by how much Slurm's clock is ahead of began plus the time since
+	asked time.Duration // when Slurm was last asked, after began; 0: never
 }
 
 func newTimepiece() *timepiece { return &timepiece{began: time.Now()} }
 
+// now is the estimated time of Slurm's clock.
 func (c *timepiece) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.began.Round(0).Add(time.Since(c.began) + c.ahead)
 }
 
+// due reports whether it is time to ask Slurm again.
 func (c *timepiece) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked == 0 || time.Since(c.began)-c.asked >= askClock
 }
 
-// take takes over that Slurm said this second at some time after before and not after after, both counted from began.
-// What is known already stays where it agrees, since it is finer than a second.
+// take processes an answer: Slurm's clock showed this second at some time between before and after, both counted from
+// began. The previous offset is kept where it agrees, since it is finer than a second.
 func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,8 +47,8 @@ func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	c.ahead, c.asked = min(max(c.ahead, least), most), max(after, 1)
 }
 
-// askTime asks Slurm what time it is, if that was long ago. A slurmrestd that does not say it leaves us with our own
-// clock.
+// askTime asks Slurm for its time if that is due. If slurmrestd does not tell it the offset stays as it is, at first
+// that of the host's clock.
 func (c *Client) askTime(ctx context.Context) error {
 	if !c.clock.due() {
 		return nil
@@ -54,7 +56,7 @@ func (c *Client) askTime(ctx context.Context) error {
 	before := time.Since(c.clock.began)
 	second, err := ask(ctx, c.link, c.api.Time())
 	switch {
-	case errors.Is(err, bridge.ErrUnreachable), errors.Is(err, bridge.ErrDenied), ctx.Err() != nil:
+	case errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrDenied), ctx.Err() != nil:
 		return err
 	case err != nil:
 		return nil

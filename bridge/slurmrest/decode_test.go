@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
@@ -54,7 +55,7 @@ func draw(job listed) string {
 }
 
 // ending is how a job ended, as sacct prints it.
-func ending(end bridge.End) string {
+func ending(end slurm.End) string {
 	if end.State == "" {
 		return ""
 	}
@@ -218,20 +219,20 @@ func TestMemoryThatTheSystemKeepsIsNobodys(t *testing.T) {
 func TestStatesAreToldByMembershipNotEquality(t *testing.T) {
 	for _, c := range []struct {
 		words string
-		want  bridge.State
+		want  slurm.State
 		over  bool
 	}{
-		{"PENDING", bridge.Pending, false},
-		{"PENDING COMPLETING", bridge.Pending, false},
-		{"PENDING SPECIAL_EXIT", bridge.Pending, false},
-		{"RUNNING", bridge.Running, false},
-		{"RUNNING CONFIGURING", bridge.Running, false},
-		{"CONFIGURING", bridge.Running, false},
-		{"SUSPENDED", bridge.Running, false},
-		{"CANCELLED COMPLETING", bridge.Finished, false},
-		{"COMPLETED", bridge.Finished, true},
-		{"OUT_OF_MEMORY", bridge.Finished, true},
-		{"A_WORD_OF_NEXT_YEAR", bridge.Finished, true},
+		{"PENDING", slurm.Pending, false},
+		{"PENDING COMPLETING", slurm.Pending, false},
+		{"PENDING SPECIAL_EXIT", slurm.Pending, false},
+		{"RUNNING", slurm.Running, false},
+		{"RUNNING CONFIGURING", slurm.Running, false},
+		{"CONFIGURING", slurm.Running, false},
+		{"SUSPENDED", slurm.Running, false},
+		{"CANCELLED COMPLETING", slurm.Finished, false},
+		{"COMPLETED", slurm.Finished, true},
+		{"OUT_OF_MEMORY", slurm.Finished, true},
+		{"A_WORD_OF_NEXT_YEAR", slurm.Finished, true},
 	} {
 		words := strings.Fields(c.words)
 		if state(words) != c.want || over(words) != c.over {
@@ -370,15 +371,15 @@ func TestHowAJobEndedIsOneWordAndItsExitCode(t *testing.T) {
 	number := func(n int64) wire.Number { return wire.Number{Set: true, Number: n} }
 	job := wire.Job{State: []string{"FAILED", "COMPLETING"}}
 	job.ExitCode = number(98)
-	if got, want := readJob(&job).End, (bridge.End{State: "FAILED", Code: 98}); got != want {
+	if got, want := readJob(&job).End, (slurm.End{State: "FAILED", Code: 98}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	job.State, job.ExitCode, job.ExitSignal = []string{"TIMEOUT"}, wire.Number{}, number(15)
-	if got, want := readJob(&job).End, (bridge.End{State: "TIMEOUT", Signal: 15}); got != want {
+	if got, want := readJob(&job).End, (slurm.End{State: "TIMEOUT", Signal: 15}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	job.State = []string{"RUNNING"}
-	if got := readJob(&job).End; got != (bridge.End{}) {
+	if got := readJob(&job).End; got != (slurm.End{}) {
 		t.Errorf("a job that runs has ended: %+v", got)
 	}
 }

@@ -6,17 +6,17 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Failure is a request that slurmrestd or slurmctld did not serve. It wraps the error that a round branches on.
+// Failure is a request that slurmrestd or slurmctld did not serve. It wraps the error on which a round branches.
 type Failure struct {
 	Status int    // of HTTP
-	Number int    // Slurm's error number, where it told one
-	Text   string // Slurm's own words
-	Kind   error  // bridge.ErrGone, ErrNotPending, …
+	Number int    // Slurm's error number; 0: none
+	Text   string // Slurm's message
+	Kind   error  // slurm.ErrGone, ErrNotPending, …
 }
 
 func (f *Failure) Error() string {
@@ -28,51 +28,51 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Kind }
 
-// Slurm's error numbers that mean more than "refused" (slurm/slurm_errno.h).
+// Slurm's error numbers that mean more than ErrRefused (slurm/slurm_errno.h).
 const (
-	errorUnspecified   = -1   // a veto by the site's lua, or no controller
-	errorTokenInvalid  = 1007 // damaged, expired or another user's
+	errorUnspecified   = -1   // veto by the site's lua, or no controller
+	errorTokenInvalid  = 1007 // damaged, expired or of another user
 	errorAccessDenied  = 2002
 	errorNotYourJob    = 2010
 	errorNoSuchJob     = 2017
-	errorNotAlterable  = 2020 // signalled while not running
+	errorNotAlterable  = 2020 // the job is not running, in answer to a signal
 	errorAlreadyDone   = 2021
 	errorNotPending    = 2073
 	errorJobFinished   = 2084
-	firstCommunication = 1000 // up to 1999 slurmrestd could not talk with slurmctld
+	firstCommunication = 1000 // 1000 to 1999: slurmrestd could not talk to slurmctld
 	lastCommunication  = 1999
-	firstSocket        = 5000 // and up to 5999 not even open a socket
+	firstSocket        = 5000 // 5000 to 5999: it could not even open a socket
 	lastSocket         = 5999
 )
 
-// kindOf is the error that a round branches on. A number that is not known here is a refusal: the request itself cannot
-// be served.
+// kindOf maps an error number to the error on which a round branches. An unknown number is a refusal: the request
+// itself cannot be served.
 func kindOf(number int) error {
 	switch {
 	case number == errorTokenInvalid, number == errorAccessDenied, number == errorNotYourJob:
-		return bridge.ErrDenied
+		return slurm.ErrDenied
 	case number == errorNoSuchJob:
-		return bridge.ErrGone
+		return slurm.ErrGone
 	case number == errorNotPending, number == errorJobFinished:
-		return bridge.ErrNotPending
+		return slurm.ErrNotPending
 	case number == errorNotAlterable, number == errorAlreadyDone:
-		return bridge.ErrNotRunning
+		return slurm.ErrNotRunning
 	case number >= firstCommunication && number <= lastCommunication,
 		number >= firstSocket && number <= lastSocket:
-		return bridge.ErrUnreachable
+		return slurm.ErrUnreachable
 	}
-	return bridge.ErrRefused
+	return slurm.ErrRefused
 }
 
-// failed is the failure that an answer with this status tells of, or nil. An HTTP 200 may carry errors, and a warning
-// that a field was ignored means that what we asked for was not done.
+// failed is the failure in an answer, or nil. An HTTP 200 may contain errors, and a warning that a field was ignored
+// means that the request was not carried out.
 func failed(status int, said wire.Complaint) error {
 	for _, e := range said.Errors {
 		return refusal(status, e)
 	}
 	for _, warning := range said.Warnings {
 		if strings.Contains(warning, "Ignoring unknown field") {
-			return &Failure{Status: status, Text: inLine(warning, ""), Kind: bridge.ErrRefused}
+			return &Failure{Status: status, Text: inLine(warning, ""), Kind: slurm.ErrRefused}
 		}
 	}
 	if status != 200 {
@@ -81,17 +81,17 @@ func failed(status int, said wire.Complaint) error {
 	return nil
 }
 
-// refusal judges an error by its number, and where that says nothing by the status: 502 to 504 are of a slurmrestd that
-// found no controller.
+// refusal classifies an error by its number and, if that is not specific, by the status: slurmrestd answers 502 to 504
+// if it found no controller.
 func refusal(status int, e wire.Error) *Failure {
 	failure := &Failure{Status: status, Number: e.Number, Text: inLine(e.Text, e.Description), Kind: kindOf(e.Number)}
-	if failure.Kind == bridge.ErrRefused && status >= 502 && status <= 504 {
-		failure.Kind = bridge.ErrUnreachable
+	if failure.Kind == slurm.ErrRefused && status >= 502 && status <= 504 {
+		failure.Kind = slurm.ErrUnreachable
 	}
 	return failure
 }
 
-// failureIn reads the failure out of the body of an answer that is not a success.
+// failureIn reads the failure from the body of an unsuccessful answer.
 func (l *link) failureIn(status int, body []byte) error {
 	said, err := l.api.Complaint(body)
 	if err != nil {
@@ -100,27 +100,26 @@ func (l *link) failureIn(status int, body []byte) error {
 	return failed(status, said)
 }
 
-// withoutJSON judges an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may answer
-// for it.
+// withoutJSON classifies an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may
+// answer in its place.
 func withoutJSON(status int, text string) error {
-	failure := &Failure{Status: status, Text: text, Kind: bridge.ErrUnreachable}
+	failure := &Failure{Status: status, Text: text, Kind: slurm.ErrUnreachable}
 	switch {
 	case status == 401, status == 403, status == 511:
-		failure.Kind = bridge.ErrDenied
+		failure.Kind = slurm.ErrDenied
 	case status >= 400 && status < 500 && status != 408 && status != 429:
-		failure.Kind = bridge.ErrRefused
+		failure.Kind = slurm.ErrRefused
 	}
 	return failure
 }
 
-// unheard is an answer that never came whole: what was asked may be done all the same.
+// unheard means that no complete answer arrived. The request may have been carried out.
 type unheard struct{ cause error }
 
 func (u unheard) Error() string   { return "slurmrestd: " + u.cause.Error() }
-func (u unheard) Unwrap() []error { return []error{bridge.ErrUnreachable, u.cause} }
+func (u unheard) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
 
-// inLine bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would
-// obey.
+// inLine makes text of Slurm fit for errors: at most 200 bytes, one line, no terminal control characters.
 func inLine(text, instead string) string {
 	if text == "" {
 		text = instead
@@ -128,19 +127,19 @@ func inLine(text, instead string) string {
 	return printable.Line(text, 200)
 }
 
-// kindWord names the kind of an error for counters.
+// kindWord is the kind of an error, for counters; empty for nil.
 func kindWord(err error) string {
 	for _, kind := range []struct {
 		err  error
 		word string
 	}{
-		{bridge.ErrGone, "gone"},
-		{bridge.ErrNotPending, "not pending"},
-		{bridge.ErrNotRunning, "not running"},
-		{bridge.ErrDenied, "denied"},
-		{bridge.ErrRefused, "refused"},
+		{slurm.ErrGone, "gone"},
+		{slurm.ErrNotPending, "not pending"},
+		{slurm.ErrNotRunning, "not running"},
+		{slurm.ErrDenied, "denied"},
+		{slurm.ErrRefused, "refused"},
 		{context.Canceled, "cancelled"},
-		{bridge.ErrUnreachable, "unreachable"},
+		{slurm.ErrUnreachable, "unreachable"},
 	} {
 		if errors.Is(err, kind.err) {
 			return kind.word

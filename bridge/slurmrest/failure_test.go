@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // complained is the body with which slurmrestd tells of an error.
@@ -24,56 +24,56 @@ func TestEachRefusalOfAnUpdateBecomesTheErrorThatARoundBranchesOn(t *testing.T) 
 		want error
 		text string
 	}{
-		{"the job is gone", text(404, complained(2017, "Invalid job id specified")), bridge.ErrGone,
+		{"the job is gone", text(404, complained(2017, "Invalid job id specified")), slurm.ErrGone,
 			"404 error 2017 Invalid job id specified"},
-		{"it started", always(500, "update-running.json"), bridge.ErrNotPending,
+		{"it started", always(500, "update-running.json"), slurm.ErrNotPending,
 			"500 error 2073 Job is no longer pending execution"},
-		{"it ended", text(500, complained(2084, "Job has already finished")), bridge.ErrNotPending,
+		{"it ended", text(500, complained(2084, "Job has already finished")), slurm.ErrNotPending,
 			"500 error 2084 Job has already finished"},
-		{"no such node", always(500, "update-bad-node.json"), bridge.ErrRefused,
+		{"no such node", always(500, "update-bad-node.json"), slurm.ErrRefused,
 			"500 error 2018 Invalid node name specified"},
 		{"the partition cannot serve it",
-			text(500, complained(2015, "Requested partition configuration not available now")), bridge.ErrRefused,
+			text(500, complained(2015, "Requested partition configuration not available now")), slurm.ErrRefused,
 			"2015"},
-		{"CPUs invalid", always(500, "update-bad-cpus.json"), bridge.ErrRefused,
+		{"CPUs invalid", always(500, "update-bad-cpus.json"), slurm.ErrRefused,
 			"500 error 2069 CPU count specification invalid"},
 		{"GRES invalid", text(500, complained(2072, "Invalid generic resource (gres) specification")),
-			bridge.ErrRefused, "2072"},
-		{"not allowed", text(500, complained(2002, "Access/permission denied")), bridge.ErrDenied, "2002"},
-		{"another's job", always(500, "update-denied.json"), bridge.ErrDenied, "500 error 2010 Invalid user id"},
-		{"nothing submitted", text(500, complained(2019, "Job script not specified")), bridge.ErrRefused, "2019"},
-		{"a veto", text(500, complained(-1, "Unspecified error")), bridge.ErrRefused, "500 error -1 Unspecified error"},
-		{"controller lost", text(500, complained(1000, "Unexpected message received")), bridge.ErrUnreachable, "1000"},
-		{"controller's socket", text(500, complained(5004, "Socket timed out")), bridge.ErrUnreachable, "5004"},
-		{"malformed", always(422, "update-malformed.json"), bridge.ErrRefused, "422 error 9000"},
-		{"token expired", always(511, "token-bad.json"), bridge.ErrDenied,
+			slurm.ErrRefused, "2072"},
+		{"not allowed", text(500, complained(2002, "Access/permission denied")), slurm.ErrDenied, "2002"},
+		{"another's job", always(500, "update-denied.json"), slurm.ErrDenied, "500 error 2010 Invalid user id"},
+		{"nothing submitted", text(500, complained(2019, "Job script not specified")), slurm.ErrRefused, "2019"},
+		{"a veto", text(500, complained(-1, "Unspecified error")), slurm.ErrRefused, "500 error -1 Unspecified error"},
+		{"controller lost", text(500, complained(1000, "Unexpected message received")), slurm.ErrUnreachable, "1000"},
+		{"controller's socket", text(500, complained(5004, "Socket timed out")), slurm.ErrUnreachable, "5004"},
+		{"malformed", always(422, "update-malformed.json"), slurm.ErrRefused, "422 error 9000"},
+		{"token expired", always(511, "token-bad.json"), slurm.ErrDenied,
 			"511 error 1007 Protocol authentication error"},
-		{"no token", plainText(401, "Authentication failure"), bridge.ErrDenied, "401 Authentication failure"},
-		{"field ignored", always(200, "update-unknown-field.json"), bridge.ErrRefused,
+		{"no token", plainText(401, "Authentication failure"), slurm.ErrDenied, "401 Authentication failure"},
+		{"field ignored", always(200, "update-unknown-field.json"), slurm.ErrRefused,
 			`200 Ignoring unknown field "nonsense"`},
-		{"errors in a success", text(200, complained(2015, "x")), bridge.ErrRefused, "200 error 2015"},
-		{"an error of next year", text(500, complained(2999, "News")), bridge.ErrRefused, "500 error 2999 News"},
-		{"error without a reason", text(500, `{"errors":[],"warnings":[]}`), bridge.ErrUnreachable,
+		{"errors in a success", text(200, complained(2015, "x")), slurm.ErrRefused, "200 error 2015"},
+		{"an error of next year", text(500, complained(2999, "News")), slurm.ErrRefused, "500 error 2999 News"},
+		{"error without a reason", text(500, `{"errors":[],"warnings":[]}`), slurm.ErrUnreachable,
 			"500 without a reason"},
-		{"unknown API version", plainText(404, "Unable find requested URL."), bridge.ErrRefused,
+		{"unknown API version", plainText(404, "Unable find requested URL."), slurm.ErrRefused,
 			"404 Unable find requested URL."},
-		{"a proxy's page", plainText(502, "<html>Bad gateway</html>"), bridge.ErrUnreachable, "502"},
-		{"too many requests", plainText(429, "slow down"), bridge.ErrUnreachable, "429"},
-		{"redirected", plainText(307, "elsewhere"), bridge.ErrUnreachable, "307"},
-		{"garbage in a failure", text(500, "{"), bridge.ErrUnreachable, "500 with a body that is not JSON"},
-		{"garbage in a success", text(200, "{"), bridge.ErrUnreachable, "read answer"},
-		{"success in plain text", plainText(200, "OK"), bridge.ErrUnreachable,
+		{"a proxy's page", plainText(502, "<html>Bad gateway</html>"), slurm.ErrUnreachable, "502"},
+		{"too many requests", plainText(429, "slow down"), slurm.ErrUnreachable, "429"},
+		{"redirected", plainText(307, "elsewhere"), slurm.ErrUnreachable, "307"},
+		{"garbage in a failure", text(500, "{"), slurm.ErrUnreachable, "500 with a body that is not JSON"},
+		{"garbage in a success", text(200, "{"), slurm.ErrUnreachable, "read answer"},
+		{"success in plain text", plainText(200, "OK"), slurm.ErrUnreachable,
 			`answer of type "text/plain": want application/json`},
-		{"connection cut", cut, bridge.ErrUnreachable, "slurmrestd: "},
-		{"half a body", half, bridge.ErrUnreachable, "unexpected EOF"},
+		{"connection cut", cut, slurm.ErrUnreachable, "slurmrestd: "},
+		{"half a body", half, slurm.ErrUnreachable, "unexpected EOF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fake := startFake(t)
 			client := fake.open(t, Options{})
 			id := fake.jobNamed(t, "gated")
 			fake.answers("POST", fmt.Sprintf("/job/%d", id), c.with)
-			err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(),
-				Request: bridge.Request{CPUs: 1}})
+			err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(),
+				Request: slurm.Request{CPUs: 1}})
 			if !errors.Is(err, c.want) || others(err, c.want) {
 				t.Fatalf("%v is %s: want %v and nothing else", err, kindWord(err), c.want)
 			}
@@ -87,8 +87,8 @@ func TestEachRefusalOfAnUpdateBecomesTheErrorThatARoundBranchesOn(t *testing.T) 
 
 // others says that an error is of more kinds than one.
 func others(err, kind error) bool {
-	for _, other := range []error{bridge.ErrGone, bridge.ErrNotPending, bridge.ErrNotRunning, bridge.ErrDenied,
-		bridge.ErrRefused, bridge.ErrUnreachable} {
+	for _, other := range []error{slurm.ErrGone, slurm.ErrNotPending, slurm.ErrNotRunning, slurm.ErrDenied,
+		slurm.ErrRefused, slurm.ErrUnreachable} {
 		if other != kind && errors.Is(err, other) {
 			return true
 		}
@@ -122,7 +122,7 @@ func TestAStringForAListIsHarmless(t *testing.T) {
 		t.Fatal(err)
 	}
 	fake.answers("POST", fmt.Sprintf("/job/%d", id), always(200, "update-string-for-list.json"))
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: job.Request}); err != nil {
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(), Request: job.Request}); err != nil {
 		t.Error(err)
 	}
 }
@@ -133,8 +133,8 @@ func TestAnUnspecifiedErrorIsAVetoOnlyWhileAControllerAnswers(t *testing.T) {
 	id := fake.jobNamed(t, "gated")
 	fake.answers("POST", fmt.Sprintf("/job/%d", id), text(500, complained(-1, "Unspecified error")))
 	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"ctl","pinged":"DOWN","responding":false}]}`))
-	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: bridge.Request{CPUs: 1}})
-	if !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrRefused) {
+	err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(), Request: slurm.Request{CPUs: 1}})
+	if !errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrRefused) {
 		t.Errorf("%v: want unreachable, not refused", err)
 	}
 }
@@ -143,8 +143,8 @@ func TestAQuestionThatFailsForNoReasonHasFoundNoController(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
 	fake.answers("GET", "/jobs/", text(500, complained(-1, "Unspecified error")))
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) ||
-		errors.Is(err, bridge.ErrRefused) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, slurm.ErrUnreachable) ||
+		errors.Is(err, slurm.ErrRefused) {
 		t.Errorf("%v: want unreachable, not refused", err)
 	}
 }
@@ -158,9 +158,9 @@ func TestAPinThatReachesARunningJobIsNotAPlannersMistake(t *testing.T) {
 	}
 	fake.set(id, "job_state", []string{"RUNNING"}) // after we looked
 	fake.answers("POST", fmt.Sprintf("/job/%d", id), always(500, "update-bad-node.json"))
-	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(),
-		Request: bridge.Request{CPUs: 1, Pin: []string{"n1"}}})
-	if !errors.Is(err, bridge.ErrNotPending) {
+	err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(),
+		Request: slurm.Request{CPUs: 1, Pin: []string{"n1"}}})
+	if !errors.Is(err, slurm.ErrNotPending) {
 		t.Errorf("%v: want not pending", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
@@ -27,7 +27,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		jobs, err := readJobs(body)
 		for _, job := range jobs {
-			if err != nil || len(job.Runs.Nodes) > 0 && job.State != bridge.Running && !job.Completing {
+			if err != nil || len(job.Runs.Nodes) > 0 && job.State != slurm.Running && !job.Completing {
 				t.Errorf("%v: job %+v holds nodes", err, job)
 			}
 		}
@@ -62,4 +62,34 @@ func slimJob(f *testing.F) []byte {
 		f.Fatal(err)
 	}
 	return body
+}
+
+// Whatever a job waits for, its lease is told from it and given back with it.
+func FuzzWhatAJobWaitsFor(f *testing.F) {
+	for _, text := range []string{
+		"", "afterany:17(unfulfilled)", "afterok:5(unfulfilled),afterany:17(unfulfilled)", "afterok:5?afterany:17",
+		"afterany:18(unfulfilled)", "singleton(unfulfilled)", "afterany:17_*(unfulfilled)", "afterany:17_3",
+		"after:17+5(unfulfilled)", "afterany:", "afterany:-17", "afterany:017", ",,", "afterany:17,afterany:17",
+	} {
+		f.Add(text)
+	}
+	leases := map[int]bool{17: true, 18: false} // one that lives, and one that is over
+	f.Fuzz(func(t *testing.T, text string) {
+		job := listed{dependency: text, Job: slurm.Job{Dependency: text != ""}}
+		job.depend(leases)
+		if job.Lease != 0 && job.Lease != 17 || job.Either && job.Lease != 0 {
+			t.Fatalf("%q: lease %d", text, job.Lease)
+		}
+		if job.Dependency != (job.dependency != "") {
+			t.Fatalf("%q: waits for others %t: %q", text, job.Dependency, job.dependency)
+		}
+		if job.Either {
+			return
+		}
+		again := listed{dependency: job.dependsOn(17)}
+		again.depend(leases)
+		if again.Lease != 17 || again.dependency != job.dependency {
+			t.Fatalf("%q: becomes %q, lease %d", job.dependency, again.dependency, again.Lease)
+		}
+	})
 }

@@ -9,35 +9,37 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// listed is a job as an answer told it: what the round sees, and what only this package needs.
+// listed is a job as read from an answer: the part for rounds, and what only this package needs.
 type listed struct {
-	bridge.Job
-	words string                 // its state, as the sweep folds it
-	holds map[string]gres.Vector // by node, while it runs or is being torn down
-	ended time.Time              // when it is over
+	slurm.Job
+	words string                 // state, folded as by the sweep, see fold
+	holds map[string]gres.Vector // by node, while it runs or is completing
+	ended time.Time              // end, if it is finished
 	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
-	// the GPUs that it asks for in all and for each task, as Slurm prints them
+	// requested GPUs in total and per task, as Slurm prints them
 	perJob, perTask string
-	// tasks is the number of tasks that every update has to say; 0: none has to.
+	// tasks is the number of tasks that every update must contain; 0: none.
 	tasks int
+	// dependency as Slurm prints it; after depend without the lease.
+	dependency string
 }
 
-// readJob tells a job in the round's words.
+// readJob converts a job from the API.
 func readJob(job *wire.Job) listed {
 	state := state(job.State)
 	read := listed{
 		words: fold(job.State),
 		idle:  slices.Contains(job.State, "SUSPENDED"),
 
-		perJob: job.PerJob, perTask: job.PerTask, tasks: tasksToSay(job),
+		perJob: job.PerJob, perTask: job.PerTask, tasks: tasksToSay(job), dependency: job.Dependency,
 
 		ended: ended(state, job.Ended),
-		Job: bridge.Job{
+		Job: slurm.Job{
 			ID:         job.ID,
 			Name:       job.Name,
 			User:       job.User,
@@ -47,7 +49,7 @@ func readJob(job *wire.Job) listed {
 			Admin:      job.AdminComment,
 			State:      state,
 			Completing: completing(job.State),
-			Held:       state == bridge.Pending && held(job),
+			Held:       state == slurm.Pending && held(job),
 			Reason:     reason(job.Reason),
 			Shape:      shape(job),
 			Whole:      exclusive(job),
@@ -68,16 +70,16 @@ func readJob(job *wire.Job) listed {
 			Container:   job.Container,
 		},
 	}
-	if state == bridge.Finished {
+	if state == slurm.Finished {
 		read.End = end(job)
 	}
-	if state == bridge.Pending {
+	if state == slurm.Pending {
 		read.Begin = begin(job)
 	}
-	if state == bridge.Running {
+	if state == slurm.Running {
 		read.Configuring = slices.Contains(job.State, "CONFIGURING")
 		read.Started = moment(job.Started)
-		if read.TimeLimit > 0 { // without one Slurm foresees an end in a year, which is none
+		if read.TimeLimit > 0 { // without a limit Slurm shows an end in a year, which means none
 			read.Ends = moment(job.Ended)
 		}
 	}
@@ -87,11 +89,10 @@ func readJob(job *wire.Job) listed {
 	return read
 }
 
-// tasksToSay is the number of tasks of a job whose updates have to say it; 0: they need not. At each update of a
-// waiting job, be it of its comment, Slurm 24.11 reckons the number anew where it knows how many there are for each
-// node or GPU (_figure_out_num_tasks in job_mgr.c), and takes the fewest nodes that will do for it: four tasks with a
-// GPU each and two GPUs a node become two tasks. Started on the nodes of four, they end slurmctld by a division by
-// zero.
+// tasksToSay is the number of tasks that every update of the job must contain; 0: none. At each update of a waiting
+// job, even of its comment, Slurm 24.11 recomputes the number from tasks per node or GPU (_figure_out_num_tasks in
+// job_mgr.c), for the fewest nodes possible: four tasks with a GPU each and two GPUs a node become two tasks. Started
+// on the nodes of four, they end slurmctld by a division by zero.
 func tasksToSay(job *wire.Job) int {
 	tasks, nodes := job.Tasks.Count(), job.Nodes.Count()
 	switch perNode := job.TasksPerNode.Count(); {
@@ -101,8 +102,8 @@ func tasksToSay(job *wire.Job) int {
 	return 0
 }
 
-// array fills in which tasks of an array a job is. Until a task starts or is changed by itself it has no job of its
-// own, and one record, which has the array's number, stands for all that are left. The last of them keeps that number.
+// array sets the array fields of a job. Until a task starts or is updated it has no job of its own: one record with the
+// array's ID stands for all such tasks, and the last of them keeps that ID.
 func (l *listed) array(job *wire.Job) {
 	if job.ArrayJob == 0 {
 		return
@@ -122,8 +123,8 @@ func (l *listed) array(job *wire.Job) {
 	}
 }
 
-// address is a job's name in a request to signal or requeue it. The last task of an array has the array's own number,
-// by which Slurm would understand all tasks.
+// address is the job's name in requests to signal or requeue it. The last task of an array has the array's ID, which
+// Slurm would take for all tasks, so tasks are addressed by index.
 func (l *listed) address() string {
 	if l.Array == 0 {
 		return strconv.Itoa(l.ID)
@@ -131,33 +132,33 @@ func (l *listed) address() string {
 	return fmt.Sprintf("%d_%d", l.Array, l.Task)
 }
 
-// state is the base state; a word that is not known here is a state that is over.
-func state(words []string) bridge.State {
+// state is the base state; an unknown one counts as finished.
+func state(words []string) slurm.State {
 	switch {
 	case slices.Contains(words, "PENDING"):
-		return bridge.Pending
+		return slurm.Pending
 	case slices.ContainsFunc(words, func(w string) bool { return w == "RUNNING" || w == "CONFIGURING" || w == "SUSPENDED" }):
-		return bridge.Running
+		return slurm.Running
 	}
-	return bridge.Finished
+	return slurm.Finished
 }
 
-// completing says that a job is being torn down: its processes may live, and hold what Slurm calls free.
+// completing reports whether a job is being torn down: its processes may be alive and hold what Slurm shows as free.
 func completing(words []string) bool { return slices.Contains(words, "COMPLETING") }
 
-// over says that nothing more will come of a job in this state.
-func over(words []string) bool { return state(words) == bridge.Finished && !completing(words) }
+// over reports whether a job is finished and torn down.
+func over(words []string) bool { return state(words) == slurm.Finished && !completing(words) }
 
-// fold makes one text of the words of a state, the same for the sweep and for a listing. The sweep names each waiting
-// task of an array, the listing all of them once.
+// fold joins the words of a state, so that sweep and listing compare equal. The sweep has an entry for each waiting
+// task of an array, the listing one for all of them.
 func fold(words []string) string {
 	sorted := slices.Clone(words)
 	slices.Sort(sorted)
 	return strings.Join(slices.Compact(sorted), "+")
 }
 
-// held says that somebody wants this job to wait. A job that Slurm parked because no node can hold its size has
-// priority 0 too, but nobody's word: the next update frees it.
+// held reports whether a user or administrator holds the job. A job that Slurm parked because no node can hold its size
+// also has priority 0, but is not held: the next update frees it.
 func held(job *wire.Job) bool {
 	if strings.HasPrefix(job.Reason, "JobHeld") {
 		return true
@@ -165,30 +166,30 @@ func held(job *wire.Job) bool {
 	return job.Priority.Set && job.Priority.Number == 0 && job.Reason != "BadConstraints"
 }
 
-// endless is the longest time limit that is told: sums of such times are still times, and nothing runs as long.
+// endless caps time limits, so that sums of times do not overflow. Nothing runs as long.
 const endless = 100 * 365 * 24 * time.Hour
 
-// limit is a number of minutes as a duration; 0 where there is no limit.
+// limit converts minutes to a duration; 0: no limit.
 func limit(n wire.Number) time.Duration {
 	return time.Duration(min(max(0, n.Count()), int(endless/time.Minute))) * time.Minute
 }
 
-// afterEnd are the words of a state that stand beside the one that says how a job ended.
+// afterEnd are the words of a state that may accompany the one that says how a job ended.
 var afterEnd = []string{"COMPLETING", "STAGE_OUT", "POWER_UP_NODE", "RECONFIG_FAIL", "REVOKED", "RESIZING", "SIGNALING",
 	"SPECIAL_EXIT", "UPDATE_DB"}
 
-// end is how a job ended, or its last run.
-func end(job *wire.Job) bridge.End {
+// end is how a job, or its last run, ended.
+func end(job *wire.Job) slurm.End {
 	words := slices.DeleteFunc(slices.Clone(job.State),
 		func(word string) bool { return slices.Contains(afterEnd, word) })
-	return bridge.End{
+	return slurm.End{
 		State:  strings.Join(words, "+"),
 		Code:   job.ExitCode.Count(),
 		Signal: job.ExitSignal.Count(),
 	}
 }
 
-// reason is why a job waits in Slurm's word, empty where it has none.
+// reason is Slurm's reason why a job waits; empty: none.
 func reason(text string) string {
 	if text == "None" {
 		return ""
@@ -196,8 +197,8 @@ func reason(text string) string {
 	return text
 }
 
-// begin is the begin time, which no answer has under that name. The start time will not do: backfill writes there when
-// it expects the job to start. Where nobody set a begin time, the job became eligible when it was submitted.
+// begin is the begin time, zero if nobody set one. The API has no such field; eligible time stands in, and start time
+// cannot, since backfill writes its estimate there. Without a begin time the job became eligible when it was submitted.
 func begin(job *wire.Job) time.Time {
 	if job.Eligible.Count() <= job.Submitted.Count() {
 		return time.Time{}
@@ -205,7 +206,7 @@ func begin(job *wire.Job) time.Time {
 	return moment(job.Eligible)
 }
 
-// moment is a time that Slurm gives in seconds; 0 is none, as is a number that is not set.
+// moment converts a time in seconds; 0 and unset are the zero time.
 func moment(n wire.Number) time.Time {
 	if n.Count() == 0 {
 		return time.Time{}
@@ -213,10 +214,10 @@ func moment(n wire.Number) time.Time {
 	return time.Unix(n.Number, 0)
 }
 
-// ordinarySpec is what Slurm writes for a job that reserves no cores for the system.
+// ordinarySpec is the value of a job without core specialization.
 const ordinarySpec = 32766
 
-// shape says why a job is none that a round can size, start and requeue by itself.
+// shape says why a round cannot size, start and requeue the job; empty if it can.
 func shape(job *wire.Job) string {
 	switch {
 	case job.HetJob > 0:
@@ -235,12 +236,12 @@ func shape(job *wire.Job) string {
 	return ""
 }
 
-// exclusive says that the job asks for whole nodes (--exclusive). --exclusive=user and =mcs are no such request.
+// exclusive reports whether the job asks for whole nodes (--exclusive). --exclusive=user and =mcs do not count.
 func exclusive(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
 
-// request fills in what the job asks for. What a round could not give it, or not give it back, makes it odd.
+// request sets what the job asks for. A request that a round could not grant or restore makes the job odd.
 func (l *listed) request(job *wire.Job) {
-	l.Request = bridge.Request{
+	l.Request = slurm.Request{
 		Nodes:        job.Nodes.Count(),
 		Tasks:        job.Tasks.Count(),
 		CPUsPerTask:  job.CPUsPerTask.Count(),
@@ -249,11 +250,11 @@ func (l *listed) request(job *wire.Job) {
 		Memory:       gres.Memory(job.MemoryPerNode.Count()),
 		MemoryPerCPU: gres.Memory(job.MemoryPerCPU.Count()),
 		GRES:         job.PerNode,
-		Partition:    bridge.Several(job.Partition),
+		Partition:    slurm.Several(job.Partition),
 	}
 	l.Request.CPUsPerGPU = l.perGPU("CPUs", job.CPUsPerGRES)
 	if l.Request.MemoryPerGPU = gres.Memory(l.perGPU("memory", job.MemoryPerGRES)); l.Request.MemoryPerGPU > 0 {
-		l.Request.Memory, l.Request.MemoryPerCPU = 0, 0 // what stands there is the amount of one GPU
+		l.Request.Memory, l.Request.MemoryPerCPU = 0, 0 // those fields show the amount per GPU
 	}
 	l.note(oddity(job))
 	l.note(l.gpus(job))
@@ -261,7 +262,7 @@ func (l *listed) request(job *wire.Job) {
 	l.Features = l.features(job.Features)
 }
 
-// perGPU reads an amount that follows a job's GPUs, written gres/gpu:3.
+// perGPU reads an amount per GPU, written gres/gpu:3.
 func (l *listed) perGPU(of, text string) int {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
@@ -278,13 +279,13 @@ func (l *listed) perGPU(of, text string) int {
 // note keeps the first oddity.
 func (l *listed) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
-// oddity says what of a request cannot be honoured. As many nodes as tasks, and one at least, are no range that anybody
-// asked for: so Slurm 26.05 bounds a job whose user named a number of tasks and none of nodes, where older ones say
-// nothing.
+// oddity says what of a request cannot be honoured. A maximum of nodes that equals the number of tasks, with a minimum
+// of one node, is no range: Slurm 26.05 sets it for jobs whose user gave only a number of tasks, where older versions
+// set nothing.
 func oddity(job *wire.Job) string {
 	least, most, tasks := fewest(job), job.MaxNodes.Count(), job.Tasks.Count()
 	switch {
-	case state(job.State) == bridge.Pending && most > least && (most != tasks || least > 1):
+	case state(job.State) == slurm.Pending && most > least && (most != tasks || least > 1):
 		return fmt.Sprintf("asks for %d to %d nodes", least, most)
 	case job.PerSocket != "":
 		return "asks for GPUs per socket"
@@ -296,8 +297,8 @@ func oddity(job *wire.Job) string {
 	return ""
 }
 
-// fewest is the number of nodes that a job needs at least. The number that Slurm shows of one that waits is a guess at
-// how many it will get: four of -N2-4.
+// fewest is the minimum number of nodes. The number that Slurm shows for a waiting job is a guess at what it will get:
+// four for -N2-4.
 func fewest(job *wire.Job) int {
 	for term := range strings.SplitSeq(job.Requested, ",") {
 		if n, err := strconv.Atoi(strings.TrimPrefix(term, "node=")); err == nil {
@@ -310,10 +311,10 @@ func fewest(job *wire.Job) int {
 // way is one of the ways to ask for GPUs.
 type way struct {
 	text  string
-	times int // that make the job's GPUs of it
+	times int // factor from it to the job's GPUs
 }
 
-// gpus counts the GPUs. Who asks for them in several ways at once must mean the same number each time, and one type.
+// gpus counts the requested GPUs. A job may ask in several ways, which must agree in number and type.
 func (l *listed) gpus(job *wire.Job) (odd string) {
 	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
 		l.Request.GPUs = 1
@@ -322,13 +323,13 @@ func (l *listed) gpus(job *wire.Job) (odd string) {
 	for _, w := range []way{{job.PerJob, 1}, {job.PerNode, l.Request.Nodes}, {job.PerTask, l.Request.Tasks}} {
 		odd = cmp.Or(odd, l.asksFor(w))
 	}
-	if odd == "" && l.State == bridge.Pending && l.Request.GPUs > 0 && !dividesGPUs(job) {
+	if odd == "" && l.State == slurm.Pending && l.Request.GPUs > 0 && !dividesGPUs(job) {
 		odd = fmt.Sprintf("asks for %d GPUs on %d nodes, and not for how many on each", l.Request.GPUs, l.Request.Nodes)
 	}
 	return odd
 }
 
-// asksFor adds what a job asks for in one way.
+// asksFor adds one way of asking for GPUs and compares it with the others.
 func (l *listed) asksFor(w way) (odd string) {
 	counts, err := gres.ParseCounts(w.text)
 	if err != nil {
@@ -356,8 +357,8 @@ func (l *listed) asksFor(w way) (odd string) {
 	return odd
 }
 
-// dividesGPUs says that a request leaves no choice of how many GPUs are on each of its nodes. Those of --gpus Slurm
-// divides as it comes, such as four over two nodes as three and one, and so it does with tasks, and their GPUs.
+// dividesGPUs reports whether the request fixes the number of GPUs on each node. Slurm divides those of --gpus freely,
+// for example four over two nodes as three and one; likewise tasks and their GPUs.
 func dividesGPUs(job *wire.Job) bool {
 	nodes, tasks := job.Nodes.Count(), job.Tasks.Count()
 	perNode, err := gres.ParseCounts(job.PerNode)
@@ -369,10 +370,10 @@ func dividesGPUs(job *wire.Job) bool {
 	return err == nil && n > 0 && (tasks == nodes || tasks == nodes*job.TasksPerNode.Count())
 }
 
-// shardAsked is the type of the one GPU of which a job asks for one shard, and for nothing else; empty: it does not.
+// shardAsked is the GPU type if the job asks for exactly one shard and no other GRES; else empty.
 func shardAsked(job *wire.Job) string {
 	counts, err := gres.ParseCounts(job.PerNode)
-	tasks, wrong := gres.ParseCounts(job.PerTask) // the CPUs of a task stand there, too
+	tasks, wrong := gres.ParseCounts(job.PerTask) // the CPUs of a task are listed there, too
 	n, _ := gres.GPUs(tasks)
 	switch {
 	case err != nil, wrong != nil, len(counts) != 1, job.Nodes.Count() != 1:
@@ -385,16 +386,16 @@ func shardAsked(job *wire.Job) string {
 	return counts[0].Type
 }
 
-// gresOf is what a request asks for on each node, in the words in which Slurm prints it.
-func gresOf(r *bridge.Request) string {
+// gresOf is the GRES per node of a request, in Slurm's notation.
+func gresOf(r *slurm.Request) string {
 	if r.Shard != "" {
 		return gres.Count{Name: "shard", Type: r.Shard, Count: 1}.String()
 	}
 	return r.GRES
 }
 
-// otherGRES names the first thing asked for that a round does not count. The CPUs of a task stand among its resources
-// and are counted elsewhere.
+// otherGRES names the first requested resource that a round does not count. The CPUs of a task are among the resources
+// and counted elsewhere.
 func otherGRES(counts []gres.Count) string {
 	for _, c := range counts {
 		switch c.Name {
@@ -406,13 +407,13 @@ func otherGRES(counts []gres.Count) string {
 	return ""
 }
 
-// hasType says that some of the GPUs are asked for by type. Those of several types cannot be counted as one.
+// hasType reports whether some GPUs are requested by type; together with an empty common type this means several types.
 func hasType(counts []gres.Count) bool {
 	return slices.ContainsFunc(counts, func(c gres.Count) bool { return c.Name == "gpu" && c.Type != "" })
 }
 
-// hosts are the nodes of a list in Slurm's notation, ascending. One that is not understood makes the job odd, so that
-// nobody places it beside what it asked for.
+// hosts expands a host list, ascending. A list that cannot be parsed makes the job odd, so that it is not placed
+// against its request.
 func (l *listed) hosts(text string) []string {
 	hosts, err := gres.ParseHosts(text)
 	if err != nil {
@@ -422,8 +423,8 @@ func (l *listed) hosts(text string) []string {
 	return hosts
 }
 
-// features are those that the job wants all of, each a name, or several joined by | of which one will do: a&b, a|b and
-// (a|b)&c. Of [a|b] all nodes of a job must have the same one, which one node has. Any other way to join them is odd.
+// features lists the required features; each entry is a name or alternatives joined by |: a&b, a|b, (a|b)&c. [a|b]
+// demands the same feature on all nodes, which is no constraint for one node. Any other form is odd.
 func (l *listed) features(text string) []string {
 	if text == "" {
 		return nil
@@ -440,8 +441,8 @@ func (l *listed) features(text string) []string {
 	return terms
 }
 
-// conjunction reads features that are joined by & or a comma, each plain or alternatives in parentheses, or
-// alternatives alone. Without parentheses & and | beside each other have no meaning that could be relied on.
+// conjunction reads features joined by & or comma, each plain or alternatives in parentheses, or alternatives alone. &
+// and | without parentheses are refused, since their meaning is not reliable.
 func conjunction(text string) (terms []string, plain bool) {
 	joined := func(r rune) bool { return r == '&' || r == ',' }
 	for _, term := range strings.FieldsFunc(text, joined) {
@@ -460,9 +461,9 @@ func conjunction(text string) (terms []string, plain bool) {
 	return terms, len(terms) > 0
 }
 
-// holding fills in what the job has, as long as it runs or is being torn down.
+// holding sets what the job holds, while it runs or is completing.
 func (l *listed) holding(job *wire.Job) {
-	if l.State != bridge.Running && !l.Completing {
+	if l.State != slurm.Running && !l.Completing {
 		return
 	}
 	gpusOn := gpusHeld(job.Devices, l.Request)
@@ -478,7 +479,7 @@ func (l *listed) holding(job *wire.Job) {
 			devices[node.Node] = job.Devices[i]
 		}
 	}
-	// nodes of one job may differ by what rounding has left: the largest is what it was given
+	// The nodes of one job may differ by rounding; the largest amounts count.
 	for _, has := range l.holds {
 		l.Runs.PerNode = l.Runs.PerNode.Max(has)
 	}
@@ -492,10 +493,9 @@ func (l *listed) holding(job *wire.Job) {
 	}
 }
 
-// gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down;
-// then each node is taken to have had its share of the request. Of a shard it says so without counting a GPU: it is
-// one.
-func gpusHeld(detail []string, asked bridge.Request) func(node int) int {
+// gpusHeld returns a function for the number of GPUs on each node of an allocation. Slurm no longer shows them for a
+// completing job; then each node counts its share of the request. A shard shows no GPU and counts as one.
+func gpusHeld(detail []string, asked slurm.Request) func(node int) int {
 	share := 0
 	if asked.Nodes > 0 {
 		share = (asked.GPUs + asked.Nodes - 1) / asked.Nodes

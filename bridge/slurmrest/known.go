@@ -12,30 +12,33 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Slurm gives no reason for a wait just after a change; a scheduler pass later it does. The job is read again after
-// firstLook, then after twice as long each time, up to lastLook: no pass may ever look at it.
+// Just after a change a waiting job has no reason; a scheduler pass later it has one. The job is read again after
+// firstLook, then after twice the interval each time, up to lastLook, since a pass may never examine it.
 const (
 	firstLook = time.Second
 	lastLook  = 32 * time.Second
 )
 
-// known is a job as it was read last.
+// known is a job as last read.
 type known struct {
 	listed
 	at time.Time // when it was read
 
-	reports bool // it runs, and tells how far it has come
-	// watched: an AdminComment may come or go, by which it may share no GPU: it has a seat, or it has such a comment
+	reports bool // it runs and reports progress or a curve in its comment
+	// watched: its AdminComment may change in a way that matters for sharing GPUs, because it has a slot or such a
+	// comment
 	watched bool
-	// so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
+	// time before its limit from which it is read again and again, since its state does not show a changed limit; 0:
+	// never
 	near time.Duration
-	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
+	look time.Duration // read again after this, since Slurm may have found a reason; 0: it has one, or never will
 }
 
-// stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it
-// waits, or its begin time has come.
+// stale reports whether a job may have changed although its state has not: it is completing, its reason is due, its
+// time limit is near, or its begin time has come.
 func (k *known) stale(at time.Time) bool {
 	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
@@ -43,17 +46,17 @@ func (k *known) stale(at time.Time) bool {
 	if k.near > 0 && !at.Add(k.near).Before(k.Ends) && elapsed(k.at, at, limitEvery) {
 		return true
 	}
-	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
+	return k.State == slurm.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
 }
 
-// limitEvery is how old may be what is known of a job whose time limit is near: it is asked to save before it, and not
-// if somebody has raised it.
+// limitEvery is how often a job near its time limit is read. It is asked to save before the limit, but not if the limit
+// was raised.
 const limitEvery = 10 * time.Second
 
-// nearLimit is how long before its limit a job is asked to save at the earliest, where small rounds look, and as long
-// again; 0: it is never asked.
+// nearLimit is the time before its limit from which a job is watched; 0: it is not asked to save. It is at least twice
+// the time before the limit at which small rounds ask it, the grace plus 15 s (bridge/expire.go).
 func nearLimit(job *listed) time.Duration {
-	if job.State != bridge.Running || job.Ends.IsZero() {
+	if job.State != slurm.Running || job.Ends.IsZero() {
 		return 0
 	}
 	word, _ := bridge.ParseComment(job.Comment)
@@ -63,11 +66,12 @@ func nearLimit(job *listed) time.Duration {
 	return 2*word.Grace + time.Minute
 }
 
-// next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
+// next makes the new record of a job from a read. The interval of looks for a reason starts again with each change of
+// state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at, reports: job.State == bridge.Running &&
+	read := &known{listed: job, at: at, reports: job.State == slurm.Running &&
 		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
-	read.watched = job.State == bridge.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
+	read.watched = job.State == slurm.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read
@@ -83,21 +87,21 @@ func next(before *known, job listed, at time.Time, touched []int) *known {
 	return read
 }
 
-// wordless says that a job waits and Slurm's reason is missing, or from before its begin time came.
+// wordless reports whether a job waits without a reason, or with the reason BeginTime although that has come.
 func (k *known) wordless() bool {
-	if k.State != bridge.Pending {
+	if k.State != slurm.Pending || k.Lease != 0 { // for a lease Slurm shows no more than a dependency
 		return false
 	}
 	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
 }
 
-// tells says that a job is told of: it is not over, or it carries our directive, and whoever asked it to leave learns
-// how it left.
+// tells reports whether a job is reported to rounds: it is not over, or it carries our directive, so that a round that
+// asked it to leave learns how it ended.
 func (l *listed) tells() bool {
-	return l.State != bridge.Finished || l.Completing || bridge.Managed(l.Comment)
+	return l.State != slurm.Finished || l.Completing || bridge.Managed(l.Comment)
 }
 
-// followed are the jobs that are told of even when they are over, once they were seen before that.
+// followed are the managed jobs seen before, which are reported even when they are over.
 func (m *memory) followed() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +118,7 @@ func (m *memory) followed() map[int]bool {
 	return followed
 }
 
-// forgetOthers drops the jobs that the sweep no longer has: they are gone, or over and nobody's business.
+// forgetOthers drops jobs that are no longer in the sweep: they are gone, or over and not followed.
 func (m *memory) forgetOthers(states map[int]string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,14 +130,19 @@ func (m *memory) forgetOthers(states map[int]string, at time.Time) {
 	maps.DeleteFunc(m.touched, func(id int, _ bool) bool { return states[id] == "" })
 }
 
-// doubtful lists the jobs that may differ from what is known of them, ascending.
+// doubtful lists the jobs that may differ from what is known, ascending: new, changed or touched ones, stale ones,
+// those whose lease job ended, and a few from overdue and freed.
 func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for id := range m.leases {
+		m.leases[id] = strings.Contains(states[id], "PENDING")
+	}
 	var doubtful []int
 	for id, swept := range states {
 		job := m.jobs[id]
-		if job == nil || !m.looksAs(job, swept) || m.touched[id] || job.stale(at) {
+		if job == nil || !m.looksAs(job, swept) || m.touched[id] || job.stale(at) ||
+			job.Lease != 0 && !m.leases[job.Lease] {
 			doubtful = append(doubtful, id)
 		}
 	}
@@ -148,14 +157,14 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 	return doubtful
 }
 
-// looksAs says that a sweep tells nothing new of a job: it has the same state, and stands for as many tasks as when it
-// was read.
+// looksAs reports whether the sweep shows nothing new for a job: the same state, and as many array tasks as when it was
+// read.
 func (m *memory) looksAs(job *known, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
 	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
 }
 
-// count notes for how many tasks the jobs of arrays stand that have just been read.
+// count records for how many tasks the array jobs stood that were just read.
 func (m *memory) count(states map[int]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +176,7 @@ func (m *memory) count(states map[int]string) {
 	}
 }
 
-// Quiet sweeps the states, and compares them with what is known.
+// Quiet implements slurm.Watcher: it sweeps the states and compares them with what is known.
 func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	defer c.discreet(&failure)
 	c.observing.Lock()
@@ -177,7 +186,7 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 		return false, nil
 	}
 	if !elapsed(c.swept, at, c.spare) {
-		return true, nil // nothing is known, and to know costs too much
+		return true, nil // nothing is known, but finding out would cost too much
 	}
 	states, _, err := c.sweep(ctx)
 	if err != nil {
@@ -191,15 +200,15 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	return c.asBefore(ctx, c.doubtful(states, at), at)
 }
 
-// A sweep of ten thousand tasks of arrays takes slurmrestd half a second. So that it is not kept busy by being watched,
-// so many times as long passes until the next one, at most so long.
+// A sweep of ten thousand array tasks takes slurmrestd half a second. So that watching does not keep it busy, the pause
+// after a sweep is watchShare times its duration, at most mostSpared.
 const (
 	watchShare = 10
 	mostSpared = 10 * time.Second
 )
 
-// asBefore says that these jobs look as they did. Those that are held or wait for others, of which no state tells, are
-// read for that, a few at a time; of any other there is news.
+// asBefore reports whether these jobs are unchanged. Held and dependent jobs, whose state does not show a change, are
+// read, a few at a time; any other doubtful job counts as changed.
 func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
 	if len(ids) > mostHeld+mostDependent {
 		return false, nil
@@ -209,7 +218,7 @@ func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, e
 			return false, nil
 		}
 		job, err := c.job(ctx, id)
-		if err != nil && !errors.Is(err, bridge.ErrGone) {
+		if err != nil && !errors.Is(err, slurm.ErrGone) {
 			return false, fmt.Errorf("read job %d: %w", id, err)
 		}
 		if err != nil || !c.confirm(job, at) {
@@ -220,8 +229,7 @@ func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, e
 	return true, nil
 }
 
-// secretive says that a job is doubtful for no other reason than that its state would not tell if it were free to
-// start.
+// secretive reports whether a job is doubtful only because its state would not show that it became free to start.
 func (m *memory) secretive(id int, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -229,7 +237,7 @@ func (m *memory) secretive(id int, at time.Time) bool {
 	return job != nil && (job.Held || job.Dependency) && !m.touched[id] && !job.stale(at)
 }
 
-// confirm notes that a waiting job was read again, and says whether it looks as it did.
+// confirm records that a waiting job was read again, and reports whether it is unchanged.
 func (m *memory) confirm(job listed, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,13 +246,13 @@ func (m *memory) confirm(job listed, at time.Time) bool {
 		was.Reason != job.Reason {
 		return false
 	}
-	again := *was // what was handed out stays as it is
+	again := *was // jobs that were handed out are never modified
 	again.at = at
 	m.jobs[job.ID] = &again
 	return true
 }
 
-// lacks says that a job that is known is in a sweep no more.
+// lacks reports whether a known job is missing from a sweep.
 func (m *memory) lacks(states map[int]string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -256,20 +264,20 @@ func (m *memory) lacks(states map[int]string) bool {
 	return false
 }
 
-// No state tells that a hold was released, or that what a job waited for has come about. So jobs of ours that are held
-// are read in turn, a few with each look, and those that wait for another job whenever some job has moved, for as long
-// as slurmctld may need to find out what that means for them.
+// A state does not show that a hold was released or a dependency fulfilled. So managed jobs that are held are read in
+// turn, mostHeld per look. Dependent ones are read, mostDependent per look, while some job has changed within
+// findsOutWithin, the time that slurmctld may need to notice what that means for them.
 const (
 	mostHeld       = 2
 	mostDependent  = 16
 	findsOutWithin = 15 * time.Second
 )
 
-// freed lists the waiting jobs that may be free to start since they were read, beside those that are read anyway.
+// freed lists waiting jobs that may have become free to start, beside those already listed.
 func (m *memory) freed(already []int, at time.Time) []int {
 	var held, dependent []int
 	for id, job := range m.jobs {
-		if job.State != bridge.Pending || !bridge.Managed(job.Comment) || among(already, id) {
+		if job.State != slurm.Pending || !bridge.Managed(job.Comment) || among(already, id) {
 			continue
 		}
 		switch {
@@ -282,26 +290,25 @@ func (m *memory) freed(already []int, at time.Time) []int {
 	return append(m.oldest(held, mostHeld), m.oldest(dependent, mostDependent)...)
 }
 
-// among says that a job is in an ascending list.
+// among reports whether a job is in an ascending list.
 func among(ids []int, id int) bool {
 	_, found := slices.BinarySearch(ids, id)
 	return found
 }
 
-// oldest are the jobs of a list that were read longest ago, at most so many.
+// oldest returns the jobs of a list that were read longest ago, at most that many.
 func (m *memory) oldest(ids []int, most int) []int {
 	slices.SortFunc(ids, func(x, y int) int { return cmp.Or(m.jobs[x].at.Compare(m.jobs[y].at), cmp.Compare(x, y)) })
 	return ids[:min(len(ids), most)]
 }
 
-// mostReports is how many jobs one observation reads for their reports alone: those that were read longest ago.
+// mostReports limits the jobs that one observation reads only for their reports; those read longest ago come first.
 const mostReports = 16
 
-// watchEvery is how old may be what is known of a job of which a node, or an administrator, may say something.
+// watchEvery is how often watched jobs are read for what a node or administrator may write about them.
 const watchEvery = time.Minute
 
-// overdue lists the running jobs that may have reported since they were read, and those of which somebody may have said
-// something, beside those that are read anyway.
+// overdue lists running jobs that may have reported, and watched jobs, beside those already listed.
 func (m *memory) overdue(already []int, at time.Time) []int {
 	var overdue []int
 	for id, job := range m.jobs {
@@ -314,8 +321,8 @@ func (m *memory) overdue(already []int, at time.Time) []int {
 	return m.oldest(overdue, mostReports)
 }
 
-// beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them
-// again. It returns those that had one, ascending.
+// beginRead removes the touched marks of the jobs about to be read (nil: all), so that later touches mark them again.
+// It returns the jobs that were marked, ascending.
 func (m *memory) beginRead(ids []int) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -330,14 +337,14 @@ func (m *memory) beginRead(ids []int) []int {
 	return touched
 }
 
-// look notes that an Observe begins or ends.
+// look records that an Observe begins or ends.
 func (m *memory) look(begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looking = begins
 }
 
-// touch marks jobs as different from what is known of them.
+// touch marks jobs as possibly different from what is known.
 func (m *memory) touch(ids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

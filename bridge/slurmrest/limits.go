@@ -9,13 +9,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// Limits reads what the site has set: the partitions from slurmctld, associations and QOS from slurmdbd. What slurmdbd
-// tells is 2 kB and a fifth of a millisecond for each association, so it is for the caller to ask seldom. A cluster
-// without slurmdbd has no limits but its partitions'.
+// Limits reads the site's limits: partitions from slurmctld, associations and QOS from slurmdbd. slurmdbd's answer is 2
+// kB and a fifth of a millisecond per association, so callers should ask seldom. A cluster without slurmdbd has only
+// the limits of its partitions.
 func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 	defer c.discreet(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
@@ -34,7 +34,7 @@ func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounted reads what is set in accounting. No association at all is no answer: the token's user has one itself.
+// accounted reads the limits in accounting. A list without associations is an error: the token's user has one itself.
 func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site) (err error) {
 	if site.Enforced = l.enforced(ctx); !site.Enforced {
 		return ctx.Err()
@@ -43,7 +43,7 @@ func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site)
 		return fmt.Errorf("associations: %w", notServed(err))
 	}
 	if len(site.Associations) == 0 {
-		return fmt.Errorf("associations: none of cluster %q: %w", inLine(cluster, ""), bridge.ErrRefused)
+		return fmt.Errorf("associations: none of cluster %q: %w", inLine(cluster, ""), slurm.ErrRefused)
 	}
 	if site.QOS, err = ask(ctx, l, l.api.QOS()); err != nil {
 		return fmt.Errorf("qos: %w", notServed(err))
@@ -51,7 +51,7 @@ func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site)
 	return nil
 }
 
-// notServed says what to do about a slurmrestd that knows slurmctld's part alone although there is a slurmdbd.
+// notServed says what to do if slurmrestd serves only slurmctld's part although there is a slurmdbd.
 func notServed(err error) error {
 	if failure := (*Failure)(nil); errors.As(err, &failure) && failure.Status == http.StatusNotFound {
 		return fmt.Errorf(
@@ -60,8 +60,8 @@ func notServed(err error) error {
 	return err
 }
 
-// enforced says whether slurmctld holds jobs to limits. slurmrestd does not tell, so scontrol is asked; where there is
-// none, limits that were set are taken to be meant.
+// enforced reports whether slurmctld enforces limits. slurmrestd does not tell, so scontrol is asked; if that fails,
+// limits count as enforced.
 func (l *link) enforced(ctx context.Context) bool {
 	said, err := l.scontrolSays(ctx, "show", "config")
 	if err != nil {
@@ -70,7 +70,7 @@ func (l *link) enforced(ctx context.Context) bool {
 	return enforces(said)
 }
 
-// enforces reads the line of the configuration that says what is enforced.
+// enforces reads AccountingStorageEnforce from the configuration.
 func enforces(config string) bool {
 	lines := bufio.NewScanner(strings.NewReader(config))
 	for lines.Scan() {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
@@ -175,7 +175,7 @@ func TestALimitBeyondAllCountingIsBounded(t *testing.T) {
 func TestASlurmctldThatIsAwayIsUnreachableForLimitsToo(t *testing.T) {
 	fake, client := withLimits(t, enforcing)
 	fake.answers("GET", "/partitions/", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadGateway) })
-	if _, err := client.Limits(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := client.Limits(t.Context()); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -95,7 +95,7 @@ func (c cluster) submit(t *testing.T, script string, arguments ...string) int {
 }
 
 // see observes until the job looks right.
-func see(t *testing.T, client *slurmrest.Client, id int, what string, right func(bridge.Job) bool) bridge.Job {
+func see(t *testing.T, client *slurmrest.Client, id int, what string, right func(slurm.Job) bool) slurm.Job {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -104,7 +104,7 @@ func see(t *testing.T, client *slurmrest.Client, id int, what string, right func
 		if err != nil {
 			t.Fatalf("job %d %s: %v", id, what, err)
 		}
-		at := slices.IndexFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id })
+		at := slices.IndexFunc(seen.Jobs, func(j *slurm.Job) bool { return j.ID == id })
 		if at >= 0 && right(*seen.Jobs[at]) {
 			return *seen.Jobs[at]
 		}
@@ -112,8 +112,8 @@ func see(t *testing.T, client *slurmrest.Client, id int, what string, right func
 	}
 }
 
-func waits(j bridge.Job) bool { return j.State == bridge.Pending && !j.Completing }
-func runs(j bridge.Job) bool  { return j.State == bridge.Running && len(j.Runs.Nodes) > 0 }
+func waits(j slurm.Job) bool { return j.State == slurm.Pending && !j.Completing }
+func runs(j slurm.Job) bool  { return j.State == slurm.Running && len(j.Runs.Nodes) > 0 }
 
 func TestAGatedJobStartsWithExactlyTheSizeThatItIsGiven(t *testing.T) {
 	on := liveCluster(t)
@@ -123,7 +123,7 @@ func TestAGatedJobStartsWithExactlyTheSizeThatItIsGiven(t *testing.T) {
 	job := see(t, client, id, "to wait", waits)
 	request := job.Request
 	request.CPUsPerTask, request.CPUs, request.CPUsPerNode, request.Memory, request.Pin = 7, 7, 7, 41000, []string{"n3"}
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request,
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(), Request: request,
 		Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +142,11 @@ func TestAMemoryPerCPURequestCanBeGivenBack(t *testing.T) {
 	sized := own
 	sized.MemoryPerCPU, sized.Memory, sized.Pin = 0, 9000, []string{"n1"}
 	begin := time.Now().Add(time.Hour)
-	for _, request := range []bridge.Request{sized, own} {
-		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: begin, Request: request}); err != nil {
+	for _, request := range []slurm.Request{sized, own} {
+		if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: begin, Request: request}); err != nil {
 			t.Fatal(err)
 		}
-		see(t, client, id, "to show its request", func(j bridge.Job) bool {
+		see(t, client, id, "to show its request", func(j slurm.Job) bool {
 			return j.Request.Memory == request.Memory && j.Request.MemoryPerCPU == request.MemoryPerCPU &&
 				len(j.Request.Pin) == len(request.Pin)
 		})
@@ -159,7 +159,7 @@ func TestAJobThatIsAskedToSaveComesBackToTheQueue(t *testing.T) {
 	id := on.submit(t, "trap 'exit 98' USR1\nsleep 100 & wait", "--no-requeue")
 	see(t, client, id, "to run", runs)
 	time.Sleep(time.Second) // the shell sets its trap
-	if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1"}); err != nil {
+	if err := client.Signal(t.Context(), id, slurm.Signal{Name: "USR1"}); err != nil {
 		t.Fatal(err)
 	}
 	job := see(t, client, id, "to wait again", waits)
@@ -178,11 +178,17 @@ func TestARequeuedJobWaitsAndARepeatChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	see(t, client, id, "to wait again", func(j bridge.Job) bool { return waits(j) && j.Restarts == 1 && !j.Begin.IsZero() })
+	see(
+		t,
+		client,
+		id,
+		"to wait again",
+		func(j slurm.Job) bool { return waits(j) && j.Restarts == 1 && !j.Begin.IsZero() },
+	)
 }
 
 // renewed says what became of a renewal that rests on what the client read before something happened to the job.
-func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id int, client *slurmrest.Client,
+func renewed(t *testing.T, on cluster, behind func(id int, job slurm.Job)) (id int, client *slurmrest.Client,
 	err error) {
 	t.Helper()
 	client = on.open(t)
@@ -190,7 +196,7 @@ func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id 
 		"--comment=synergy-profile=x.json")
 	job := see(t, client, id, "to wait", waits)
 	behind(id, job)
-	err = client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now().Add(3 * time.Second),
+	err = client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now().Add(3 * time.Second),
 		Request: job.Request, Extra: "renewed"})
 	return id, client, err
 }
@@ -198,20 +204,20 @@ func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id 
 func TestARenewalLiftsNobodysHold(t *testing.T) {
 	on := liveCluster(t)
 	for _, holder := range []string{"alice", "root"} {
-		id, client, err := renewed(t, on, func(id int, _ bridge.Job) {
+		id, client, err := renewed(t, on, func(id int, _ slurm.Job) {
 			on.run(t, "", "exec", "login", holder, "scontrol", "hold", strconv.Itoa(id))
 		})
 		if err != nil {
 			t.Errorf("held by %s: %v", holder, err)
 		}
 		time.Sleep(8 * time.Second) // its lease has lapsed, and the scheduler has looked
-		job := see(t, on.open(t), id, "to be seen", func(bridge.Job) bool { return true })
-		if job.State != bridge.Pending || !job.Held || job.Extra != "renewed" {
+		job := see(t, on.open(t), id, "to be seen", func(slurm.Job) bool { return true })
+		if job.State != slurm.Pending || !job.Held || job.Extra != "renewed" {
 			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and annotated", holder, job.State,
 				job.Held, job.Extra)
 		}
-		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(),
-			Request: job.Request}); !errors.Is(err, bridge.ErrHeld) {
+		if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(),
+			Request: job.Request}); !errors.Is(err, slurm.ErrHeld) {
 			t.Errorf("held by %s, then started: %v, want held", holder, err)
 		}
 	}
@@ -219,23 +225,27 @@ func TestARenewalLiftsNobodysHold(t *testing.T) {
 
 func TestARenewalOfAJobThatHasStartedOrEndedIsNotPendingAndLeavesItsSize(t *testing.T) {
 	on := liveCluster(t)
-	id, client, err := renewed(t, on, func(id int, job bridge.Job) {
+	id, client, err := renewed(t, on, func(id int, job slurm.Job) {
 		other := on.open(t)
 		see(t, other, id, "to wait", waits)
 		request := job.Request
 		request.CPUsPerTask, request.CPUs, request.CPUsPerNode = 5, 5, 5
-		if err := other.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request,
+		if err := other.Update(t.Context(), slurm.Update{Job: id, Begin: time.Now(), Request: request,
 			Extra: "started"}); err != nil {
 			t.Fatal(err)
 		}
 		see(t, other, id, "to run", runs)
 	})
-	if job := see(t, client, id, "to run", runs); !errors.Is(err, bridge.ErrNotPending) || job.Request.CPUs != 5 ||
+	if job := see(t, client, id, "to run", runs); !errors.Is(err, slurm.ErrNotPending) || job.Request.CPUs != 5 ||
 		job.Runs.PerNode.CPUs != 5 {
 		t.Errorf("%v; asks for %v and runs with %v: want not pending, and 5 CPUs", err, job.Request, job.Runs)
 	}
-	_, _, err = renewed(t, on, func(id int, _ bridge.Job) { on.run(t, "", "exec", "login", "alice", "scancel", strconv.Itoa(id)) })
-	if !errors.Is(err, bridge.ErrNotPending) {
+	_, _, err = renewed(
+		t,
+		on,
+		func(id int, _ slurm.Job) { on.run(t, "", "exec", "login", "alice", "scancel", strconv.Itoa(id)) },
+	)
+	if !errors.Is(err, slurm.ErrNotPending) {
 		t.Errorf("cancelled: %v, want not pending", err)
 	}
 }

@@ -5,44 +5,45 @@ import (
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// A node is open where Slurm would start a job on it now: where its scheduler has the node in avail_node_bitmap
-// (src/slurmctld/node_mgr.c, power_save.c, proc_req.c of 24.11 and 26.05). Any other word closes the node, a newer
-// Slurm's too. Of those that are known:
+// A node is open if Slurm would start a job on it now, which is if its scheduler has it in avail_node_bitmap
+// (src/slurmctld/node_mgr.c, power_save.c, proc_req.c of 24.11 and 26.05). Any other word closes the node, also an
+// unknown word of a newer Slurm. Of the known ones:
 //
-//   - DOWN, DRAIN, FAIL, REBOOT_ISSUED, INVALID_REG, FUTURE: nothing starts before somebody or the node itself does
-//     something; a reboot as soon as possible (REBOOT_REQUESTED) is a DRAIN as well.
-//   - POWERING_DOWN: nothing starts before SuspendTimeout is over, when the node is POWERED_DOWN.
+//   - DOWN, DRAIN, FAIL, REBOOT_ISSUED, INVALID_REG, FUTURE: nothing starts before an administrator or the node acts;
+//     a reboot as soon as possible (REBOOT_REQUESTED) is a DRAIN as well.
+//   - POWERING_DOWN: nothing starts until SuspendTimeout is over and the node is POWERED_DOWN.
 //   - BLOCKED: a job that asked for whole switches keeps others off.
 
 // open are the base states in which Slurm starts jobs on a node.
 var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags beside which it still does. A node that is POWERED_DOWN is resumed for the job, and one that
-// is POWERING_UP takes more jobs while it boots. A node whose reboot was requested takes jobs until it happens to be
-// idle. Who may use a node in MAINTENANCE, or RESERVED, is said by the reservation.
+// harmless are the flags with which it still does. A POWERED_DOWN node is resumed for the job, and a POWERING_UP node
+// takes more jobs while it boots. A node with a requested reboot takes jobs until it happens to be idle. Who may use a
+// MAINTENANCE or RESERVED node is decided by the reservation.
 var harmless = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
 	"UNDRAIN", "RESUME", "PERFCTRS", "NET", "POWERED_DOWN", "POWERING_UP", "POWER_UP", "REBOOT_REQUESTED",
 	"REBOOT_CANCELED"}
 
-// harmlessBeside says of a flag that closes some nodes that it does not close this one.
+// harmlessBeside reports whether a flag does not close a node with this state.
 func harmlessBeside(word string, state []string) bool {
 	switch word {
-	case "NOT_RESPONDING": // nobody expects one that is off or boots to respond
+	case "NOT_RESPONDING": // no response is expected of a node that is off or boots
 		return slices.Contains(state, "POWERED_DOWN") || slices.Contains(state, "POWERING_UP")
-	case "POWER_DOWN": // it is asked for and waits for the jobs there to end; others may come until then
+	case "POWER_DOWN": // requested, and waiting for the node's jobs to end; others may start until then
 		return !slices.Contains(state, "IDLE")
 	}
 	return slices.Contains(harmless, word)
 }
 
-// readNode tells a node in the round's words. Memory that is kept for Slurm's own daemons is no job's. Its GPUs in use
-// are those that are given away whole and those of which a part is, as far as Slurm tells.
-func readNode(node *wire.Node) bridge.Node {
-	read := bridge.Node{
+// readNode converts a node from the API. Memory reserved for Slurm's daemons is subtracted. GPUs in use are those
+// allocated whole and those of which a part is in use, as far as Slurm shows it.
+func readNode(node *wire.Node) slurm.Node {
+	read := slurm.Node{
 		Name:       node.Name,
 		Features:   node.Features,
 		Partitions: node.Partitions,
@@ -54,7 +55,7 @@ func readNode(node *wire.Node) bridge.Node {
 		Completing: slices.Contains(node.State, "COMPLETING"),
 		Closed:     closed(node.State),
 	}
-	// a word beside what others keep there; as a feature it goes wherever the node does
+	// The broker's word in the node's comment counts as a feature. Other words in the comment are not ours.
 	if slices.Contains(strings.Fields(node.Comment), bridge.Served) &&
 		!slices.Contains(read.Features, bridge.Served) {
 		read.Features = append(slices.Clone(read.Features), bridge.Served)
@@ -62,7 +63,7 @@ func readNode(node *wire.Node) bridge.Node {
 	has, err := gres.ParseCounts(node.GRES)
 	used, usedErr := gres.ParseCounts(node.GRESUsed)
 	if err != nil || usedErr != nil {
-		read.Closed = "GRES_NOT_UNDERSTOOD" // nothing is placed where the GPUs cannot be counted
+		read.Closed = "GRES_NOT_UNDERSTOOD" // nothing is placed where GPUs cannot be counted
 		return read
 	}
 	read.Total.GPUs, read.GPUType = gres.GPUs(has)
@@ -76,16 +77,16 @@ func readNode(node *wire.Node) bridge.Node {
 	return read
 }
 
-// typesOf counts the GPUs of a node by type; nil where all are of one. Of those that are shared Slurm does not say
-// which type they are: they are counted for each.
-func typesOf(has, used []gres.Count, shared int) (types []bridge.TypedGPUs) {
-	of := func(gpuType string, add bool) *bridge.TypedGPUs {
-		i := slices.IndexFunc(types, func(t bridge.TypedGPUs) bool { return t.Type == gpuType })
+// typesOf counts the GPUs of a node by type; nil if all have the same type. Slurm does not show the type of shared
+// GPUs, so they are counted for each type.
+func typesOf(has, used []gres.Count, shared int) (types []slurm.TypedGPUs) {
+	of := func(gpuType string, add bool) *slurm.TypedGPUs {
+		i := slices.IndexFunc(types, func(t slurm.TypedGPUs) bool { return t.Type == gpuType })
 		if i < 0 && !add {
 			return nil
 		}
 		if i < 0 {
-			i, types = len(types), append(types, bridge.TypedGPUs{Type: gpuType})
+			i, types = len(types), append(types, slurm.TypedGPUs{Type: gpuType})
 		}
 		return &types[i]
 	}
@@ -108,25 +109,24 @@ func typesOf(has, used []gres.Count, shared int) (types []bridge.TypedGPUs) {
 	return types
 }
 
-// devices are the GPUs of a node one by one, in Slurm's order, where each has a type of its own and shards; nil where a
-// single one has not.
-func devices(has []gres.Count) []bridge.Device {
-	var list []bridge.Device
+// devices lists the GPUs of a node one by one, in Slurm's order, if each has a type of its own and shards; else nil.
+func devices(has []gres.Count) []slurm.Device {
+	var list []slurm.Device
 	for _, c := range has {
 		if c.Name != "gpu" {
 			continue
 		}
 		shards := shardsOf(has, c.Type)
-		known := slices.ContainsFunc(list, func(d bridge.Device) bool { return d.Type == c.Type })
+		known := slices.ContainsFunc(list, func(d slurm.Device) bool { return d.Type == c.Type })
 		if c.Type == "" || c.Count != 1 || shards < 1 || known {
 			return nil
 		}
-		list = append(list, bridge.Device{Type: c.Type, Shards: shards})
+		list = append(list, slurm.Device{Type: c.Type, Shards: shards})
 	}
 	return list
 }
 
-// shardsOf is into how many shards the GPUs of a type are divided.
+// shardsOf is the number of shards of the GPUs of a type.
 func shardsOf(has []gres.Count, gpuType string) int {
 	n := 0
 	for _, c := range has {
@@ -137,7 +137,7 @@ func shardsOf(has []gres.Count, gpuType string) int {
 	return n
 }
 
-// closed joins the words that keep a node from starting anything.
+// closed joins the words that close a node; empty if it is open.
 func closed(state []string) string {
 	var words []string
 	opened := false
@@ -154,7 +154,7 @@ func closed(state []string) string {
 	return strings.Join(words, "+")
 }
 
-// sharing are the GRES by which a GPU is given away in parts. Slurm gives none away whole of which a part is in use.
+// sharing are the GRES for parts of a GPU. Slurm allocates no GPU whole while a part of it is in use.
 var sharing = []string{"shard", "mps"}
 
 // sharedGPUs counts the GPUs of which a part is in use.
@@ -170,8 +170,8 @@ func sharedGPUs(text string, has, used []gres.Count) int {
 	return gpus
 }
 
-// partsByDevice counts the GPUs of which a part is in use, where Slurm tells it by device, as in shard:3(3/4,0/4). Of
-// one that is given away whole Slurm 26.05 says -/4 and older ones 0/4; it is counted where GPUs are.
+// partsByDevice counts the GPUs of which a part is in use, if Slurm shows it by device, as in shard:3(3/4,0/4). For a
+// GPU that is allocated whole Slurm 26.05 shows -/4 and older ones 0/4; those are counted with the GPUs.
 func partsByDevice(text, name string) (gpus int, told bool) {
 	for {
 		_, rest, found := strings.Cut(text, name+":")
@@ -191,7 +191,7 @@ func partsByDevice(text, name string) (gpus int, told bool) {
 	}
 }
 
-// amount is how many of that name there are.
+// amount is the sum of the counts with that name.
 func amount(counts []gres.Count, name string) int {
 	n := 0
 	for _, c := range counts {
@@ -202,8 +202,7 @@ func amount(counts []gres.Count, name string) int {
 	return n
 }
 
-// packed is how many GPUs so many parts fill, at least: where Slurm does not say which are in use they are taken to be
-// packed.
+// packed is the least number of GPUs that so many parts fill, for when Slurm does not show which are in use.
 func packed(used, all int, has []gres.Count) int {
 	gpus, _ := gres.GPUs(has)
 	if all == 0 || gpus == 0 {

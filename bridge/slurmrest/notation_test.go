@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
@@ -189,7 +189,7 @@ func TestATypeIsWrittenInTheWayInWhichTheJobAsksForGPUs(t *testing.T) {
 		)
 		request := before.Request
 		request.GPUType = "a"
-		sent := change(bridge.Update{Request: request}, before, 1)
+		sent := change(slurm.Update{Request: request}, before, 1)
 		if sentText(sent.PerJob) != c.wantJob || sentText(sent.PerTask) != c.wantTask {
 			t.Errorf("%+v: sent %q and %q", c, sentText(sent.PerJob), sentText(sent.PerTask))
 		}

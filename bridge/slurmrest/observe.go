@@ -13,40 +13,41 @@ import (
 	"sync"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is
-// asked first whether it is there at all: a ping tells in a tenth of a second what any other request takes nine for.
-func (c *Client) Observe(ctx context.Context) (seen bridge.Observed, failure error) {
+// Observe sweeps the states of all jobs and reads those that the sweep or our own updates make doubtful. It pings Slurm
+// first: a ping tells in a tenth of a second that no controller answers, for which any other request takes nine
+// seconds.
+func (c *Client) Observe(ctx context.Context) (seen slurm.Observed, failure error) {
 	defer c.discreet(&failure)
 	c.observing.Lock()
 	defer c.observing.Unlock()
 	c.look(true)
 	defer c.look(false)
 	if err := c.ping(ctx); err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
 	if err := c.askTime(ctx); err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe the time: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe the time: %w", err)
 	}
-	at := c.now() // before anything is read: what happens meanwhile is then later than what is told
+	at := c.now() // before anything is read, so that anything that happens meanwhile is later
 	if err := c.refresh(ctx, at); err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe jobs: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe jobs: %w", err)
 	}
 	nodes, err := c.nodes(ctx)
 	if err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe nodes: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe nodes: %w", err)
 	}
 	if err := c.askReservations(ctx, at); err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe reservations: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe reservations: %w", err)
 	}
 	return c.assemble(at, nodes), nil
 }
 
-// ping says whether a controller answers.
+// ping checks that a controller answers.
 func (c *Client) ping(ctx context.Context) error {
 	controllers, said, err := hear(ctx, c.link, c.api.Ping())
 	if err != nil {
@@ -58,19 +59,19 @@ func (c *Client) ping(ctx context.Context) error {
 	return c.whyNone(ctx, failed(http.StatusOK, said))
 }
 
-// doubt is how long Slurm has to say that it is there after a ping has found no controller.
+// doubt limits the request that whyNone makes after a ping has found no controller.
 const doubt = 3 * time.Second
 
-// whyNone tells why a ping has found no controller, with what slurmrestd said about it. With a token that is no good
-// slurmrestd finds none either; any other request then says at once that it is the token. That takes nine seconds where
-// there is really no controller, so it is not waited for.
+// whyNone finds out why a ping found no controller. slurmrestd finds none with an invalid token either, and any other
+// request then names the token at once. If there really is no controller that request takes nine seconds, so it is cut
+// short.
 func (c *Client) whyNone(ctx context.Context, said error) error {
 	within, cancel := context.WithTimeout(ctx, doubt)
 	defer cancel()
 	switch _, _, err := c.sweep(within); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, bridge.ErrDenied):
+	case errors.Is(err, slurm.ErrDenied):
 		return err
 	case said != nil:
 		return unheard{said}
@@ -78,7 +79,7 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 	return unheard{errors.New("no controller answers a ping")}
 }
 
-// refresh brings what is known of the jobs up to date.
+// refresh updates what is known of the jobs.
 func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	if elapsed(c.full, at, c.options.FullEvery) {
 		return c.readAll(ctx, at)
@@ -89,10 +90,10 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	}
 	c.forgetOthers(states, at)
 	doubtful := c.doubtful(states, at)
-	if listingPays(len(doubtful), swept) {
+	if c.costs.listingPays(len(doubtful), swept) {
 		err = c.readAll(ctx, at)
 	} else {
-		err = c.readEach(ctx, doubtful, at)
+		err = c.costs.ofReads(len(doubtful), func() error { return c.readEach(ctx, doubtful, at) })
 	}
 	if err == nil {
 		c.count(states)
@@ -100,22 +101,18 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	return err
 }
 
-// back is by how much Slurm's clock may seem to go back without having been set.
+// back is how far Slurm's clock may seem to go back without having been set.
 const back = 2 * time.Second
 
-// elapsed says that so long has passed since a moment of Slurm's. When its clock was set back nobody knows how long ago
-// that was.
+// elapsed reports whether at least that much time has passed since a moment of Slurm's clock. If the clock was set back
+// the time is unknown and counts as passed.
 func elapsed(since, at time.Time, atLeast time.Duration) bool {
 	passed := at.Sub(since)
 	return since.IsZero() || passed >= atLeast || passed < -back
 }
 
-// listingPays says whether one full listing is cheaper than single reads. slurmrestd takes 2 ms for a single read and 1
-// ms for each job of a listing, finished ones included.
-func listingPays(doubtful, swept int) bool { return doubtful > 16 && doubtful > swept/2 }
-
-// sweep returns the state of every job that waits, runs or is being torn down, and of those that are over and followed,
-// folded, by ID, and how many entries Slurm had in all.
+// sweep returns the folded state by ID of every job that waits, runs or is completing and of followed ones that are
+// over, and the number of Slurm's entries.
 func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
 	jobs, err := ask(ctx, c.link, c.api.States())
 	if err != nil {
@@ -125,8 +122,8 @@ func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, e
 	return states, len(jobs), err
 }
 
-// foldStates joins the entries of one ID: each task of an array that has no job of its own has an entry under the
-// array's, and how many they are is told behind a star. Of those that are over only the followed ones count.
+// foldStates joins the entries of one ID: each array task without a job of its own has an entry under the array's ID,
+// and their number is appended after a star. Entries that are over count only for followed jobs.
 func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, error) {
 	words, entries, ended := make(map[int][]string, len(swept)), map[int]int{}, map[int][]string{}
 	for _, job := range swept {
@@ -146,7 +143,7 @@ func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, erro
 		}
 	}
 	for id, each := range ended {
-		if words[id] == nil { // nothing of it lives
+		if words[id] == nil { // no task is alive
 			words[id] = each
 		}
 	}
@@ -160,7 +157,7 @@ func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, erro
 	return states, nil
 }
 
-// joined adds the words that are not in the list yet: an array of ten thousand tasks says the same word so often.
+// joined appends the words that are not in the list yet. An array of ten thousand tasks repeats the same word as often.
 func joined(list, more []string) []string {
 	if list == nil {
 		return slices.Clone(more)
@@ -173,8 +170,8 @@ func joined(list, more []string) []string {
 	return list
 }
 
-// ownID is the job's own number at the beginning of a sweep's name for it: 17, 9_1 for a task of an array that got the
-// number 9, 19+1 for a component of a het job.
+// ownID is the job ID at the start of a name in the sweep: 17, 9_1 for a task with job ID 9, 19+1 for a component of a
+// het job.
 func ownID(name string) (int, error) {
 	digits := name
 	if end := strings.IndexFunc(name, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -190,22 +187,30 @@ func ownID(name string) (int, error) {
 // allJobs is the path of the full listing.
 const allJobs = "/jobs/"
 
-// readAll lists all jobs.
+// readAll lists all jobs and replaces what is known.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
-	touched := c.beginRead(nil)
+	touched, began := c.beginRead(nil), time.Now()
 	jobs, err := c.listing(ctx, c.api.Jobs())
 	if err != nil {
 		c.touch(touched...)
 		return err
 	}
+	c.costs.listed(len(jobs), time.Since(began))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.jobs
 	c.jobs = make(map[int]*known, len(jobs))
-	for _, job := range jobs {
-		if c.isTicket(&job) {
-			c.tickets[job.ID] = true
+	clear(c.leases) // Slurm may reuse the ID of a lease job that it has forgotten
+	for i := range jobs {
+		if c.isTicket(&jobs[i]) {
+			c.tickets[jobs[i].ID] = true
 		}
+		if c.isDaemons(&jobs[i], slurm.LeaseName) {
+			c.leases[jobs[i].ID] = jobs[i].State == slurm.Pending
+		}
+	}
+	for _, job := range jobs {
+		job.depend(c.leases)
 		if job.tells() {
 			c.jobs[job.ID] = next(before[job.ID], job, at, touched)
 		}
@@ -214,7 +219,7 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// readEach reads these jobs, as many at once as the client may. One that is gone meanwhile is gone.
+// readEach reads these jobs, several at once. A job that is gone meanwhile is no error.
 func (c *Client) readEach(ctx context.Context, ids []int, at time.Time) error {
 	touched := c.beginRead(ids)
 	failures := make([]error, len(ids))
@@ -239,7 +244,7 @@ func (c *Client) readEach(ctx context.Context, ids []int, at time.Time) error {
 	return nil
 }
 
-// firstOf is the failure of the first job in order, so that the same outage is told in the same words.
+// firstOf is the first error in the order of the jobs, so that the same outage gives the same message.
 func firstOf(failures []error) error {
 	for _, err := range failures {
 		if err != nil {
@@ -249,8 +254,8 @@ func firstOf(failures []error) error {
 	return nil
 }
 
-// readOne reads a job and takes it up. What was known of it stands until an answer says otherwise: a read that failed
-// changes nothing, and a job that Slurm does not know any more is forgotten.
+// readOne reads a job and stores it. A failed read leaves what is known unchanged; a job that Slurm no longer knows is
+// dropped.
 func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -261,8 +266,11 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 	if err == nil && c.isTicket(&job) {
 		c.tickets[id] = true
 	}
+	if err == nil && c.isLease(&job) {
+		c.leases[id] = true
+	}
 	switch {
-	case errors.Is(err, bridge.ErrGone):
+	case errors.Is(err, slurm.ErrGone):
 		delete(c.jobs, id)
 		return nil
 	case err != nil:
@@ -275,7 +283,14 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 	return nil
 }
 
-// job reads one job. Slurm answers for the master of an array with its tasks as well.
+// job reads one job and separates its lease from its user's dependencies.
+func (c *Client) job(ctx context.Context, id int) (listed, error) {
+	job, err := c.link.job(ctx, id)
+	c.depend(&job)
+	return job, err
+}
+
+// job reads one job. For an array Slurm's answer includes its tasks.
 func (l *link) job(ctx context.Context, id int) (listed, error) {
 	jobs, err := l.listing(ctx, l.api.Job(id))
 	if err != nil {
@@ -286,10 +301,10 @@ func (l *link) job(ctx context.Context, id int) (listed, error) {
 			return job, nil
 		}
 	}
-	return listed{}, bridge.ErrGone
+	return listed{}, slurm.ErrGone
 }
 
-// listing reads jobs in the words of this package.
+// listing reads jobs and converts them.
 func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]listed, error) {
 	told, err := ask(ctx, l, call)
 	if err != nil {
@@ -302,25 +317,24 @@ func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]liste
 	return jobs, nil
 }
 
-// nodes reads all nodes, each time: a request of a few milliseconds, and what they have allocated has no version.
-func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
+// nodes reads all nodes each time: it takes a few milliseconds, and their allocation has no version to compare.
+func (c *Client) nodes(ctx context.Context) ([]slurm.Node, error) {
 	told, err := ask(ctx, c.link, c.api.Nodes())
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]bridge.Node, len(told))
+	nodes := make([]slurm.Node, len(told))
 	for i := range told {
 		nodes[i] = readNode(&told[i])
 	}
 	return nodes, nil
 }
 
-// reservationsEvery is how old what is told of reservations may be: one that is made for now is to be known before a
-// start that it keeps from coming about is given up.
+// reservationsEvery is the maximum age of reservations. A new reservation must be known before a start that it prevents
+// is given up.
 const reservationsEvery = 5 * time.Second
 
-// askReservations brings what is known of reservations up to date, if that is old. The list that has been handed out
-// stays as it is.
+// askReservations updates the reservations if they are old. It makes a new list, since the old one was handed out.
 func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 	if !elapsed(c.reserved, at, reservationsEvery) {
 		return nil
@@ -329,38 +343,38 @@ func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	reservations := make([]bridge.Reservation, len(told))
+	reservations := make([]slurm.Reservation, len(told))
 	for i := range told {
 		if reservations[i], err = readReservation(&told[i]); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(reservations, func(a, b bridge.Reservation) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(reservations, func(a, b slurm.Reservation) int { return cmp.Compare(a.Name, b.Name) })
 	c.reservations, c.reserved = reservations, at
 	return nil
 }
 
-// readReservation refuses one whose nodes are not understood, and with it the observation: to take it for none would
-// start jobs on what is kept for others.
-func readReservation(r *wire.Reservation) (bridge.Reservation, error) {
+// readReservation converts a reservation. One whose nodes cannot be parsed fails the observation: ignoring it would
+// start jobs on nodes that are reserved for others.
+func readReservation(r *wire.Reservation) (slurm.Reservation, error) {
 	nodes, err := gres.ParseHosts(r.Nodes)
 	if err != nil {
-		return bridge.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", inLine(r.Name, "without a name"), err)}
+		return slurm.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", inLine(r.Name, "without a name"), err)}
 	}
 	slices.Sort(nodes)
-	return bridge.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil
+	return slurm.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil
 }
 
-// assemble puts jobs and nodes together, in order.
-func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
+// assemble makes the observation from jobs and nodes, sorted.
+func (c *Client) assemble(at time.Time, nodes []slurm.Node) slurm.Observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs)),
+	observed := slurm.Observed{At: at, Nodes: nodes, Jobs: make([]*slurm.Job, 0, len(c.jobs)),
 		Reservations: c.reservations}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		observed.Jobs = append(observed.Jobs, &c.jobs[id].Job)
 	}
-	slices.SortFunc(observed.Nodes, func(a, b bridge.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(observed.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Name, b.Name) })
 	uncounted := c.uncounted()
 	for i := range observed.Nodes {
 		node := &observed.Nodes[i]
@@ -370,9 +384,9 @@ func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	return observed
 }
 
-// leaving counts the GPUs of jobs in teardown by type. Slurm does not say any more which those are of a job that asked
-// for none: they are counted for each.
-func (m *memory) leaving(node *bridge.Node) {
+// leaving adds the GPUs of completing jobs to the node's counts by type. For a job that asked for no type Slurm no
+// longer shows which they are; they are counted for each type.
+func (m *memory) leaving(node *slurm.Node) {
 	for _, job := range m.jobs {
 		held := job.holds[node.Name].GPUs
 		if len(node.Types) == 0 || !job.Completing || held == 0 {
@@ -386,8 +400,8 @@ func (m *memory) leaving(node *bridge.Node) {
 	}
 }
 
-// uncounted is what jobs still hold on each node although Slurm says otherwise: it gives back everything of a job the
-// moment its teardown begins, and the CPUs of a job that an operator suspends.
+// uncounted is what jobs still hold on each node although Slurm shows it as free: everything of a completing job, and
+// the CPUs of a suspended one.
 func (m *memory) uncounted() map[string]gres.Vector {
 	held := map[string]gres.Vector{}
 	for _, job := range m.jobs {
@@ -405,7 +419,8 @@ func (m *memory) uncounted() map[string]gres.Vector {
 	return held
 }
 
-// others says that the GPU of which a job in teardown has a shard is counted without it: somebody else has one, too.
+// others reports whether the GPU of which a completing job has a shard is counted anyway, because another job has a
+// shard of it, too.
 func (m *memory) others(leaves *known, node string) bool {
 	if leaves.Runs.Shard == "" {
 		return false
@@ -419,7 +434,7 @@ func (m *memory) others(leaves *known, node string) bool {
 	return false
 }
 
-// within bounds what is allocated by what there is: jobs and nodes are read one after the other, and a job may leave in
+// within caps what is allocated by the total. Jobs and nodes are read one after the other, and a job may end in
 // between.
 func within(total, allocated gres.Vector) gres.Vector {
 	return gres.Vector{

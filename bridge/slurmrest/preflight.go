@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// What an administrator wants to know before the daemon is started, and no round asks. Questions change nothing; a
-// rehearsal submits a job, held, and takes it back.
+// Questions for checks before the daemon is started; rounds do not use them. They change nothing, except that Rehearse
+// submits a held job and cancels it.
 
-// ReadToken says whose the token in that file is and when it ends, as far as it says so itself; only Slurm can say
-// whether it is good.
+// ReadToken returns the user and the end of the token in a file, as far as the token contains them. Only Slurm can say
+// whether it is valid.
 func ReadToken(path string) (user string, ends time.Time, err error) {
 	file := tokenFile{path: path}
 	token, err := file.read()
@@ -31,7 +31,7 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 		Ends float64 `json:"exp"`
 	}
 	if parts := strings.Split(token, "."); len(parts) == 3 {
-		text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // no such text: it says nothing
+		text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // not decodable: no claims
 		_ = json.Unmarshal(text, &claims)
 	}
 	if claims.Ends > 0 && claims.Ends < 1<<40 {
@@ -40,14 +40,14 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 	return inLine(claims.User, ""), ends, nil
 }
 
-// Partition is one as its cluster has it.
+// Partition is a partition of the cluster.
 type Partition struct {
 	Name    string
-	GPUs    int    // of its nodes together
-	Weights string // its TRESBillingWeights, as slurm.conf has them; empty: none
+	GPUs    int    // of all its nodes
+	Weights string // TRESBillingWeights in slurm.conf; empty: none
 }
 
-// Partitions are those of the cluster, ascending in name, and the release of Slurm that answers.
+// Partitions returns the cluster's partitions, ascending in name, and the version of Slurm.
 func (c *Client) Partitions(ctx context.Context) (all []Partition, release string, failure error) {
 	defer c.discreet(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
@@ -62,7 +62,7 @@ func (c *Client) Partitions(ctx context.Context) (all []Partition, release strin
 	return all, inLine(told.Release, ""), nil
 }
 
-// ThreadsPerCore is the largest number of threads that a core of any node has.
+// ThreadsPerCore is the largest number of threads per core over all nodes.
 func (c *Client) ThreadsPerCore(ctx context.Context) (most int, failure error) {
 	defer c.discreet(&failure)
 	if most, failure = ask(ctx, c.link, c.api.Threads()); failure != nil {
@@ -71,7 +71,7 @@ func (c *Client) ThreadsPerCore(ctx context.Context) (most int, failure error) {
 	return most, nil
 }
 
-// Level is the user's administrator level in slurmdbd, in Slurm's word: None, Operator, Administrator.
+// Level is the user's administrator level in slurmdbd: None, Operator, Administrator.
 func (c *Client) Level(ctx context.Context, user string) (level string, failure error) {
 	defer c.discreet(&failure)
 	level, err := ask(ctx, c.link, c.api.Level(user))
@@ -84,7 +84,7 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 	return inLine(level, "None"), nil
 }
 
-// Accounting is the accounts and the users of this cluster's associations, ascending.
+// Accounting returns the accounts and users of this cluster's associations, ascending.
 func (c *Client) Accounting(ctx context.Context) (accounts, users []string, failure error) {
 	defer c.discreet(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
@@ -109,25 +109,25 @@ func (c *Client) Accounting(ctx context.Context) (accounts, users []string, fail
 	return slices.Compact(accounts), slices.Compact(users), nil
 }
 
-// Rehearsal is what became of a job that was submitted with our directive, held, and taken back.
+// Rehearsal is the result of submitting a held job with our directive and cancelling it.
 type Rehearsal struct {
-	Refused   error         // it was not accepted; ErrRefused by the gate or by Slurm
-	Annotated bool          // it came out with the gate's annotation: the gate manages this partition
-	Lease     time.Duration // from its submission to its begin time; 0: none
-	// of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
+	Refused   error         // why it was not accepted; ErrRefused by the gate or Slurm
+	Annotated bool          // it has the gate's annotation: the gate manages this partition
+	Lease     time.Duration // from submission to begin time; 0: none
+	// error of an update that rounds make and owners may not; nil: the gate trusts us
 	Update error
-	Left   int // the number of a job that could not be taken back; 0: none
+	Left   int // ID of the job if it could not be cancelled; 0: it was
 }
 
-// RehearsalName is what such a job is called. It is held from the request on that makes it, and would do nothing.
+// RehearsalName is the name of that job. It is held from its submission on, and its script does nothing.
 const RehearsalName = "synergy-check"
 
-// Rehearse submits such a job to the partition, with this comment. The error says that Slurm could not be asked.
+// Rehearse submits such a job to the partition, with this comment. The error means that Slurm could not be asked.
 func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Rehearsal, failure error) {
 	defer c.discreet(&failure)
 	submitted := c.now()
 	id, err := c.submitHeld(ctx, partition, comment)
-	if errors.Is(err, bridge.ErrUnreachable) || ctx.Err() != nil {
+	if errors.Is(err, slurm.ErrUnreachable) || ctx.Err() != nil {
 		return r, fmt.Errorf("submit a held job to partition %s: %w", partition, err)
 	}
 	if err != nil {
@@ -148,6 +148,7 @@ func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Reh
 	return r, nil
 }
 
+// submitHeld submits the job of a rehearsal.
 func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int, error) {
 	id, err := ask(ctx, c.link, c.api.Submit(wire.Submission{
 		Name: RehearsalName, Partition: partition, Comment: comment, GRES: "gres/gpu:1", Held: true,
@@ -159,12 +160,12 @@ func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int
 	return id, err
 }
 
-// takeBack cancels the job, also when whoever asked has gone: it returns its number where that did not work.
+// takeBack cancels the job even if the caller's context has ended. It returns the job's ID on failure, else 0.
 func (c *Client) takeBack(ctx context.Context, id int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
 	defer cancel()
 	if _, err := ask(ctx, c.link, c.api.Signal(strconv.Itoa(id), "KILL", wire.All)); err != nil &&
-		!errors.Is(err, bridge.ErrGone) {
+		!errors.Is(err, slurm.ErrGone) {
 		return id
 	}
 	return 0

@@ -5,58 +5,85 @@ import (
 	"errors"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// renew says an update that moves nothing but the begin time and the annotation. That is what nearly all updates are,
-// so it costs one request: no size and no node is sent, hence nothing that would mean something else if the job had
-// started, nor anything that lifts a hold, and Slurm refuses to move the begin time of a job that waits no longer. (It
-// takes the annotation of one that has just been started by somebody else all the same: that then tells of a wait that
-// is over, and its user's request as before.) A refusal has its reason looked for in the way of any update.
-func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool, err error) {
+// renew sends an update that changes nothing but lease and annotation, as nearly all updates do; renewed is false if
+// the update is of another kind or a full update should find out why Slurm refused. It costs one request. It sends no
+// size and no node, so nothing would have another meaning if the job had started, it lifts no hold, and Slurm refuses
+// to change the begin time of a job that no longer waits. (Slurm does take the annotation of a job that another party
+// has just started. It then describes a wait that is over, with the user's request still right.)
+func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, err error) {
 	job := c.unchanged(update)
+	if job == nil && c.isOld(update) {
+		if err := c.readEach(ctx, []int{update.Job}, c.now()); err != nil {
+			return true, err
+		}
+		job = c.unchanged(update)
+	}
 	if job == nil {
 		return false, nil
 	}
 	begin := c.begin(update.Begin)
-	err = c.post(ctx, update.Job, wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)})
+	change := wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)}
+	if update.Lease != job.Lease {
+		change.Dependency = depending(job.listed, update.Lease)
+	}
+	err = c.post(ctx, update.Job, change)
 	if err == nil {
 		c.wrote(job, update, begin)
 		return true, nil
 	}
 	c.touch(update.Job)
-	unclear := errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrDenied) || ctx.Err() != nil
+	unclear := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrDenied) || ctx.Err() != nil
 	return unclear, err
 }
 
-// unchanged is what is known of a job that waits, when it has the update's request already and is to go on waiting;
-// otherwise nil. A job in teardown, one that somebody holds, one that Slurm has parked and one whose lease has lapsed
-// are looked at anew.
-func (c *Client) unchanged(update bridge.Update) *known {
+// fresh is the maximum age of what is known of a job when its dependencies are written.
+const fresh = time.Minute
+
+// isOld reports whether a job that is to go on waiting may have changed since it was read. A read and a renewal are two
+// requests; a full update is three and makes another read necessary.
+func (c *Client) isOld(update slurm.Update) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	job, now := c.jobs[update.Job], c.now()
+	return job != nil && (update.Lease != 0 || update.Begin.After(now)) &&
+		(c.touched[update.Job] || update.Lease != job.Lease && elapsed(job.at, now, fresh))
+}
+
+// unchanged returns what is known of a waiting job if the update changes at most its lease and annotation, so that one
+// request without a read is enough; otherwise nil, and the job gets a full update. A full update is for jobs that were
+// written to since they were read (touched), are completing or held, whose nodes Slurm does not have
+// (BadConstraints), or that no lease keeps from starting any more. The annotation is not compared: it is to change.
+func (c *Client) unchanged(update slurm.Update) *known {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	job := c.jobs[update.Job]
 	switch now := c.now(); {
-	case job == nil, c.touched[update.Job], !update.Begin.After(now), !job.Begin.After(now):
+	case job == nil, c.touched[update.Job], update.Lease == 0 && !update.Begin.After(now),
+		job.Lease == 0 && !job.Begin.After(now):
 		return nil
-	case job.State != bridge.Pending, job.Completing, job.Held, job.Reason == "BadConstraints":
+	case update.Lease != job.Lease && (job.Either || elapsed(job.at, now, fresh)):
+		return nil // its user may have changed the dependency since
+	case job.State != slurm.Pending, job.Completing, job.Held, job.Reason == "BadConstraints":
 		return nil
-	case differs(bridge.Update{Request: update.Request, Extra: job.Extra}, atOnce, job.listed) != nil:
+	case differs(slurm.Update{Request: update.Request, Extra: job.Extra, Lease: job.Lease}, atOnce, job.listed) != nil:
 		return nil
 	}
 	return job
 }
 
-// wrote notes what Slurm has taken over. A job that has been read since, or is being read, is read again.
-func (m *memory) wrote(job *known, update bridge.Update, begin int64) {
+// wrote records what Slurm has accepted. A job that was read since, or is being read, is marked to be read again.
+func (m *memory) wrote(job *known, update slurm.Update, begin int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.looking || m.jobs[update.Job] != job {
 		m.touched[update.Job] = true
 		return
 	}
-	after := *job // what was handed out stays as it is
-	after.Begin, after.Extra = time.Unix(begin, 0), update.Extra
+	after := *job // jobs that were handed out are never modified
+	after.Begin, after.Extra, after.Lease = time.Unix(begin, 0), update.Extra, update.Lease
 	m.jobs[update.Job] = &after
 }

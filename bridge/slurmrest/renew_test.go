@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // renewal is the update that renews the lease of a job as it was seen last.
-func renewal(t *testing.T, client *Client, id int, begin time.Time) bridge.Update {
+func renewal(t *testing.T, client *Client, id int, begin time.Time) slurm.Update {
 	t.Helper()
 	request := find(t, observe(t, client), id).Request
-	return bridge.Update{Job: id, Begin: begin, Request: request, Extra: "annotation"}
+	return slurm.Update{Job: id, Begin: begin, Request: request, Extra: "annotation"}
 }
 
 func post(id int) string { return "POST" + get(id)[len("GET"):] }
@@ -98,28 +98,65 @@ func TestARenewalAfterARenewalIsOnePostToo(t *testing.T) {
 	}
 }
 
+// Its user may have had it wait for another job since. That is seen, and kept, at the price of one read.
+func TestAJobThatWasReadLongAgoIsReadOnceBeforeItIsGivenTheLease(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		age  time.Duration
+		said string
+		want func(id int) []string
+	}{
+		{"read just now", time.Second, "afterany:4711", func(id int) []string { return []string{post(id)} }},
+		{"read a minute ago", time.Minute, "afterok:5(unfulfilled),afterany:4711",
+			func(id int) []string { return []string{get(id), post(id)} }},
+	} {
+		fake, client, clock := watched(t, Options{})
+		id := fake.jobNamed(t, "gated")
+		update := renewal(t, client, id, clock.at.Add(time.Hour))
+		client.noteLease(4711)
+		update.Lease = 4711
+		fake.set(id, "dependency", "afterok:5(unfulfilled)")
+		clock.at = clock.at.Add(c.age)
+		fake.saw()
+		if err := client.Update(t.Context(), update); err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		equal(t, c.name+": calls", fake.saw(), c.want(id))
+		if got := fake.lastBody(); !strings.Contains(got, `"dependency":"`+c.said+`"`) {
+			t.Errorf("%s: sent %s, want it to depend on %s", c.name, got, c.said)
+		}
+		if client.touched[id] {
+			t.Errorf("%s: it is read once more", c.name)
+		}
+	}
+}
+
 // What makes a job another than it was read, or the update more than a renewal, has the job looked at before anything
 // is sent.
 func TestWhatIsNoPlainRenewalIsLookedAtFirst(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*fakeSlurmrestd, *Client, *clock, *bridge.Update)
+		change func(*fakeSlurmrestd, *Client, *clock, *slurm.Update)
 	}{
-		{"a start", func(_ *fakeSlurmrestd, _ *Client, clock *clock, u *bridge.Update) { u.Begin = clock.at }},
-		{"other cores", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *bridge.Update) { u.Request.CPUs++ }},
-		{"other memory", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *bridge.Update) { u.Request.Memory++ }},
-		{"a pin", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *bridge.Update) { u.Request.Pin = []string{"n1"} }},
-		{"other GPUs", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *bridge.Update) { u.Request.GRES = "gres/gpu:2" }},
-		{"a job that was touched", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *bridge.Update) { client.touch(u.Job) }},
-		{"a lapsed lease", func(_ *fakeSlurmrestd, _ *Client, clock *clock, u *bridge.Update) {
+		{"a start", func(_ *fakeSlurmrestd, _ *Client, clock *clock, u *slurm.Update) { u.Begin = clock.at }},
+		{"other cores", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *slurm.Update) { u.Request.CPUs++ }},
+		{"other memory", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *slurm.Update) { u.Request.Memory++ }},
+		{"a pin", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *slurm.Update) { u.Request.Pin = []string{"n1"} }},
+		{"other GPUs", func(_ *fakeSlurmrestd, _ *Client, _ *clock, u *slurm.Update) { u.Request.GRES = "gres/gpu:2" }},
+		{"a job that was touched", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *slurm.Update) {
+			client.touch(u.Job)
+		}},
+		{"a lapsed lease", func(_ *fakeSlurmrestd, _ *Client, clock *clock, u *slurm.Update) {
 			clock.at = clock.at.Add(24 * time.Hour)
 			u.Begin = clock.at.Add(time.Hour)
 		}},
-		{"a parked job", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *bridge.Update) {
+		{"a parked job", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *slurm.Update) {
 			client.jobs[u.Job].Reason = "BadConstraints"
 		}},
-		{"a held job", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *bridge.Update) { client.jobs[u.Job].Held = true }},
-		{"a job in teardown", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *bridge.Update) {
+		{"a held job", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *slurm.Update) {
+			client.jobs[u.Job].Held = true
+		}},
+		{"a job in teardown", func(_ *fakeSlurmrestd, client *Client, _ *clock, u *slurm.Update) {
 			client.jobs[u.Job].Completing = true
 		}},
 	} {
@@ -144,12 +181,12 @@ func TestARefusedRenewalIsLookedInto(t *testing.T) {
 		want   error
 	}{
 		{"it has started", text(500, `{"errors":[{"error_number":2073,"error":"Job is no longer pending execution"}]}`),
-			"RUNNING", bridge.ErrNotPending},
+			"RUNNING", slurm.ErrNotPending},
 		{"it is over",
 			text(500, `{"errors":[{"error_number":2021,"error":"Job/step already completing or completed"}]}`),
-			"CANCELLED", bridge.ErrNotPending},
+			"CANCELLED", slurm.ErrNotPending},
 		{"a field is unknown", text(200, `{"warnings":[{"description":"Ignoring unknown field \"extra\""}]}`),
-			"PENDING", bridge.ErrRefused},
+			"PENDING", slurm.ErrRefused},
 	} {
 		fake, client, clock := watched(t, Options{})
 		id := fake.jobNamed(t, "gated")
@@ -174,7 +211,7 @@ func TestARenewalOfUnknownOutcomeIsSentOnceAndReadAfterwards(t *testing.T) {
 	update := renewal(t, client, id, clock.at.Add(time.Hour))
 	fake.answers("POST", "/job/"+get(id)[len("GET /job/"):], cut)
 	fake.saw()
-	if err := client.Update(t.Context(), update); !errors.Is(err, bridge.ErrUnreachable) {
+	if err := client.Update(t.Context(), update); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("%v: want unreachable", err)
 	}
 	equal(t, "calls", fake.saw(), []string{post(id)})

@@ -9,11 +9,11 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Requeue asks slurmrestd, or runs scontrol where its API has no such verb, as before v0.0.45. Either touches no job
-// that waits or is over, so it may be said twice.
+// Requeue uses slurmrestd, or scontrol for API versions without that verb (before v0.0.45). Neither touches a job that
+// waits or is over, so it may be repeated.
 func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.requeue(ctx, job); err != nil {
@@ -22,15 +22,15 @@ func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	return nil
 }
 
-// requeue reads the job first. One that waits already is where it should be, and one that is over must not be run
-// again: Slurm would requeue a job that has completed.
+// requeue reads the job first. A waiting job is left alone, and a finished one must not be requeued: Slurm would run a
+// completed job again.
 func (c *Client) requeue(ctx context.Context, id int) error {
 	job, err := c.job(ctx, id)
-	if err != nil || job.State == bridge.Pending {
+	if err != nil || job.State == slurm.Pending {
 		return err
 	}
-	if job.State != bridge.Running {
-		return fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotRunning)
+	if job.State != slurm.Running {
+		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotRunning)
 	}
 	defer c.touch(id)
 	if err := c.requeueable(ctx, job); err != nil {
@@ -42,8 +42,8 @@ func (c *Client) requeue(ctx context.Context, id int) error {
 	return nil
 }
 
-// sendBack says the one verb, in the way that this version of Slurm has. Where scontrol says it, Incomplete has
-// slurmctld look once more at what requeue has just looked at: the job may have ended in between.
+// sendBack sends the requeue in the way that this API version has. With scontrol, Incomplete makes slurmctld check
+// again that the job is not complete, since it may have ended after requeue read it.
 func (c *Client) sendBack(ctx context.Context, job string) error {
 	if c.api.Requeue == nil {
 		return c.scontrol(ctx, "requeue", "Incomplete", job)
@@ -51,27 +51,27 @@ func (c *Client) sendBack(ctx context.Context, job string) error {
 	return c.act(ctx, c.api.Requeue(job))
 }
 
-// notRequeued tells a refusal from a job that left meanwhile.
+// notRequeued handles a refusal: it is no error if the job waits by now, and ErrNotRunning if it has finished.
 func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
 	job, err := c.job(ctx, id)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%v: then read it: %w", refusal, err)
-	case job.State == bridge.Pending:
+	case job.State == slurm.Pending:
 		return nil
-	case job.State == bridge.Finished:
-		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, bridge.ErrNotRunning)
+	case job.State == slurm.Finished:
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, slurm.ErrNotRunning)
 	}
 	return refusal
 }
 
-// scontrol is scontrolSays where nothing is asked.
+// scontrol runs scontrol and ignores its output.
 func (l *link) scontrol(ctx context.Context, arguments ...string) error {
 	_, err := l.scontrolSays(ctx, arguments...)
 	return err
 }
 
-// scontrolSays runs it without a shell, with nothing of our environment but what the options name.
+// scontrolSays runs scontrol without a shell and only with the environment that the options name. text is its output.
 func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text string, err error) {
 	within, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
@@ -81,25 +81,25 @@ func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text stri
 	if err != nil {
 		return "", err
 	}
-	command.WaitDelay = time.Second // a child of its own that keeps the pipe open is not waited for
+	command.WaitDelay = time.Second // do not wait for a child of scontrol that keeps the pipe open
 	var said bytes.Buffer
 	command.Stdout, command.Stderr = &said, &said
 	err = command.Run()
 	switch {
 	case err == nil:
 		return said.String(), nil
-	case ctx.Err() != nil: // whoever asked gave up, which says nothing about Slurm
+	case ctx.Err() != nil: // the caller gave up, which says nothing about Slurm
 		return "", ctx.Err()
 	case within.Err() != nil:
-		return "", fmt.Errorf("scontrol: no end within %v: %w", l.options.Timeout, bridge.ErrUnreachable)
+		return "", fmt.Errorf("scontrol: no end within %v: %w", l.options.Timeout, slurm.ErrUnreachable)
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return "", fmt.Errorf("scontrol: %s: %w", inLine(said.String(), exit.String()), bridge.ErrRefused)
+		return "", fmt.Errorf("scontrol: %s: %w", inLine(said.String(), exit.String()), slurm.ErrRefused)
 	}
 	return "", fmt.Errorf("scontrol: %w", err)
 }
 
-// environment is what scontrol is started with.
+// environment is the environment of scontrol.
 func (l *link) environment() ([]string, error) {
 	environment := append([]string{}, l.options.Environ...)
 	if !l.options.ScontrolByToken {
@@ -107,12 +107,12 @@ func (l *link) environment() ([]string, error) {
 	}
 	token, err := l.token.read()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", slurm.ErrDenied, err)
 	}
 	return append(environment, "SLURM_JWT="+token), nil
 }
 
-// scontrolEnvironment is the little of our environment that scontrol needs: no token, no secrets of the daemon.
+// scontrolEnvironment is the part of our environment that scontrol needs, without tokens or secrets of the daemon.
 func scontrolEnvironment() []string {
 	environment := []string{"PATH=" + os.Getenv("PATH")}
 	if conf, ok := os.LookupEnv("SLURM_CONF"); ok {

@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// errRepeats is an answer that nobody but an echo gives. Nothing of it is used, not even what reads like jobs: those
-// would be shown.
+// errRepeats is for an answer that echoes our token. Nothing of it is used, since jobs read from it would be shown to
+// users.
 var errRepeats = errors.New("the answer repeats our token")
 
-// piece is how much of a token gives it away: whoever answers may repeat it cut short or broken into lines.
+// piece is the length of a part of the token that is treated as a leak: an answer may repeat it cut short or broken
+// into lines.
 const piece = 16
 
-// repeats says that an answer has the end of the token in it, which no other text has.
+// repeats reports whether an answer contains the last piece bytes of the token, which no other text does.
 func repeats(body []byte, token string) bool {
 	return bytes.Contains(body, []byte(token[max(0, len(token)-piece):]))
 }
 
-// shows says that a text has any piece of the token.
+// shows reports whether a text contains any piece of the token.
 func shows(text, token string) bool {
 	if len(token) <= piece {
 		return token != "" && strings.Contains(text, token)
@@ -31,14 +32,13 @@ func shows(text, token string) bool {
 	return false
 }
 
-// hidden is an error whose text is not for others.
+// hidden is an error whose text must not be shown.
 type hidden struct{ cause error }
 
 func (hidden) Error() string   { return "slurmrestd: what was said repeats our token, and is not shown" }
 func (h hidden) Unwrap() error { return h.cause }
 
-// discreet keeps the error that leaves the package from showing the token, wherever in it an answer's text has come to
-// stand. What a round branches on stays.
+// discreet hides the text of an error that leaves the package if it contains the token. errors.Is still works.
 func (l *link) discreet(err *error) {
 	if *err != nil && shows((*err).Error(), l.token.last()) {
 		*err = hidden{*err}

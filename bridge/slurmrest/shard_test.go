@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 func TestANodesDevicesAreToldWhereEachHasATypeAndShards(t *testing.T) {
-	for text, want := range map[string][]bridge.Device{
+	for text, want := range map[string][]slurm.Device{
 		"gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:2": {{Type: "g0", Shards: 4}, {Type: "g1", Shards: 2}},
 		"gpu:8,shard:32":               nil,
 		"gpu:g0:1,gpu:g1:1":            nil, // no shards
@@ -69,7 +69,7 @@ func TestAJobGetsAShardInPlaceOfItsGPUAndItsGPUBack(t *testing.T) {
 	} {
 		request := own
 		request.Shard = c.shard
-		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+		if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
 			t.Fatalf("shard %q: %v", c.shard, err)
 		}
 		if body := fake.lastBody(); !strings.Contains(body, c.sent) ||
@@ -95,8 +95,8 @@ func TestAJobThatSlurmWouldGiveNoShardIsNotSentOne(t *testing.T) {
 		request := find(t, observe(t, client), id).Request
 		request.Shard = "g1"
 		fake.saw()
-		err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request})
-		if !errors.Is(err, bridge.ErrRefused) || slices.ContainsFunc(fake.saw(), func(call string) bool {
+		err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request})
+		if !errors.Is(err, slurm.ErrRefused) || slices.ContainsFunc(fake.saw(), func(call string) bool {
 			return strings.HasPrefix(call, "POST")
 		}) {
 			t.Errorf("%s %s: %v", c.name, c.field, err)
@@ -107,8 +107,8 @@ func TestAJobThatSlurmWouldGiveNoShardIsNotSentOne(t *testing.T) {
 func TestAGPUOfWhichAnotherHasAShardIsNotCountedAgainForOneThatLeaves(t *testing.T) {
 	sharer := func(id int, completing bool) *known {
 		return &known{listed: listed{
-			Job: bridge.Job{ID: id, State: bridge.Running, Completing: completing,
-				Runs: bridge.Allocated{Nodes: []string{"n1"}, Shard: "g0"}},
+			Job: slurm.Job{ID: id, State: slurm.Running, Completing: completing,
+				Runs: slurm.Allocated{Nodes: []string{"n1"}, Shard: "g0"}},
 			holds: map[string]gres.Vector{"n1": {GPUs: 1, CPUs: 2, Memory: 10}},
 		}}
 	}

@@ -10,28 +10,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestASignalReachesTheBatchScriptOfARunningJob(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	for _, name := range []string{"USR1", "SIGUSR1"} {
-		if err := client.Signal(t.Context(), id, bridge.Signal{Name: name}); err != nil {
+		if err := client.Signal(t.Context(), id, slurm.Signal{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, name, fake.saw(), []string{get(id), fmt.Sprintf("DELETE /job/%d?signal=USR1&flags=BATCH_JOB", id)})
 	}
 }
 
-var usr1 = bridge.Signal{Name: "USR1"}
+var usr1 = slurm.Signal{Name: "USR1"}
 
 func TestASignalForTheStepsSparesTheBatchScript(t *testing.T) {
 	old, oldest, _ := watched(t, Options{})
 	new, newest := newer(t)
 	for fake, client := range map[*fakeSlurmrestd]*Client{old: oldest, new: newest} {
 		id := fake.jobNamed(t, "running")
-		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR2", To: bridge.Steps}); err != nil {
+		if err := client.Signal(t.Context(), id, slurm.Signal{Name: "USR2", To: slurm.Steps}); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, client.Version(), fake.saw(), []string{get(id),
@@ -43,9 +43,9 @@ func TestASignalForTheStepsSparesTheBatchScript(t *testing.T) {
 func TestASignalForNobodyThatIsKnownIsNeverSent(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
-	for _, to := range []bridge.Target{"all", "Steps", " "} {
-		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1", To: to}); !errors.Is(err,
-			bridge.ErrRefused) {
+	for _, to := range []slurm.Target{"all", "Steps", " "} {
+		if err := client.Signal(t.Context(), id, slurm.Signal{Name: "USR1", To: to}); !errors.Is(err,
+			slurm.ErrRefused) {
 			t.Errorf("to %q: %v, want refused", to, err)
 		}
 	}
@@ -59,11 +59,11 @@ func TestADeleteWithoutAKnownSignalIsNeverSent(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	for _, name := range []string{"", " ", "SIG", "KILL", "9", "usr1", "USR1 ", "USR1&signal=KILL", "STOP", "USR3"} {
-		if err := client.Signal(t.Context(), id, bridge.Signal{Name: name}); !errors.Is(err, bridge.ErrRefused) {
+		if err := client.Signal(t.Context(), id, slurm.Signal{Name: name}); !errors.Is(err, slurm.ErrRefused) {
 			t.Errorf("%q: %v, want refused", name, err)
 		}
 	}
-	if err := client.Signal(t.Context(), 0, usr1); !errors.Is(err, bridge.ErrRefused) {
+	if err := client.Signal(t.Context(), 0, usr1); !errors.Is(err, slurm.ErrRefused) {
 		t.Errorf("job 0: %v, want refused", err)
 	}
 	if calls := fake.saw(); len(calls) > 0 {
@@ -87,7 +87,7 @@ func TestANoRequeueJobIsMadeRequeueableBeforeItIsAsked(t *testing.T) {
 	fake.set(id, "requeue", false)
 	fake.answers("POST", path, always(500, "update-denied.json"))
 	fake.saw()
-	if err := client.Signal(t.Context(), id, usr1); !errors.Is(err, bridge.ErrDenied) {
+	if err := client.Signal(t.Context(), id, usr1); !errors.Is(err, slurm.ErrDenied) {
 		t.Errorf("%v: want denied", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DELETE") }) {
@@ -99,11 +99,11 @@ func TestOnlyARunningJobIsSignalled(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
 	for _, name := range []string{"gated", "held", "cancelled", "requeued", "suspended", "finished"} {
-		if err := client.Signal(t.Context(), fake.jobNamed(t, name), usr1); !errors.Is(err, bridge.ErrNotRunning) {
+		if err := client.Signal(t.Context(), fake.jobNamed(t, name), usr1); !errors.Is(err, slurm.ErrNotRunning) {
 			t.Errorf("%s: %v, want not running", name, err)
 		}
 	}
-	if err := client.Signal(t.Context(), 999999, usr1); !errors.Is(err, bridge.ErrGone) {
+	if err := client.Signal(t.Context(), 999999, usr1); !errors.Is(err, slurm.ErrGone) {
 		t.Errorf("%v: want gone", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DELETE") }) {
@@ -117,7 +117,7 @@ func TestARefusedSignalIsNotTakenForASuccess(t *testing.T) {
 	id := fake.jobNamed(t, "running")
 	fake.answers("DELETE", fmt.Sprintf("/job/%d", id), always(200, "signal-pending.json"))
 	err := client.Signal(t.Context(), id, usr1)
-	if !errors.Is(err, bridge.ErrNotRunning) || !strings.HasSuffix(err.Error(),
+	if !errors.Is(err, slurm.ErrNotRunning) || !strings.HasSuffix(err.Error(),
 		"200 error 2020 Job can not be altered now, try again later") {
 		t.Errorf("%v: want not running, in Slurm's words", err)
 	}
@@ -181,12 +181,12 @@ func TestAJobThatWaitsAlreadyIsNotRequeued(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, want := range map[string]error{"cancelled": bridge.ErrNotRunning, "finished": bridge.ErrNotRunning} {
+	for name, want := range map[string]error{"cancelled": slurm.ErrNotRunning, "finished": slurm.ErrNotRunning} {
 		if err := client.Requeue(t.Context(), fake.jobNamed(t, name)); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
 	}
-	if err := client.Requeue(t.Context(), 999999); !errors.Is(err, bridge.ErrGone) {
+	if err := client.Requeue(t.Context(), 999999); !errors.Is(err, slurm.ErrGone) {
 		t.Errorf("%v: want gone", err)
 	}
 	if _, err := os.Stat(log); err == nil {
@@ -200,8 +200,8 @@ func TestARequeueThatScontrolRefusesIsJudgedByTheJob(t *testing.T) {
 		after string // state once scontrol has failed
 		want  error
 	}{
-		{"refused", "RUNNING", bridge.ErrRefused},
-		{"ended meanwhile", "COMPLETED", bridge.ErrNotRunning},
+		{"refused", "RUNNING", slurm.ErrRefused},
+		{"ended meanwhile", "COMPLETED", slurm.ErrNotRunning},
 		{"requeued meanwhile", "PENDING", nil},
 	} {
 		argv, _ := fakeScontrol(t, "echo 'Requested operation is presently disabled for job' >&2; exit 1")
@@ -223,7 +223,7 @@ func TestARequeueThatScontrolRefusesIsJudgedByTheJob(t *testing.T) {
 func TestAScontrolThatHangsIsUnreachable(t *testing.T) {
 	argv, _ := fakeScontrol(t, "exec sleep 60")
 	fake, client, _ := watched(t, Options{Scontrol: argv, Timeout: 300 * time.Millisecond})
-	if err := client.Requeue(t.Context(), fake.jobNamed(t, "running")); !errors.Is(err, bridge.ErrUnreachable) {
+	if err := client.Requeue(t.Context(), fake.jobNamed(t, "running")); !errors.Is(err, slurm.ErrUnreachable) {
 		t.Errorf("%v: want unreachable", err)
 	}
 }

@@ -1,7 +1,14 @@
-// Package slurmrest drives a real Slurm: it is the port bridge.Slurm over slurmrestd, and over scontrol for the one
-// verb that slurmrestd may lack. No type of slurmrestd's leaves it, and only the packages below know an API version. It
-// decides nothing, repeats nothing that may have been done, and refuses to send a signal that it does not know, since a
-// DELETE without one is a kill.
+// Package slurmrest drives a real Slurm: it implements the port slurm.Manager with slurmrestd, and with scontrol for
+// verbs that slurmrestd lacks. No type of slurmrestd leaves it, and only the packages below it know an API version. It
+// decides nothing and never repeats a request that may have been carried out.
+//
+//   - An observation is one sweep of the job states and single reads of what changed; a full listing is rare (known.go,
+//     cost.go).
+//   - Slurm applies an update field by field and undoes nothing, so an update counts when a re-read shows it. Only a
+//     renewal, which changes only lease and annotation, counts at once (renew.go).
+//   - Each update of a job whose tasks Slurm would recount contains their number, or slurmctld may die (job.go).
+//   - An unknown signal is refused, since a DELETE without one is a kill (signal.go).
+//   - The token is in no error, and scontrol runs without a shell and without our environment.
 package slurmrest
 
 import (
@@ -16,56 +23,56 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// Options tell where Slurm is, as whom to speak and how much to ask of it. URL and TokenFile are needed, the rest has
-// defaults.
+// Options say where Slurm is, which identity to use, and how much to ask of it. URL and TokenFile are required.
 type Options struct {
 	URL             string        // http://host:6820 or unix:/run/slurmrestd.sock
-	User            string        // sent as X-SLURM-USER-NAME; empty: whoever the token names
-	TokenFile       string        // a JWT, readable by its owner alone; read anew when it changes
+	User            string        // sent as X-SLURM-USER-NAME; empty: the token's user
+	TokenFile       string        // a JWT, readable by its owner only; read again when it changes
 	APIVersion      string        // v0.0.45; empty: the newest that both sides know
-	Scontrol        []string      // the command and its first arguments; default scontrol
-	Environ         []string      // what scontrol is started with; default PATH and, where it is set, SLURM_CONF
+	Scontrol        []string      // command and first arguments; default scontrol
+	Environ         []string      // environment of scontrol; default PATH and, if set, SLURM_CONF
 	ScontrolByToken bool          // give scontrol the token as SLURM_JWT, where there is no munge
-	FullEvery       time.Duration // how long an edit that leaves the state alone may go unseen; default 10 minutes
-	// of one request; default 15 s, since slurmctld takes 9 s to be found missing. A listing of all jobs has eight
-	// times that
+	FullEvery       time.Duration // how long an edit without a change of state may go unnoticed; default 10 minutes
+	// timeout of a request; default 15 s, since slurmctld takes 9 s to be found missing; eight times that for a listing
+	// of all jobs
 	Timeout      time.Duration
-	ReportsEvery time.Duration // the same for a running job that reports its progress; 0: as for others
+	ReportsEvery time.Duration // FullEvery for running jobs that report progress; 0: as for others
 	Concurrent   int           // requests in flight; default 8
-	Rate         float64       // requests per second; 0: as many as it takes
-	MaxBody      int64         // bytes of one answer; default 256 MiB, room for 25,000 jobs
-	OnCall       func(Call)    // told of every request; may be called from several goroutines
+	Rate         float64       // requests per second; 0: no limit
+	MaxBody      int64         // bytes of one answer; default 256 MiB, enough for 25,000 jobs
+	OnCall       func(Call)    // called for every request; may be called concurrently
 }
 
-// Call is one request as the daemon counts it.
+// Call is one request, for counters.
 type Call struct {
 	Method string
-	Path   string // with {job_id} in place of a number
-	Status int    // 0: nothing was heard
+	Path   string // with {job_id} in place of an ID
+	Status int    // 0: no answer
 	Bytes  int64  // of the answer's body, as far as it was read
 	Took   time.Duration
-	Err    string // kind of the error: gone, denied, refused, unreachable, not pending; empty: none
+	Err    string // kind of the error: gone, denied, refused, unreachable, not pending, …; empty: none
 }
 
-// Client is a bridge.Slurm. Its methods may be called from several goroutines, for different jobs.
+// Client implements slurm.Manager. Its methods may be called concurrently, for different jobs.
 type Client struct {
 	*link
 	*memory
 	clock *timepiece
 
-	observing    sync.Mutex           // one Observe at a time; guards what follows
-	reservations []bridge.Reservation // as they were last read
-	reserved     time.Time            // when that was
-	swept        time.Time            // when Quiet last swept
-	spare        time.Duration        // for which it sweeps no more after that
+	observing    sync.Mutex          // one Observe at a time; guards the fields below
+	reservations []slurm.Reservation // as last read
+	reserved     time.Time           // when they were read
+	swept        time.Time           // when Quiet last swept
+	spare        time.Duration       // pause after that, in which Quiet does not sweep
+	costs        costs
 }
 
-// link is the way to slurmrestd and scontrol: it says things, within the bounds of the options, and understands the
-// answers. It knows nothing from one to the next.
+// link is the connection to slurmrestd and scontrol: it sends requests within the limits of the options and decodes
+// answers. It keeps nothing about jobs.
 type link struct {
 	options Options
 	http    *http.Client
@@ -73,25 +80,26 @@ type link struct {
 	token   tokenFile
 	slots   chan struct{}
 	limit   *rate.Limiter
-	now     func() time.Time // Slurm's
+	now     func() time.Time // Slurm's clock
 }
 
-// memory is what is known of the jobs: as they were read, and which of them may look otherwise by now.
+// memory is what is known of the jobs: as last read, and which of them may have changed since.
 type memory struct {
 	reportsEvery time.Duration // see Options
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	jobs    map[int]*known
-	touched map[int]bool
-	tasks   map[int]string // for how many tasks the jobs of arrays stand
-	tickets map[int]bool   // jobs that were seen to be tickets, and are not known to be forgotten
-	full    time.Time      // when all jobs were last listed, by Slurm's clock as all times here
-	moved   time.Time      // when a job last began, ended or changed its state
-	looking bool           // an Observe is under way: it may read what is written meanwhile before or after
+	touched map[int]bool   // jobs that may differ from what is known
+	tasks   map[int]string // number of tasks for which array jobs stand
+	tickets map[int]bool   // known tickets
+	leases  map[int]bool   // lease jobs, and whether they still wait
+	full    time.Time      // when all jobs were last listed, by Slurm's clock like all times here
+	moved   time.Time      // when a job last started, ended or changed its state
+	looking bool           // an Observe is under way, which may or may not see what is written meanwhile
 }
 
-// Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options
-// name one. It proves nothing about the token: the first Observe does.
+// Open asks slurmrestd for its API versions and uses the newest that is known here, unless the options name one. It
+// does not verify the token; the first Observe does.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	server, transport, err := dial(options)
@@ -110,9 +118,9 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		},
 		memory: &memory{
 			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{},
-			tasks: map[int]string{}, tickets: map[int]bool{},
+			tasks: map[int]string{}, tickets: map[int]bool{}, leases: map[int]bool{},
 		},
-		clock: clock,
+		clock: clock, costs: newCosts(),
 	}
 	client.api, err = client.choose(ctx, server)
 	if err != nil {
@@ -122,10 +130,10 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	return client, nil
 }
 
-// Close lets go of the connections.
+// Close closes idle connections.
 func (l *link) Close() { l.http.CloseIdleConnections() }
 
-// Version is the API version that is spoken.
+// Version is the API version in use.
 func (l *link) Version() string { return l.api.Name }
 
 func (o Options) withDefaults() Options {
@@ -150,6 +158,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// limiter limits requests per second, with bursts of Concurrent.
 func limiter(o Options) *rate.Limiter {
 	if o.Rate <= 0 {
 		return rate.NewLimiter(rate.Inf, 0)
@@ -157,8 +166,8 @@ func limiter(o Options) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(o.Rate), o.Concurrent)
 }
 
-// dial makes the transport: connections are kept, since a new one for each update takes three times as long, and no
-// proxy is asked, since slurmrestd is a neighbour and the token must not pass through anything.
+// dial makes the transport. Connections are kept, since a new one for each update takes three times as long. No proxy
+// is used, since slurmrestd is near and the token must not pass through anything.
 func dial(o Options) (server string, transport *http.Transport, err error) {
 	transport = &http.Transport{
 		MaxIdleConnsPerHost: o.Concurrent,
@@ -178,5 +187,5 @@ func dial(o Options) (server string, transport *http.Transport, err error) {
 	return strings.TrimSuffix(o.URL, "/"), transport, nil
 }
 
-// stayHere follows no redirect: it would carry the token elsewhere.
+// stayHere follows no redirect, which would carry the token elsewhere.
 func stayHere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

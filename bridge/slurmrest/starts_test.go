@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -52,7 +53,7 @@ var notations = []notation{
 // requested is a shape of a request: what it comes to in Slurm, and how Slurm tells it where that is not by node.
 type requested struct {
 	name string
-	asks bridge.Request
+	asks slurm.Request
 	told func(*wire.Job)        // nil: as the request is
 	spec func(*slurmtest.Spec)  // what else Slurm knows of it
 	of   func(n *notation) bool // whether such a node can serve it; nil: each can
@@ -71,48 +72,48 @@ func otherwise(change func(*wire.Job)) func(*wire.Job) {
 }
 
 var shapes = []requested{
-	{name: "--gres=gpu:1", asks: bridge.Request{GPUs: 1}},
-	{name: "--gres=gpu:8 -c4", asks: bridge.Request{GPUs: 8, CPUsPerTask: 4}},
-	{name: "--gres=gpu:a100:2", asks: bridge.Request{GPUs: 2},
+	{name: "--gres=gpu:1", asks: slurm.Request{GPUs: 1}},
+	{name: "--gres=gpu:8 -c4", asks: slurm.Request{GPUs: 8, CPUsPerTask: 4}},
+	{name: "--gres=gpu:a100:2", asks: slurm.Request{GPUs: 2},
 		told: func(j *wire.Job) { j.PerNode = "gres/gpu:a100:2" },
 		of:   func(n *notation) bool { return strings.Contains(n.gres, "a100") }},
-	{name: "--gpus=2", asks: bridge.Request{GPUs: 2}, told: otherwise(func(j *wire.Job) { j.PerJob = "gres/gpu:2" })},
-	{name: "-n4 --gpus-per-task=1", asks: bridge.Request{GPUs: 4, Tasks: 4},
+	{name: "--gpus=2", asks: slurm.Request{GPUs: 2}, told: otherwise(func(j *wire.Job) { j.PerJob = "gres/gpu:2" })},
+	{name: "-n4 --gpus-per-task=1", asks: slurm.Request{GPUs: 4, Tasks: 4},
 		told: otherwise(func(j *wire.Job) { j.PerTask = "gres/gpu:1" })},
-	{name: "--gpus-per-node=1 --gpus-per-task=1", asks: bridge.Request{GPUs: 1},
+	{name: "--gpus-per-node=1 --gpus-per-task=1", asks: slurm.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.PerTask = "gres/gpu:1" }},
-	{name: "--gpus-per-socket=1", left: true, asks: bridge.Request{GPUs: 2},
+	{name: "--gpus-per-socket=1", left: true, asks: slurm.Request{GPUs: 2},
 		told: otherwise(func(j *wire.Job) { j.PerSocket = "gres/gpu:1" })},
 	{
 		name: "--exclusive",
 		left: true,
-		asks: bridge.Request{GPUs: 1},
+		asks: slurm.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.Exclusive = []string{"node"} },
 		spec: func(s *slurmtest.Spec) { s.Exclusive = true },
 	},
 	{
 		name: "--exclusive=user",
 		left: true,
-		asks: bridge.Request{GPUs: 1},
+		asks: slurm.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.Exclusive = []string{"user"} },
 	},
-	{name: "-N1-2", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.MaxNodes = number(2) }},
-	{name: "--mem=0", left: true, asks: bridge.Request{GPUs: 1, Memory: 500000},
+	{name: "-N1-2", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.MaxNodes = number(2) }},
+	{name: "--mem=0", left: true, asks: slurm.Request{GPUs: 1, Memory: 500000},
 		told: func(j *wire.Job) { j.MemoryPerNode = number(0) }},
-	{name: "--mem-per-cpu=2G", asks: bridge.Request{GPUs: 1, MemoryPerCPU: 2048}},
-	{name: "-C a|b", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Features = "a|b" }},
-	{name: "-C a*2", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Features = "a*2" }},
-	{name: "--gres=gpu:1,craynetwork:1", left: true, asks: bridge.Request{GPUs: 1},
+	{name: "--mem-per-cpu=2G", asks: slurm.Request{GPUs: 1, MemoryPerCPU: 2048}},
+	{name: "-C a|b", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.Features = "a|b" }},
+	{name: "-C a*2", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.Features = "a*2" }},
+	{name: "--gres=gpu:1,craynetwork:1", left: true, asks: slurm.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.PerNode = "gres/gpu:1,gres/craynetwork:1" }},
-	{name: "--gres=gpu:1 in words of next year", left: true, asks: bridge.Request{GPUs: 1},
+	{name: "--gres=gpu:1 in words of next year", left: true, asks: slurm.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.PerNode = "gres/gpu:one" }},
-	{name: "--contiguous", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Contiguous = true }},
-	{name: "-S 2", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.ThreadSpec = 2 }},
-	{name: "a het job", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.HetJob = j.ID }},
-	{name: "srun", asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Batch = false },
+	{name: "--contiguous", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.Contiguous = true }},
+	{name: "-S 2", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.ThreadSpec = 2 }},
+	{name: "a het job", left: true, asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.HetJob = j.ID }},
+	{name: "srun", asks: slurm.Request{GPUs: 1}, told: func(j *wire.Job) { j.Batch = false },
 		spec: func(s *slurmtest.Spec) { s.Interactive = true }},
-	{name: "-w n1", asks: bridge.Request{GPUs: 1, Pin: []string{"n1"}}},
-	{name: "--begin=now+1minute", asks: bridge.Request{GPUs: 1},
+	{name: "-w n1", asks: slurm.Request{GPUs: 1, Pin: []string{"n1"}}},
+	{name: "--begin=now+1minute", asks: slurm.Request{GPUs: 1},
 		spec: func(s *slurmtest.Spec) { s.Begin = dawn.Add(time.Minute) }},
 }
 
@@ -123,11 +124,11 @@ type site struct {
 	*slurmtest.Slurm
 	notation *notation
 	shape    *requested
-	own      bridge.Request
+	own      slurm.Request
 }
 
 // Observe tells nodes and waiting jobs in Slurm's words, and reads those.
-func (s *site) Observe(ctx context.Context) (bridge.Observed, error) {
+func (s *site) Observe(ctx context.Context) (slurm.Observed, error) {
 	seen, err := s.Slurm.Observe(ctx)
 	seen.Nodes, seen.Jobs = slices.Clone(seen.Nodes), slices.Clone(seen.Jobs)
 	for i := range seen.Nodes {
@@ -139,7 +140,7 @@ func (s *site) Observe(ctx context.Context) (bridge.Observed, error) {
 		}
 	}
 	for i, j := range seen.Jobs {
-		if told := *j; told.State == bridge.Pending {
+		if told := *j; told.State == slurm.Pending {
 			s.read(&told)
 			seen.Jobs[i] = &told
 		}
@@ -148,7 +149,7 @@ func (s *site) Observe(ctx context.Context) (bridge.Observed, error) {
 }
 
 // read is what a listing says of a waiting job.
-func (s *site) read(j *bridge.Job) {
+func (s *site) read(j *slurm.Job) {
 	q := &j.Request
 	told := wire.Job{
 		ID: j.ID, State: []string{"PENDING"}, Batch: true, ThreadSpec: ordinarySpec, PerNode: q.GRES,
@@ -170,7 +171,7 @@ func (s *site) read(j *bridge.Job) {
 }
 
 // Update changes what one of the client would, and no GPUs: nobody writes those.
-func (s *site) Update(ctx context.Context, u bridge.Update) error {
+func (s *site) Update(ctx context.Context, u slurm.Update) error {
 	q := &u.Request
 	q.GPUs, q.GPUType, q.GRES = s.own.GPUs, s.own.GPUType, s.own.GRES
 	if q.Memory == 0 && q.MemoryPerCPU == 0 {

@@ -14,22 +14,22 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// Tickets is the queue of the daemons: held jobs of the user of a client. Its requests do not wait behind those of
-// rounds, since a beat that comes late costs the lead. Which jobs are tickets it learns from the client's own listings.
+// Tickets is the daemons' queue for the election: held jobs of the client's user. Its requests do not wait behind those
+// of rounds, since a late beat costs the lead. It learns which jobs are tickets from the client's listings.
 type Tickets struct {
 	client    *Client
-	line      *link // to the same Slurm, without limits
+	line      *link // to the same Slurm, without rate limit
 	partition string
 }
 
 var _ leader.Tickets = (*Tickets)(nil)
 
-// Tickets are taken in that partition, where they never run.
+// Tickets are submitted to that partition, where they never run.
 func (c *Client) Tickets(partition string) *Tickets {
 	line := &link{
 		options: c.options, http: c.http, api: c.api, token: tokenFile{path: c.options.TokenFile},
@@ -38,7 +38,7 @@ func (c *Client) Tickets(partition string) *Tickets {
 	return &Tickets{client: c, line: line, partition: partition}
 }
 
-// script is what a ticket would run if somebody released it.
+// script is what a ticket would run if it were released.
 const script = "#!/bin/sh\nexit 0\n"
 
 // Take implements leader.Tickets.
@@ -51,18 +51,18 @@ func (t *Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
 	return id, nil
 }
 
-// ticket is the least job that there is. It is held in the very request that makes it, so that no scheduler ever sees
-// it free.
+// ticket is the smallest possible job. It is held by the request that submits it, so that no scheduler ever sees it
+// free.
 func (t *Tickets) ticket(words leader.Words) wire.Submission {
 	return wire.Submission{
 		Name: leader.Name, Partition: t.partition, Extra: words.String(), Held: true, Requeue: false,
 		Folder: "/", Output: "/dev/null", Script: script,
-		Environment: []string{"PATH=/usr/bin:/bin"}, // Slurm takes no batch job without one
+		Environment: []string{"PATH=/usr/bin:/bin"}, // Slurm accepts no batch job without an environment
 	}
 }
 
-// submit makes the job. An answer without a number is no refusal: a ticket may stand in the queue, which the next
-// listing finds by its name.
+// submit submits the job. An answer without an ID is not a refusal: the ticket may be in the queue, where the next
+// listing finds it by name.
 func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) {
 	id, err := ask(ctx, t.line, t.line.api.Submit(job))
 	if err != nil {
@@ -74,8 +74,8 @@ func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) 
 	return id, nil
 }
 
-// List implements leader.Tickets. Without numbers it brings the client's knowledge of all jobs up to date, as an
-// Observe does; the tickets themselves are always read anew.
+// List implements leader.Tickets. Without IDs it first updates the client's knowledge of all jobs, as Observe does. The
+// tickets themselves are always read.
 func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if len(ids) == 0 {
 		all, err := t.client.ticketsSeen(ctx)
@@ -88,7 +88,7 @@ func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error)
 	for _, id := range ids {
 		job, err := t.read(ctx, id)
 		switch {
-		case errors.Is(err, bridge.ErrGone):
+		case errors.Is(err, slurm.ErrGone):
 		case err != nil:
 			return nil, fmt.Errorf("read ticket %d: %w", id, err)
 		default:
@@ -98,20 +98,20 @@ func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error)
 	return tickets, nil
 }
 
-// shown is a ticket as the daemons compare them. One that is not pending is not live: somebody has released or
-// cancelled it, and whoever held it has lost the lead.
+// shown converts a ticket for package leader. A ticket that is not pending is not live: it was released or cancelled,
+// so its daemon has lost the lead.
 func shown(job listed) leader.Ticket {
-	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == bridge.Pending,
+	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == slurm.Pending,
 		Submitted: job.Submitted, Ended: job.ended}
 }
 
-// read reads a ticket. Another job under its number, as after a slurmctld that lost its last seconds, is none.
+// read reads a ticket. If another job has its ID, as after a slurmctld that lost its last seconds, the ticket is gone.
 func (t *Tickets) read(ctx context.Context, id int) (listed, error) {
 	job, err := t.line.job(ctx, id)
 	if err == nil && !t.client.isTicket(&job) {
-		err = bridge.ErrGone
+		err = slurm.ErrGone
 	}
-	if errors.Is(err, bridge.ErrGone) {
+	if errors.Is(err, slurm.ErrGone) {
 		t.client.forgetTicket(id)
 	}
 	return job, err
@@ -125,39 +125,39 @@ func (t *Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	return nil
 }
 
-// beat writes the words into a ticket that was just seen to be one: after a slurmctld that lost its last seconds the
-// number may be another's job.
+// beat writes the words into a ticket. It reads the ticket first: after a slurmctld that lost its last seconds its ID
+// may belong to another job.
 func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
 	job, err := t.read(ctx, id)
 	if err != nil {
 		return err
 	}
-	if job.State != bridge.Pending {
-		return fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	if job.State != slurm.Pending {
+		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
 	}
 	text := words.String()
 	return t.line.post(ctx, id, wire.Change{Extra: &text})
 }
 
-// Tear implements leader.Tickets. It kills nothing that it has not just seen to be a ticket.
+// Tear implements leader.Tickets. It cancels only a job that it has just verified to be a ticket.
 func (t *Tickets) Tear(ctx context.Context, id int) error {
 	job, err := t.read(ctx, id)
-	if err == nil && job.State != bridge.Finished {
+	if err == nil && job.State != slurm.Finished {
 		err = t.cancel(ctx, id)
 	}
-	if err != nil && !errors.Is(err, bridge.ErrGone) && !errors.Is(err, bridge.ErrNotRunning) {
+	if err != nil && !errors.Is(err, slurm.ErrGone) && !errors.Is(err, slurm.ErrNotRunning) {
 		return fmt.Errorf("cancel ticket %d: %w", id, err)
 	}
 	return nil
 }
 
-// cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not
-// ours to rely on.
+// cancel sends SIGKILL to a waiting job, which cancels it. The signal is named, since what a DELETE without a signal
+// does is not to be relied on.
 func (t *Tickets) cancel(ctx context.Context, id int) error {
 	return t.line.act(ctx, t.line.api.Signal(strconv.Itoa(id), "KILL", wire.All))
 }
 
-// ticketsSeen are the numbers of all tickets that were seen so far, after a look at what is new.
+// ticketsSeen updates what is known and returns the IDs of all known tickets.
 func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 	c.observing.Lock()
 	defer c.observing.Unlock()
@@ -174,9 +174,12 @@ func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 	return slices.Sorted(maps.Keys(c.tickets)), nil
 }
 
-// isTicket says that a job has the name and is one of the daemons' own.
-func (c *Client) isTicket(job *listed) bool {
-	if job.Name != leader.Name || job.Shape != "" || job.Interactive || job.Array != 0 {
+// isTicket reports whether a job is a ticket of the daemons' user.
+func (c *Client) isTicket(job *listed) bool { return c.isDaemons(job, leader.Name) }
+
+// isDaemons reports whether a job has that name and is a plain job of the daemons' user.
+func (c *Client) isDaemons(job *listed, name string) bool {
+	if job.Name != name || job.Shape != "" || job.Interactive || job.Array != 0 {
 		return false
 	}
 	user := c.options.User
@@ -186,21 +189,21 @@ func (c *Client) isTicket(job *listed) bool {
 	return job.User == user && user != ""
 }
 
-// noteTicket remembers one that was made here, before any listing shows it.
+// noteTicket records a ticket just submitted, before a listing shows it.
 func (m *memory) noteTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tickets[id] = true
 }
 
-// forgetTicket drops one that is gone. A ticket that was taken for gone too early is found again by its name.
+// forgetTicket drops a ticket that is gone. If that was an error a listing finds it again by name.
 func (m *memory) forgetTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.tickets, id)
 }
 
-// user is whom the token names, as far as it can be read. It proves nothing; slurmctld looks at the signature.
+// user is the user named in the token, unverified; slurmctld checks the signature.
 func (t *tokenFile) user() string {
 	token, err := t.read()
 	parts := strings.Split(token, ".")
@@ -220,9 +223,9 @@ func (t *tokenFile) user() string {
 	return claims.User
 }
 
-// ended is when a job that is over ended.
-func ended(state bridge.State, end wire.Number) time.Time {
-	if state != bridge.Finished {
+// ended is the end time of a finished job.
+func ended(state slurm.State, end wire.Number) time.Time {
+	if state != slurm.Finished {
 		return time.Time{}
 	}
 	return moment(end)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxToken bounds a token file; a JWT of slurmctld has 150 bytes.
+// maxToken limits the size of a token file; a JWT of slurmctld has 150 bytes.
 const maxToken = 16 << 10
 
-// tokenFile is a token that somebody else renews. Errors name the file and never what is in it.
+// tokenFile is a token that is renewed from outside. Errors name the file, never its content.
 type tokenFile struct {
 	path string
 
@@ -22,12 +22,12 @@ type tokenFile struct {
 	size     int64
 }
 
-// read returns the token as it is now. The file is opened each time, so that a rename and a change of its mode are
-// seen, but read only when it changed.
+// read returns the present token. The file is opened each time, to notice renames and changed modes, but read only if
+// it changed.
 func (t *tokenFile) read() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// mode and time are then those of what is read, whatever is renamed to this path meanwhile
+	// Mode and time are then those of the file that is read, even if another is renamed to this path meanwhile.
 	file, err := os.Open(t.path)
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
@@ -55,14 +55,14 @@ func (t *tokenFile) read() (string, error) {
 	return t.value, nil
 }
 
-// last is the token as it was read last; empty before that.
+// last is the token as last read; empty before that.
 func (t *tokenFile) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.value
 }
 
-// parseToken takes a bare token, or the line that scontrol token prints.
+// parseToken accepts a bare token or the output of scontrol token.
 func parseToken(text string) (string, error) {
 	token := strings.TrimPrefix(strings.TrimSpace(text), "SLURM_JWT=")
 	if token == "" {
@@ -74,5 +74,5 @@ func parseToken(text string) (string, error) {
 	return token, nil
 }
 
-// notInToken is what no JWT has and what would end a header line, or begin another.
+// notInToken reports whether a character is in no JWT. Such characters could end a header line and start another.
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }

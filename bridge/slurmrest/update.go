@@ -8,18 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// atOnce is the begin time that means now: any moment of the past does, save for 0, which means "unchanged".
+// atOnce is the begin time for "now": any time in the past works except 0, which means "unchanged".
 const atOnce = 1
 
-// Update sends the whole request in one POST and believes it when a re-read shows it: Slurm applies field by field, and
-// what an error leaves behind is not undone. Where the job is known to have that request already, one POST of the rest
-// will do.
-func (c *Client) Update(ctx context.Context, update bridge.Update) (failure error) {
+// Update sends the whole request in one POST and verifies it by a re-read: Slurm applies it field by field and does not
+// undo what it applied before an error. If the job is known to have that request already, one POST of the rest is
+// enough.
+func (c *Client) Update(ctx context.Context, update slurm.Update) (failure error) {
 	defer c.discreet(&failure)
 	renewed, err := c.renew(ctx, update)
 	if !renewed {
@@ -32,7 +32,8 @@ func (c *Client) Update(ctx context.Context, update bridge.Update) (failure erro
 	return nil
 }
 
-func (c *Client) update(ctx context.Context, update bridge.Update) error {
+// update reads the waiting job, sends the update, and verifies it by a re-read.
+func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	before, err := c.pending(ctx, update.Job)
 	if err != nil {
 		return err
@@ -43,11 +44,14 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	if err := sharable(before.Request, update.Request); err != nil {
 		return err
 	}
+	if before.Either && update.Lease != 0 {
+		return fmt.Errorf("lease job %d for one that waits for any of several: %w", update.Lease, slurm.ErrRefused)
+	}
 	begin := c.begin(update.Begin)
 	err = c.post(ctx, update.Job, change(update, before, begin))
-	if bridge.Several(update.Request.Partition) != "" && errors.Is(err, bridge.ErrRefused) {
-		// One of the partitions may be gone, and Slurm then takes nothing of the update. The rest is worth more than
-		// the list.
+	if slurm.Several(update.Request.Partition) != "" && errors.Is(err, slurm.ErrRefused) {
+		// One of the partitions may be gone, for which Slurm refuses the whole update. The rest matters more than the
+		// list.
 		update.Request.Partition = ""
 		err = c.post(ctx, update.Job, change(update, before, begin))
 	}
@@ -61,36 +65,36 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	return differs(update, begin, after)
 }
 
-// keepsPace refuses to change amounts that follow the GPUs. Slurm 24.11 takes an amount by node beside them, and gives
-// that while it shows both.
-func keepsPace(has, wants bridge.Request) error {
+// keepsPace refuses to change amounts per GPU. Slurm 24.11 accepts an amount per node beside them and applies that,
+// while it shows both.
+func keepsPace(has, wants slurm.Request) error {
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU:
 		return fmt.Errorf("%d CPUs for each GPU where it has %d: %w", wants.CPUsPerGPU, has.CPUsPerGPU,
-			bridge.ErrRefused)
+			slurm.ErrRefused)
 	case wants.MemoryPerGPU != has.MemoryPerGPU:
 		return fmt.Errorf("%d MiB for each GPU where it has %d: %w", wants.MemoryPerGPU, has.MemoryPerGPU,
-			bridge.ErrRefused)
+			slurm.ErrRefused)
 	}
 	return nil
 }
 
-// sharable refuses a shard to a job of which Slurm would take none: it asks for its GPU in another way than by node, or
-// for amounts by GPU.
-func sharable(has, wants bridge.Request) error {
+// sharable refuses a shard for a job to which Slurm would not give one: its GPU is requested in another way than per
+// node, or it has amounts per GPU.
+func sharable(has, wants slurm.Request) error {
 	switch {
 	case wants.Shard == "":
 		return nil
 	case has.GRES == "", has.GPUs != 1, has.Nodes != 1:
 		return fmt.Errorf("a shard for a job that asks for %d GPUs by %q: %w", has.GPUs, inLine(has.GRES, "no node"),
-			bridge.ErrRefused)
+			slurm.ErrRefused)
 	case has.CPUsPerGPU > 0, has.MemoryPerGPU > 0:
-		return fmt.Errorf("a shard for a job that asks for amounts by GPU: %w", bridge.ErrRefused)
+		return fmt.Errorf("a shard for a job that asks for amounts by GPU: %w", slurm.ErrRefused)
 	}
 	return nil
 }
 
-// begin is the begin time in Slurm's words, which are whole seconds: the one under way has begun.
+// begin converts a begin time to whole seconds; one that is not after the present second becomes atOnce.
 func (l *link) begin(begin time.Time) int64 {
 	if second := begin.Unix(); second > l.now().Unix() {
 		return second
@@ -98,28 +102,27 @@ func (l *link) begin(begin time.Time) int64 {
 	return atOnce
 }
 
-// pending reads a job that waits. It is read anew however well it is known: sending sizes to a job that has started
-// would mean something else (a pin: shrink to these nodes), and one that an administrator has just taken hold of is
-// left alone.
+// pending reads a waiting job. It is always read again: sizes sent to a job that has started would mean something else
+// (a node list: shrink to these nodes), and a job that was held just now must be left alone.
 func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 	job, err := c.job(ctx, id)
 	switch {
 	case err != nil:
 		return listed{}, err
-	case job.State != bridge.Pending:
-		return listed{}, fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	case job.State != slurm.Pending:
+		return listed{}, fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
 	case job.Held:
-		return listed{}, bridge.ErrHeld
+		return listed{}, slurm.ErrHeld
 	}
 	return job, nil
 }
 
-// change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they
-// are left out, since slurmctld holds a job no more to limits on what an operator has written, be it what was there
-// before. So is the GRES, since a job that asks for GPUs in another way than by node takes none by node (error 2072),
-// and what follows the GPUs. So is the number of tasks, which is the user's: a job that is told it has
-// SLURM_NTASKS, be it that its user named none.
-func change(wanted bridge.Update, job listed, begin int64) wire.Change {
+// change makes the update. Nodes, cores and memory are each sent as a whole or not at all. Values that the job already
+// has are left out, since slurmctld no longer enforces limits on values that an operator wrote, even if they do not
+// change. So are the GRES per node of a job that asks for GPUs in another way (Slurm refuses it with error 2072), and
+// amounts per GPU. So is the number of tasks, which is the user's: a job that is sent one gets SLURM_NTASKS even if its
+// user named none.
+func change(wanted slurm.Update, job listed, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
 	if job.tasks > 0 {
@@ -140,7 +143,7 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	switch {
 	case request.MemoryPerGPU > 0, request.Memory == before.Memory && request.MemoryPerCPU == before.MemoryPerCPU:
 	case request.MemoryPerCPU > 0:
-		c.MemoryPerCPU = amount64(request.MemoryPerCPU) // and Slurm forgets the memory per node
+		c.MemoryPerCPU = amount64(request.MemoryPerCPU) // and Slurm drops the memory per node
 	default:
 		c.MemoryPerNode = amount64(request.Memory)
 	}
@@ -150,13 +153,22 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	if request.GPUType != before.GPUType {
 		c.PerJob, c.PerTask = retyped(job.perJob, request.GPUType), retyped(job.perTask, request.GPUType)
 	}
+	if wanted.Lease != job.Lease {
+		c.Dependency = depending(job, wanted.Lease)
+	}
 	if !isIn(request.Partition, job) {
 		c.Partition = &request.Partition
 	}
 	return c
 }
 
-// retyped are the GPUs that a job asks for in one way, of another type; nil: it asks for none in this way.
+// depending is the job's dependency with that lease, or without one if it is 0.
+func depending(job listed, lease int) *string {
+	text := job.dependsOn(lease)
+	return &text
+}
+
+// retyped changes the GPU type in one way of asking for GPUs; nil if the job does not ask in this way.
 func retyped(text, gpuType string) *string {
 	counts, err := gres.ParseCounts(text)
 	if n, _ := gres.GPUs(counts); err != nil || n == 0 {
@@ -168,14 +180,14 @@ func retyped(text, gpuType string) *string {
 	return &text
 }
 
-// isIn says that a job is in these partitions; in none that are named it is wherever it is.
+// isIn reports whether a job is in exactly these partitions; an empty list matches any.
 func isIn(partitions string, job listed) bool {
-	return partitions == "" || bridge.SamePartitions(partitions, job.Partition)
+	return partitions == "" || slurm.SamePartitions(partitions, job.Partition)
 }
 
-// isAmong says that a job is in some of these partitions: of a list Slurm drops silently those that are closed.
+// isAmong reports whether a job's partitions are all in the list: Slurm silently drops closed ones from a list.
 func isAmong(list string, job listed) bool {
-	if bridge.Several(list) == "" {
+	if slurm.Several(list) == "" {
 		return isIn(list, job)
 	}
 	for part := range strings.SplitSeq(job.Partition, ",") {
@@ -186,13 +198,13 @@ func isAmong(list string, job listed) bool {
 	return true
 }
 
-// sameCores compares what says how many cores a job has: in Slurm these hang together, and one of them alone means
-// another number with other tasks.
-func sameCores(a, b bridge.Request) bool {
+// sameCores compares all fields that determine the number of cores. Slurm interprets them together, so that one of them
+// alone would mean another number with other tasks.
+func sameCores(a, b slurm.Request) bool {
 	return a.Tasks == b.Tasks && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs && a.CPUsPerNode == b.CPUsPerNode
 }
 
-// positive leaves out what nobody can ask for: no CPUs, no tasks.
+// positive is nil for counts that cannot be requested.
 func positive(n int) *int {
 	if n <= 0 {
 		return nil
@@ -200,7 +212,7 @@ func positive(n int) *int {
 	return &n
 }
 
-// amount64 is an amount of memory as the API takes it, in MiB.
+// amount64 is an amount of memory in MiB for the API.
 func amount64(m gres.Memory) *int64 {
 	n := int64(m)
 	return &n
@@ -212,10 +224,11 @@ func (l *link) post(ctx context.Context, id int, change wire.Change) error {
 	return err
 }
 
-// explain finds out what lies behind a refusal that Slurm words as it words others: a pin sent to a job that has just
-// started is an "invalid node name", a veto by the site's lua is as unspecified as a controller that does not answer.
+// explain finds the cause of a refusal whose message is ambiguous: a node list sent to a job that has just started is
+// an "invalid node name", and a veto by the site's lua has the same unspecified error as a controller that does not
+// answer.
 func (c *Client) explain(ctx context.Context, id int, refusal error) error {
-	if !errors.Is(refusal, bridge.ErrRefused) {
+	if !errors.Is(refusal, slurm.ErrRefused) {
 		return refusal
 	}
 	if failure := (*Failure)(nil); errors.As(refusal, &failure) && failure.Number == errorUnspecified {
@@ -224,17 +237,17 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 		}
 	}
 	job, err := c.job(ctx, id)
-	if err == nil && job.State != bridge.Pending {
-		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, bridge.ErrNotPending)
+	if err == nil && job.State != slurm.Pending {
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, slurm.ErrNotPending)
 	}
 	return refusal
 }
 
-// differs names the first value that Slurm shows otherwise than it was asked for. As long as a job has an allocation
-// Slurm shows the CPUs of that in place of those asked for.
-func differs(update bridge.Update, begin int64, after listed) error {
+// differs is an error that names the first value that differs from the update after a re-read. While a job has an
+// allocation Slurm shows its CPUs in place of those requested.
+func differs(update slurm.Update, begin int64, after listed) error {
 	want, has := update.Request, after.Request
-	waits := after.State == bridge.Pending
+	waits := after.State == slurm.Pending
 	for _, value := range []struct {
 		name string
 		same bool
@@ -242,7 +255,8 @@ func differs(update bridge.Update, begin int64, after listed) error {
 	}{
 		{"extra", update.Extra == after.Extra, after.Extra},
 		{"begin time", !waits || begin == atOnce || after.Begin.Unix() == begin, after.Begin},
-		{"tasks", unsaid(want.Tasks, has.Tasks) || after.State == bridge.Finished, has.Tasks},
+		{"lease", !waits || after.Lease == update.Lease, after.Lease},
+		{"tasks", unsaid(want.Tasks, has.Tasks) || after.State == slurm.Finished, has.Tasks},
 		{"CPUs per task", unsaid(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
 		{"CPUs", !waits || after.Completing || unsaid(want.CPUs, has.CPUs), has.CPUs},
 		{"CPUs per node", unsaid(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
@@ -257,11 +271,11 @@ func differs(update bridge.Update, begin int64, after listed) error {
 	} {
 		if !value.same {
 			return fmt.Errorf("%s reads %q afterwards: %w", value.name, inLine(fmt.Sprint(value.has), ""),
-				bridge.ErrRefused)
+				slurm.ErrRefused)
 		}
 	}
 	return nil
 }
 
-// unsaid is a count that was not sent, or came back as it was sent.
+// unsaid reports whether a count was not sent or has the value that was sent.
 func unsaid(want, has int) bool { return want <= 0 || want == has }

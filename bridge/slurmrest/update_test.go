@@ -11,32 +11,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
-	whole := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 6, CPUs: 6, CPUsPerNode: 6, Memory: 120000,
+	whole := slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 6, CPUs: 6, CPUsPerNode: 6, Memory: 120000,
 		GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n3"}}
-	own := bridge.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, MemoryPerCPU: 700,
+	own := slurm.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, MemoryPerCPU: 700,
 		GRES: "gres/gpu:1", GPUs: 1}
 	for _, c := range []struct {
 		name   string
-		update bridge.Update
+		update slurm.Update
 		body   string
 	}{
 		{
-			"start", bridge.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "annotation"},
+			"start", slurm.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "annotation"},
 			`{"begin_time":{"infinite":false,"number":1,"set":true},"cpus_per_task":6,"extra":"annotation","memory_per_node":{"infinite":false,"number":120000,"set":true},` +
 				`"minimum_cpus":6,"minimum_cpus_per_node":6,"required_nodes":["n3"]}`,
 		},
 		{
-			"restore", bridge.Update{Begin: time.Unix(1795254500, 0), Request: own},
+			"restore", slurm.Update{Begin: time.Unix(1795254500, 0), Request: own},
 			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":2,"extra":"","memory_per_cpu":{"infinite":false,"number":700,"set":true},` +
 				`"minimum_cpus":4,"minimum_cpus_per_node":2,"required_nodes":[""],"tasks":2}`,
 		},
 		{
-			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0),
-				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1",
+			"other GPUs", slurm.Update{Begin: time.Unix(1795254500, 0),
+				Request: slurm.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1",
 					GPUType: "a"}},
 			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":1,"extra":"","memory_per_node":{"infinite":false,"number":0,"set":true},` +
 				`"minimum_cpus":1,"minimum_cpus_per_node":1,"tres_per_node":"gres/gpu:a:1"}`,
@@ -78,7 +78,7 @@ func TestAJobOfSeveralPartitionsIsNarrowedToOneAndGivenAllBack(t *testing.T) {
 			{"synergy,big", `"partition":"synergy,big"`},
 		} {
 			request.Partition = c.partition
-			if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1, 0),
+			if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Unix(1, 0),
 				Request: request}); err != nil {
 				t.Errorf("to %q: %v", c.partition, err)
 			}
@@ -95,7 +95,7 @@ func TestAJobThatAsksForGPUsInAnotherWayKeepsIt(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gpusjob")
 	request := find(t, observe(t, client), id).Request
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
 		t.Fatal(err)
 	}
 	if body := fake.lastBody(); strings.Contains(body, "tres") {
@@ -113,7 +113,7 @@ func TestAmountsThatFollowTheGPUsAreLeftAsTheyAre(t *testing.T) {
 	client.touch(id)
 	request := find(t, observe(t, client), id).Request
 	request.Pin = []string{"n3"}
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := fake.lastBody(),
@@ -121,15 +121,15 @@ func TestAmountsThatFollowTheGPUsAreLeftAsTheyAre(t *testing.T) {
 		t.Errorf("sent %s, want %s", got, want)
 	}
 	request.CPUsPerGPU = 4
-	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request})
-	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(fmt.Sprint(err), "4 CPUs for each GPU where it has 3") ||
+	err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request})
+	if !errors.Is(err, slurm.ErrRefused) || !strings.Contains(fmt.Sprint(err), "4 CPUs for each GPU where it has 3") ||
 		len(fake.bodies) != 1 {
 		t.Errorf("another pace: %v after %d updates, want it refused and nothing sent", err, len(fake.bodies))
 	}
 }
 
 func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
-	request := bridge.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1",
+	request := slurm.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1",
 		Pin: []string{"n2", "n1"}}
 	number := func(n int) map[string]any { return map[string]any{"set": true, "number": n} }
 	for _, c := range []struct {
@@ -155,9 +155,9 @@ func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
 			fake.set(id, c.field, c.shown)
 			fake.one(w, id)
 		})
-		err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request,
+		err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request,
 			Extra: "ours"})
-		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), c.text) {
+		if !errors.Is(err, slurm.ErrRefused) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s shows %v: %v, want %q", c.field, c.shown, err, c.text)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAJobThatStartedAtOnceIsNoFailedUpdate(t *testing.T) {
 		fake.set(id, "cpus", map[string]any{"set": true, "number": 4}) // rounded up to whole cores
 		fake.one(w, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
 		t.Error(err)
 	}
 }
@@ -192,7 +192,7 @@ func TestAJobInTeardownShowsTheCPUsOfItsLastRun(t *testing.T) {
 		fake.set(id, "cpus", map[string]any{"set": true, "number": 3})
 		fake.one(w, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour),
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at.Add(time.Hour),
 		Request: request}); err != nil {
 		t.Error(err)
 	}
@@ -201,8 +201,8 @@ func TestAJobInTeardownShowsTheCPUsOfItsLastRun(t *testing.T) {
 func TestAJobThatWasNotWaitingIsLookedAtBeforeItIsSentAnything(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
-	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: bridge.Request{CPUs: 1}})
-	if !errors.Is(err, bridge.ErrNotPending) {
+	err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at, Request: slurm.Request{CPUs: 1}})
+	if !errors.Is(err, slurm.ErrNotPending) {
 		t.Errorf("%v: want not pending", err)
 	}
 	equal(t, "calls", fake.saw(), []string{get(id)})
@@ -216,8 +216,8 @@ func TestAJobIsLookedAtBeforeItIsSentASize(t *testing.T) {
 	request.Memory++
 	fake.set(id, "priority", map[string]any{"set": true, "number": 0})
 	fake.saw()
-	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request})
-	if !errors.Is(err, bridge.ErrHeld) {
+	err := client.Update(t.Context(), slurm.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request})
+	if !errors.Is(err, slurm.ErrHeld) {
 		t.Errorf("%v: want held", err)
 	}
 	equal(t, "calls", fake.saw(), []string{get(id)})
@@ -226,8 +226,8 @@ func TestAJobIsLookedAtBeforeItIsSentASize(t *testing.T) {
 func TestAnUpdateBeforeAnyObservationLooksFirst(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
-	if err := client.Update(t.Context(), bridge.Update{Job: 999999, Request: bridge.Request{CPUs: 1}}); !errors.Is(err,
-		bridge.ErrGone) {
+	if err := client.Update(t.Context(), slurm.Update{Job: 999999, Request: slurm.Request{CPUs: 1}}); !errors.Is(err,
+		slurm.ErrGone) {
 		t.Errorf("%v: want gone", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "POST") }) {
@@ -288,7 +288,7 @@ func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fake.apply(w, r, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request,
+	if err := client.Update(t.Context(), slurm.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request,
 		Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}

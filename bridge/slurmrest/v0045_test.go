@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0045"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
@@ -52,7 +52,7 @@ func TestANewerSlurmIsObservedAsAnOlderOne(t *testing.T) {
 	if !reflect.DeepEqual(new, old) {
 		t.Errorf("v0.0.45 tells\n%+v\nv0.0.42\n%+v", new, old)
 	}
-	if !slices.ContainsFunc(new.Jobs, func(j *bridge.Job) bool { return j.Whole }) {
+	if !slices.ContainsFunc(new.Jobs, func(j *slurm.Job) bool { return j.Whole }) {
 		t.Error("no job is exclusive")
 	}
 }
@@ -64,8 +64,8 @@ func TestTheVersionsDifferInNothingButTheirNamesAndTheRequeue(t *testing.T) {
 		t.Error("v0.0.45 alone can requeue")
 	}
 	for _, name := range []string{"jobs.json", "job-array.json", "job-gone.json"} {
-		a, saidA, errA := old.Jobs().Read(recorded(t, name))
-		b, saidB, errB := new.Jobs().Read(recorded(t, name))
+		a, saidA, errA := old.Jobs().Stream(bytes.NewReader(recorded(t, name)))
+		b, saidB, errB := new.Jobs().Stream(bytes.NewReader(recorded(t, name)))
 		if errA != nil || errB != nil || !reflect.DeepEqual(a, b) || !reflect.DeepEqual(saidA, saidB) {
 			t.Errorf("%s reads otherwise: %v, %v", name, errA, errB)
 		}
@@ -80,7 +80,7 @@ func TestTheVersionsDifferInNothingButTheirNamesAndTheRequeue(t *testing.T) {
 func TestTheBundleThatAJobRunsInIsToldByBothVersions(t *testing.T) {
 	body := bytes.ReplaceAll(recorded(t, "jobs.json"), []byte(`"container":""`), []byte(`"container":"/images/torch"`))
 	for _, api := range []wire.API{v0042.API(""), v0045.API("")} {
-		jobs, _, err := api.Jobs().Read(body)
+		jobs, _, err := api.Jobs().Stream(bytes.NewReader(body))
 		if err != nil || len(jobs) == 0 || readJob(&jobs[0]).Container != "/images/torch" {
 			t.Errorf("%v: no job of %d is in /images/torch", err, len(jobs))
 		}
@@ -111,16 +111,16 @@ func TestARequeueThatSlurmrestdRefusesIsJudgedByTheJobAndSaidOnce(t *testing.T) 
 		after string // state of the job once it has failed; empty: it still runs
 		want  error
 	}{
-		{"disabled", text(200, complained(2037, "Requested operation is presently disabled")), "", bridge.ErrRefused},
+		{"disabled", text(200, complained(2037, "Requested operation is presently disabled")), "", slurm.ErrRefused},
 		{"disabled in a status", text(200,
-			`{"status":[[{"error_code":2037,"error":"disabled"}]],"errors":[],"warnings":[]}`), "", bridge.ErrRefused},
-		{"not an operator", text(422, complained(2010, "Invalid user id")), "", bridge.ErrDenied},
-		{"no controller", text(504, complained(-1, "Unspecified error")), "", bridge.ErrUnreachable},
-		{"a proxy's answer", plainText(502, "Bad gateway"), "", bridge.ErrUnreachable},
-		{"nothing was heard", cut, "", bridge.ErrUnreachable},
+			`{"status":[[{"error_code":2037,"error":"disabled"}]],"errors":[],"warnings":[]}`), "", slurm.ErrRefused},
+		{"not an operator", text(422, complained(2010, "Invalid user id")), "", slurm.ErrDenied},
+		{"no controller", text(504, complained(-1, "Unspecified error")), "", slurm.ErrUnreachable},
+		{"a proxy's answer", plainText(502, "Bad gateway"), "", slurm.ErrUnreachable},
+		{"nothing was heard", cut, "", slurm.ErrUnreachable},
 		{"nothing was heard, and it was done", cut, "PENDING", nil},
 		{"it ended meanwhile", text(200, complained(2017, "Invalid job id specified")), "COMPLETED",
-			bridge.ErrNotRunning},
+			slurm.ErrNotRunning},
 	} {
 		fake, client := newer(t)
 		id := fake.jobNamed(t, "running")

@@ -9,26 +9,26 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0045"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// version is one of slurmrestd's API, for the slurmrestd at an address.
+// version makes the API of one version for a slurmrestd address.
 type version func(server string) wire.API
 
-// versions are those that are known here, newest first.
+// versions are the known versions, newest first.
 func versions() []version { return []version{v0045.API, v0042.API} }
 
-// choose finds the version that both sides speak.
+// choose returns the newest version that both sides know, or the one that the options name.
 func (l *link) choose(ctx context.Context, server string) (spoken wire.API, failure error) {
 	defer l.discreet(&failure)
-	if l.options.APIVersion != "" { // who names one is not asked whether slurmrestd has it: the first request tells
+	if l.options.APIVersion != "" { // not verified: the first request shows whether slurmrestd has it
 		return named(l.options.APIVersion, server)
 	}
 	request, err := http.NewRequest(http.MethodGet, server+"/openapi/v3", nil)
-	body, err := l.call(ctx, "/openapi/v3", request, err)
+	body, err := l.call(ctx, "/openapi/v3", request, err, nil)
 	if err != nil {
 		return wire.API{}, fmt.Errorf("ask for API versions: %w", err)
 	}
@@ -45,15 +45,15 @@ func (l *link) choose(ctx context.Context, server string) (spoken wire.API, fail
 		}
 	}
 	return wire.API{}, fmt.Errorf("no common API version: slurmrestd has %s, known here are %s: %w",
-		strings.Join(offered, " "), strings.Join(knownVersions(), " "), bridge.ErrRefused)
+		strings.Join(offered, " "), strings.Join(knownVersions(), " "), slurm.ErrRefused)
 }
 
-// served says that all of what a version is spoken by is offered.
+// served reports whether slurmrestd offers all versions that an API uses.
 func served(api wire.API, offered []string) bool {
 	return !slices.ContainsFunc(api.By, func(version string) bool { return !slices.Contains(offered, version) })
 }
 
-// named is the version that the site has asked for.
+// named is the version that the options name.
 func named(name, server string) (wire.API, error) {
 	for _, known := range versions() {
 		if api := known(server); api.Name == name {
@@ -63,7 +63,7 @@ func named(name, server string) (wire.API, error) {
 	return wire.API{}, fmt.Errorf("API version %q: known here are %s", name, strings.Join(knownVersions(), " "))
 }
 
-// knownVersions are the names for sentences, newest first.
+// knownVersions are the names of the known versions, newest first.
 func knownVersions() []string {
 	var names []string
 	for _, known := range versions() {
@@ -72,7 +72,7 @@ func knownVersions() []string {
 	return names
 }
 
-// versionsIn lists the versions whose slurmctld part the paths show, ascending.
+// versionsIn lists the versions of the slurmctld part in the paths, ascending.
 func versionsIn(paths []string) []string {
 	found := map[string]bool{}
 	for _, path := range paths {

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Update implements bridge.Slurm. Like slurmctld it is not transactional: what it refuses may have been applied.
-func (s *Slurm) Update(ctx context.Context, update bridge.Update) error {
+// Update implements slurm.Manager. Like slurmctld it is not transactional: it may have applied what it refuses.
+func (s *Slurm) Update(ctx context.Context, update slurm.Update) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.update(ctx, update); err != nil {
@@ -19,7 +19,8 @@ func (s *Slurm) Update(ctx context.Context, update bridge.Update) error {
 	return nil
 }
 
-func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
+// update sets the job's request and then checks whether a node could serve it, as slurmctld does.
+func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -28,10 +29,10 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 		return err
 	}
 	switch {
-	case j.state != bridge.Pending:
-		return bridge.ErrNotPending
+	case j.state != slurm.Pending:
+		return slurm.ErrNotPending
 	case j.held:
-		return bridge.ErrHeld
+		return slurm.ErrHeld
 	}
 	if err := keepsPace(j.request, update.Request); err != nil {
 		return err
@@ -42,11 +43,14 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	defer s.touch(j) // also after a refusal
 	for _, name := range update.Request.Pin {
 		if _, found := s.byName[name]; !found {
-			return fmt.Errorf("%w: node %q: invalid node name", bridge.ErrRefused, name)
+			return fmt.Errorf("%w: node %q: invalid node name", slurm.ErrRefused, name)
 		}
 	}
 	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
-	j.leased = update.Begin
+	j.leased, j.lease = update.Begin, 0
+	if s.isLease(update.Lease) { // as in Slurm, a dependency on a finished job is fulfilled
+		j.lease = update.Lease
+	}
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
 	if j.request.Shard != "" {
 		shardOf(&j.request)
@@ -57,21 +61,21 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	return s.servable(j)
 }
 
-// keepsPace refuses to change amounts that follow the GPUs, and to size a job by node that has such.
-func keepsPace(has, wants bridge.Request) error {
+// keepsPace refuses to change amounts per GPU, or to size a job per node that has such amounts.
+func keepsPace(has, wants slurm.Request) error {
 	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs ||
 		wants.CPUsPerNode != has.CPUsPerNode
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU, has.CPUsPerGPU > 0 && sized:
-		return fmt.Errorf("%w: %d CPUs for each GPU: they cannot be changed", bridge.ErrRefused, has.CPUsPerGPU)
+		return fmt.Errorf("%w: %d CPUs for each GPU: they cannot be changed", slurm.ErrRefused, has.CPUsPerGPU)
 	case wants.MemoryPerGPU != has.MemoryPerGPU, has.MemoryPerGPU > 0 && wants.Memory+wants.MemoryPerCPU > 0:
-		return fmt.Errorf("%w: %d MiB for each GPU: they cannot be changed", bridge.ErrRefused, has.MemoryPerGPU)
+		return fmt.Errorf("%w: %d MiB for each GPU: they cannot be changed", slurm.ErrRefused, has.MemoryPerGPU)
 	}
 	return nil
 }
 
-// servable refuses a CPU count that no node has, and all the same the job has it now. Memory and GPUs are not asked
-// here: the scheduler finds out when the job may begin.
+// servable refuses a CPU count that no node has, although the job has it now. Memory and GPUs are not checked here: the
+// scheduler does when the job may begin.
 func (s *Slurm) servable(j *job) error {
 	cpus := s.perNode(j.request).CPUs
 	for _, n := range s.nodes {
@@ -79,14 +83,14 @@ func (s *Slurm) servable(j *job) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %d CPUs on a node: requested node configuration is not available", bridge.ErrRefused, cpus)
+	return fmt.Errorf("%w: %d CPUs on a node: requested node configuration is not available", slurm.ErrRefused, cpus)
 }
 
-// errInteractive: only batch jobs are requeued.
-var errInteractive = fmt.Errorf("%w: only batch jobs are accepted or processed", bridge.ErrRefused)
+// errInteractive is for interactive jobs, which cannot be requeued.
+var errInteractive = fmt.Errorf("%w: only batch jobs are accepted or processed", slurm.ErrRefused)
 
-// Signal implements bridge.Slurm.
-func (s *Slurm) Signal(ctx context.Context, id int, signal bridge.Signal) error {
+// Signal implements slurm.Manager.
+func (s *Slurm) Signal(ctx context.Context, id int, signal slurm.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.signal(ctx, id, signal); err != nil {
@@ -95,7 +99,7 @@ func (s *Slurm) Signal(ctx context.Context, id int, signal bridge.Signal) error 
 	return nil
 }
 
-func (s *Slurm) signal(ctx context.Context, id int, signal bridge.Signal) error {
+func (s *Slurm) signal(ctx context.Context, id int, signal slurm.Signal) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -104,8 +108,8 @@ func (s *Slurm) signal(ctx context.Context, id int, signal bridge.Signal) error 
 		return err
 	}
 	switch {
-	case j.state != bridge.Running:
-		return bridge.ErrNotRunning
+	case j.state != slurm.Running:
+		return slurm.ErrNotRunning
 	case j.spec.Interactive:
 		return errInteractive
 	}
@@ -115,7 +119,7 @@ func (s *Slurm) signal(ctx context.Context, id int, signal bridge.Signal) error 
 	return nil
 }
 
-// Requeue implements bridge.Slurm.
+// Requeue implements slurm.Manager.
 func (s *Slurm) Requeue(ctx context.Context, id int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,6 +129,7 @@ func (s *Slurm) Requeue(ctx context.Context, id int) error {
 	return nil
 }
 
+// requeueRunning sets the requeue flag of a running job and terminates it. A pending job is left alone.
 func (s *Slurm) requeueRunning(ctx context.Context, id int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -133,10 +138,10 @@ func (s *Slurm) requeueRunning(ctx context.Context, id int) error {
 	switch {
 	case err != nil:
 		return err
-	case j.state == bridge.Pending:
+	case j.state == slurm.Pending:
 		return nil
-	case j.state == bridge.Finished:
-		return bridge.ErrNotRunning
+	case j.state == slurm.Finished:
+		return slurm.ErrNotRunning
 	case j.spec.Interactive:
 		return errInteractive
 	}

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// part is what a job has of an array.
+// part is a job's array fields.
 type part struct {
-	array  int // 0: it belongs to none
+	array  int // 0: none
 	task   int
-	tasks  []int // that it stands for, ascending; empty: it is one task
-	atOnce int   // of the array; 0: all
+	tasks  []int // for which it stands, ascending; empty: it is one task
+	atOnce int   // limit of running tasks of the array; 0: all
 }
 
-// partOf is that of a job when it is submitted, alone or with the tasks of an array.
+// partOf is the part of a submitted job.
 func partOf(id int, spec *Spec) part {
 	switch len(spec.Tasks) {
 	case 0:
@@ -28,11 +28,11 @@ func partOf(id int, spec *Spec) part {
 }
 
 var (
-	_ bridge.Splitter = (*Slurm)(nil)
-	_ bridge.Splitter = (*Line)(nil)
+	_ slurm.Splitter = (*Slurm)(nil)
+	_ slurm.Splitter = (*Line)(nil)
 )
 
-// Split implements bridge.Splitter. The last task of an array keeps the array's job.
+// Split implements slurm.Splitter. The last task keeps the array's job.
 func (s *Slurm) Split(ctx context.Context, array int, tasks []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,10 +50,10 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	switch {
 	case err != nil:
 		return err
-	case j.state != bridge.Pending:
-		return bridge.ErrNotPending
+	case j.state != slurm.Pending:
+		return slurm.ErrNotPending
 	case j.held:
-		return bridge.ErrHeld
+		return slurm.ErrHeld
 	}
 	for _, task := range tasks {
 		if slices.Contains(j.tasks, task) {
@@ -63,7 +63,7 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	return nil
 }
 
-// splitOff gives a task that waits a job of its own.
+// splitOff makes a job for a waiting task.
 func (s *Slurm) splitOff(j *job, task int) *job {
 	own := *j
 	own.id = len(s.jobs) + 1
@@ -83,22 +83,22 @@ func (s *Slurm) splitOff(j *job, task int) *job {
 	return &own
 }
 
-// enough says that as many tasks of the job's array run as may at once.
+// enough reports whether the job's array has reached its limit of running tasks.
 func (s *Slurm) enough(j *job) bool {
 	if j.atOnce == 0 {
 		return false
 	}
 	running := 0
 	for _, other := range s.alive {
-		if other.array == j.array && (other.state == bridge.Running || other.completing) {
+		if other.array == j.array && (other.state == slurm.Running || other.completing) {
 			running++
 		}
 	}
 	return running >= j.atOnce
 }
 
-// Split implements bridge.Splitter.
+// Split implements slurm.Splitter.
 func (l *Line) Split(ctx context.Context, array int, tasks []int) error {
 	return l.say(Call{Verb: Split, Job: array},
-		func() error { return l.slurm.(bridge.Splitter).Split(ctx, array, tasks) })
+		func() error { return l.slurm.(slurm.Splitter).Split(ctx, array, tasks) })
 }

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Clock is virtual time: it stands still until somebody sleeps, and then jumps from event to event. Events of the same
-// moment run in the order in which they were planned, so that equal inputs give equal outcomes. Sleeping from several
-// goroutines is safe, but then their order decides who sees which moment; a test that must repeat sleeps in one.
+// Clock is virtual time: it stands still until a goroutine sleeps, and then jumps from event to event. Events of the
+// same moment run in the order in which they were planned, so that equal inputs give equal outcomes. Several goroutines
+// may sleep, but then their order decides which sees which moment; a reproducible test sleeps in one goroutine.
 type Clock struct {
-	turn sync.Mutex // held by whoever moves time on; events run under it
+	turn sync.Mutex // held while time moves; events run under it
 
 	start time.Time
 
-	mu      sync.Mutex // guards what follows, never held while an event runs
+	mu      sync.Mutex // guards the fields below; never held while an event runs
 	now     time.Time
 	planned events
 	count   uint64
 	watch   []func()
 }
 
-// NewClock is a clock that stands at start.
+// NewClock makes a clock that shows start.
 func NewClock(start time.Time) *Clock { return &Clock{start: start, now: start} }
 
 // Now is the current moment.
@@ -35,9 +35,10 @@ func (c *Clock) Now() time.Time {
 // Elapsed is the time since the start.
 func (c *Clock) Elapsed() time.Duration { return c.Now().Sub(c.start) }
 
-// At plans an event; a moment that has passed means the next time that the clock moves. The event must not sleep.
+// At plans an event; if the moment has passed it runs when time next moves. The event must not sleep.
 func (c *Clock) At(moment time.Time, do func()) { c.plan(moment, do) }
 
+// plan adds an event, at the present time if the moment has passed.
 func (c *Clock) plan(moment time.Time, do func()) *event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +51,7 @@ func (c *Clock) plan(moment time.Time, do func()) *event {
 	return e
 }
 
-// drop takes back what was planned. An event that has run, or nil, needs no taking back.
+// drop cancels an event. nil, and an event that has run, are allowed.
 func (c *Clock) drop(e *event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,14 +60,14 @@ func (c *Clock) drop(e *event) {
 	}
 }
 
-// AfterEach has watch called after every event, for example to check Invariants.
+// AfterEach calls watch after every event, for example to check Invariants.
 func (c *Clock) AfterEach(watch func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.watch = append(c.watch, watch)
 }
 
-// Next is the moment of the earliest event that is planned; false when there is none.
+// Next is the time of the earliest planned event; false if there is none.
 func (c *Clock) Next() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,12 +77,12 @@ func (c *Clock) Next() (time.Time, bool) {
 	return c.planned[0].at, true
 }
 
-// Advance moves time on by d and runs what was planned in between.
+// Advance moves time by d and runs the events in between.
 func (c *Clock) Advance(d time.Duration) {
 	_ = c.Sleep(context.Background(), d) // only the context could end it early
 }
 
-// Sleep is Advance that ends with ctx: also when an event cancels it, at that event's moment.
+// Sleep is Advance, but ends with ctx, also if an event cancels it.
 func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	until := c.Now().Add(d)
 	c.turn.Lock()
@@ -98,7 +99,7 @@ func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// next takes the first event not after until, and sets the clock to its moment; without one it sets the clock to until.
+// next removes the first event not after until and sets the clock to its time. Without one it sets the clock to until.
 func (c *Clock) next(until time.Time) (*event, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,13 +129,13 @@ func (c *Clock) watchers() []func() {
 	return c.watch
 }
 
-// event is something that happens at a moment; seq keeps the order of planning.
+// event is a planned event; seq is the order of planning.
 type event struct {
 	at  time.Time
 	seq uint64
 	do  func()
 
-	place int // in the heap; negative: it has run, or was dropped
+	place int // index in the heap; negative: it has run or was dropped
 }
 
 // events is a heap, the earliest first.
@@ -158,7 +159,7 @@ func (e *events) Push(x any) {
 func (e *events) Pop() any {
 	old := *e
 	last := old[len(old)-1]
-	old[len(old)-1] = nil // lets go of the closure
+	old[len(old)-1] = nil // releases the closure
 	*e = old[:len(old)-1]
 	last.place = -1
 	return last

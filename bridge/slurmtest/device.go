@@ -5,23 +5,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// A GPU with a type of its own is given away whole or in shards, as slurmctld does it: one of which a shard is in use
-// is closed to those who want it whole, and the reverse. A job gets one shard of one GPU, the one that it names.
+// A GPU with a type of its own is allocated whole or in shards, as by slurmctld: while a shard is in use the GPU is not
+// available whole, and the reverse. A job gets one shard of the one GPU that it names.
 
-// device is the index of the GPU of that type; -1: the node has none that is told apart by it.
+// device is the index of the GPU of that type; -1: the node has no such device.
 func (n *node) device(gpuType string) int {
-	return slices.IndexFunc(n.fixed.Devices, func(d bridge.Device) bool { return gpuType != "" && d.Type == gpuType })
+	return slices.IndexFunc(n.fixed.Devices, func(d slurm.Device) bool { return gpuType != "" && d.Type == gpuType })
 }
 
-// hasRoom says whether so much is free here for the job.
+// hasRoom reports whether the node has that much free for the job.
 func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	if j.request.Shard != "" {
 		d := n.device(j.request.Shard)
-		perNode.GPUs = 0 // of the GPU a part, which is counted on its own
+		perNode.GPUs = 0 // a part of a GPU, which is counted separately
 		return d >= 0 && n.gpus[d] == 0 && len(n.seats[d]) < n.fixed.Devices[d].Shards && perNode.Fits(n.free())
 	}
 	if d := n.device(j.request.GPUType); d >= 0 && !n.idle(d) {
@@ -33,10 +33,10 @@ func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	return perNode.Fits(n.free())
 }
 
-// idle says that nobody uses a GPU, whole or in part.
+// idle reports whether a GPU is unused, whole and in part.
 func (n *node) idle(d int) bool { return n.gpus[d] == 0 && (d >= len(n.seats) || len(n.seats[d]) == 0) }
 
-// seat gives the job a shard of the GPU that it has named.
+// seat allocates a shard of the GPU that the job names.
 func (n *node) seat(j *job) []int {
 	d := n.device(j.run.seen.Shard)
 	if len(n.seats[d]) == 0 {
@@ -55,7 +55,7 @@ func (n *node) unseat(j *job) {
 	}
 }
 
-// shardsHeld is how Slurm prints the shard that a job has of a GPU: shard:1(0/4,1/4).
+// shardsHeld is a job's shard in Slurm's notation: shard:1(0/4,1/4).
 func (n *node) shardsHeld(d int) string {
 	parts := make([]string, len(n.fixed.Devices))
 	for i, device := range n.fixed.Devices {
@@ -71,7 +71,7 @@ func count(is bool) int {
 	return 0
 }
 
-// printed is how Slurm prints the GPUs of a job on a node.
+// printed is a job's GPUs on a node in Slurm's notation.
 func (n *node) printed(j *job, given []int) string {
 	if j.run.seen.Shard != "" {
 		return n.shardsHeld(given[0])
@@ -93,8 +93,8 @@ func (n *node) printed(j *job, given []int) string {
 	return strings.Join(terms, ",")
 }
 
-// printedByType is how Slurm prints them on a node with several types: those of a type that the job named alone, or
-// else those of each, such as gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
+// printedByType is that for a node with several types: the type that the job named, or else each type, such as
+// gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
 func (n *node) printedByType(j *job, given []int) string {
 	var terms []string
 	for i, t := range n.fixed.Types {
@@ -107,46 +107,45 @@ func (n *node) printedByType(j *job, given []int) string {
 	return strings.Join(terms, ",")
 }
 
-// shardOf makes a request one for a shard, in the words in which Slurm then prints it.
-func shardOf(r *bridge.Request) {
+// shardOf sets GRES and GPUType of a request for a shard, as Slurm prints them.
+func shardOf(r *slurm.Request) {
 	r.GRES, r.GPUType = gres.Count{Name: "shard", Type: r.Shard, Count: 1}.String(), ""
 }
 
-// sharable refuses a shard to a job that does not ask for one GPU by node: Slurm takes no second way to ask for them,
-// nor amounts that follow GPUs of which there are none.
-func sharable(j *job, wants bridge.Request) error {
+// sharable refuses a shard for a job that does not ask for one GPU per node: Slurm accepts neither a second way of
+// asking for GPUs nor amounts per GPU without GPUs.
+func sharable(j *job, wants slurm.Request) error {
 	switch {
 	case wants.Shard == "":
 		return nil
 	case j.own.GRES == "" || j.own.GPUs != 1 || wants.GPUs != 1 || wants.Nodes != 1:
 		return fmt.Errorf("%w: a shard for a job with %d GPUs, %q, on %d nodes: invalid generic resource specification",
-			bridge.ErrRefused, j.own.GPUs, j.own.GRES, wants.Nodes)
+			slurm.ErrRefused, j.own.GPUs, j.own.GRES, wants.Nodes)
 	case j.own.CPUsPerGPU+int(j.own.MemoryPerGPU) > 0:
 		return fmt.Errorf("%w: a shard for a job with amounts by GPU: invalid generic resource specification",
-			bridge.ErrRefused)
+			slurm.ErrRefused)
 	}
 	return nil
 }
 
-// crowd has the jobs that run on the GPU of a job go on at the speed at which they run together now. Those that save do
-// no more work, whoever comes.
+// crowd updates the speed of the jobs that share the GPU of job j. Jobs that are saving make no progress anyway.
 func crowd(s *Slurm, j *job) {
 	if j.run.seen.Shard == "" || s.options.Together == nil {
 		return
 	}
 	n := j.run.nodes[0]
 	for _, mate := range n.seats[n.device(j.run.seen.Shard)] {
-		if mate == j || mate.state != bridge.Running || mate.configuring || !mate.saves.IsZero() {
+		if mate == j || mate.state != slurm.Running || mate.configuring || !mate.saves.IsZero() {
 			continue
 		}
 		mate.progress(s.clock.Now())
 		mate.run.rate = rate(s, mate)
-		mate.life++ // the end that was planned is void
+		mate.life++ // voids the planned end
 		s.planEnd(mate)
 	}
 }
 
-// rate is how fast a job makes progress: by its size, and by who runs on its GPU beside it.
+// rate is the speed of a job, by its size and by the jobs that share its GPU.
 func rate(s *Slurm, j *job) float64 {
 	alone := 1.0
 	if j.spec.Work.Rate != nil {
@@ -158,7 +157,7 @@ func rate(s *Slurm, j *job) float64 {
 	n := j.run.nodes[0]
 	var there []int
 	for _, mate := range n.seats[n.device(j.run.seen.Shard)] {
-		if mate == j || mate.state == bridge.Running {
+		if mate == j || mate.state == slurm.Running {
 			there = append(there, mate.id)
 		}
 	}

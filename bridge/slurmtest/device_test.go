@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -21,7 +21,7 @@ func newDivided(t *testing.T, together func(int, []int) float64) *site {
 // sits has a job with one GPU that may not begin yet begin on a GPU beside others.
 func (s *site) sits(id int, gpu string) error {
 	s.Helper()
-	return s.begin(id, func(r *bridge.Request) { r.Shard = gpu })
+	return s.begin(id, func(r *slurm.Request) { r.Shard = gpu })
 }
 
 func (s *site) waiting(spec Spec) int {
@@ -46,7 +46,7 @@ func TestJobsWithAShardOfOneGPUHoldOneGPUTogether(t *testing.T) {
 	}
 	for _, id := range []int{a, b} {
 		j := s.job(id)
-		want := bridge.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: gres.Gigabyte},
+		want := slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: gres.Gigabyte},
 			Devices: []string{"shard:1(0/4,1/4)"}, Shard: "g1"}
 		if !slices.Equal(j.Runs.Devices, want.Devices) || j.Runs.Shard != "g1" || j.Runs.PerNode != want.PerNode {
 			t.Errorf("job %d holds %+v, want %+v", id, j.Runs, want)
@@ -70,14 +70,14 @@ func TestAGPUIsGivenAwayWholeOrInShardsAndNeverBoth(t *testing.T) {
 	beside := s.waiting(Spec{})
 	s.must(s.sits(beside, "g1"))
 	s.clock.Advance(2 * time.Second)
-	want := []bridge.State{bridge.Pending, bridge.Pending}
+	want := []slurm.State{slurm.Pending, slurm.Pending}
 	if got := s.states(second, beside); !slices.Equal(got, want) {
 		t.Errorf("who wants a GPU in shards whole, and one that is whole in shards: %v", got)
 	}
 	s.Cancel(seated)
 	s.Cancel(whole)
 	s.clock.Advance(2 * time.Second)
-	want = []bridge.State{bridge.Running, bridge.Running}
+	want = []slurm.State{slurm.Running, slurm.Running}
 	if got := s.states(second, beside); !slices.Equal(got, want) {
 		t.Errorf("when both GPUs are free: %v", got)
 	}
@@ -93,7 +93,7 @@ func TestAGPUOfFourShardsTakesFourJobs(t *testing.T) {
 		s.must(s.sits(id, "g0"))
 	}
 	s.clock.Advance(2 * time.Second)
-	if got := s.states(ids...); got[3] != bridge.Running || got[4] != bridge.Pending {
+	if got := s.states(ids...); got[3] != slurm.Running || got[4] != slurm.Pending {
 		t.Errorf("five jobs on one GPU: %v", got)
 	}
 }
@@ -106,7 +106,7 @@ func TestAJobThatIsRequeuedFromAShardCanHaveItsOwnGPUAgain(t *testing.T) {
 	s.clock.Advance(2 * time.Second)
 	s.must(s.Slurm.Requeue(context.Background(), id))
 	s.clock.Advance(5 * time.Second)
-	s.must(s.begin(id, func(r *bridge.Request) { *r = own }))
+	s.must(s.begin(id, func(r *slurm.Request) { *r = own }))
 	s.clock.Advance(2 * time.Second)
 	if j := s.job(id); j.Runs.Shard != "" || !slices.Equal(j.Runs.Devices, []string{"gpu:g0:1(IDX:0),gpu:g1:0(IDX:)"}) {
 		t.Errorf("it holds %+v", j.Runs)
@@ -118,13 +118,13 @@ func TestAJobThatIsRequeuedFromAShardCanHaveItsOwnGPUAgain(t *testing.T) {
 
 func TestOnlyAJobThatAsksForOneGPUByNodeIsGivenAShard(t *testing.T) {
 	s := newDivided(t, nil)
-	for name, request := range map[string]bridge.Request{
+	for name, request := range map[string]slurm.Request{
 		"two GPUs":            gpus(2),
 		"memory for each GPU": {GPUs: 1, MemoryPerGPU: 1024},
 	} {
 		id := s.waiting(Spec{Request: request})
-		err := s.begin(id, func(r *bridge.Request) { r.Shard, r.GPUs = "g0", 1 })
-		if !errors.Is(err, bridge.ErrRefused) {
+		err := s.begin(id, func(r *slurm.Request) { r.Shard, r.GPUs = "g0", 1 })
+		if !errors.Is(err, slurm.ErrRefused) {
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
 	}

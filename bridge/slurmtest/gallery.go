@@ -5,34 +5,36 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// gallery is what was observed last. It is shown again as long as it is right; what has been handed out is never
-// changed.
+// gallery caches the last observation, which is handed out again while nothing has changed. What was handed out is
+// never modified.
 type gallery struct {
-	nodes []bridge.Node
-	jobs  []*bridge.Job // of alive and past; nil: at least one is there, is gone or looks different since
-	// when the first begin time that is shown has come, or the first job of past is forgotten; zero: there is none
+	nodes []slurm.Node
+	jobs  []*slurm.Job // of alive and past; nil: some job is new, gone or changed since
+	// time of the first begin time shown, or when the first job of past is forgotten; zero: none
 	until time.Time
 }
 
+// lastsUntil limits the validity of the cache.
 func (g *gallery) lastsUntil(begin time.Time) {
 	if g.until.IsZero() || begin.Before(g.until) {
 		g.until = begin
 	}
 }
 
-// changed says that the job looks different from now on.
+// changed invalidates the cached observation of the job.
 func (s *Slurm) changed(j *job) { j.shown, s.gallery.jobs = nil, nil }
 
-// pictures are the jobs as the port shows them: each the same as last time as long as nothing about it is different.
-func (s *Slurm) pictures(now time.Time) []*bridge.Job {
+// pictures are the observed jobs. A job that has not changed keeps its pointer.
+func (s *Slurm) pictures(now time.Time) []*slurm.Job {
 	s.expire(now)
 	if s.gallery.jobs != nil {
 		return s.gallery.jobs
 	}
 	exhibited := s.exhibited()
-	jobs := make([]*bridge.Job, len(exhibited))
+	jobs := make([]*slurm.Job, len(exhibited))
 	for k, j := range exhibited {
 		if j.shown == nil {
 			j.shown = s.show(j, now)
@@ -43,7 +45,7 @@ func (s *Slurm) pictures(now time.Time) []*bridge.Job {
 	return jobs
 }
 
-// exhibited are the jobs that are shown, ascending in ID: those that live, and those with our directive that are over.
+// exhibited are the jobs to be observed, ascending in ID: living jobs, and finished ones with our directive.
 func (s *Slurm) exhibited() []*job {
 	if len(s.past) == 0 {
 		return s.alive
@@ -51,7 +53,7 @@ func (s *Slurm) exhibited() []*job {
 	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.past)), byID)
 }
 
-// remember keeps a job that is over and carries our directive in sight, for as long as Slurm knows it.
+// remember keeps a finished job with our directive observable for as long as Slurm knows it.
 func (s *Slurm) remember(j *job) {
 	if s.options.Ended == nil && bridge.Managed(j.spec.Comment) {
 		s.past = append(s.past, j)
@@ -59,10 +61,10 @@ func (s *Slurm) remember(j *job) {
 	}
 }
 
-// forgotten is when Slurm knows nothing any more of a job that is over.
+// forgotten is when Slurm forgets a finished job.
 func (s *Slurm) forgotten(j *job) time.Time { return j.history.Ended.Add(s.options.MinJobAge) }
 
-// forget drops the jobs of past whose time has come.
+// forget drops the jobs of past that Slurm has forgotten.
 func (s *Slurm) forget(now time.Time) {
 	s.past = slices.DeleteFunc(s.past, func(j *job) bool {
 		left := now.Before(s.forgotten(j))
@@ -75,7 +77,7 @@ func (s *Slurm) forget(now time.Time) {
 	})
 }
 
-// expire takes the pictures down of jobs whose begin time has come, and those of jobs that Slurm has forgotten.
+// expire invalidates the cache for jobs whose begin time has come and for jobs that Slurm has forgotten.
 func (s *Slurm) expire(now time.Time) {
 	if s.gallery.until.IsZero() || now.Before(s.gallery.until) {
 		return
@@ -93,8 +95,8 @@ func (s *Slurm) expire(now time.Time) {
 	}
 }
 
-// servers are the nodes as the port shows them.
-func (s *Slurm) servers() []bridge.Node {
+// servers are the observed nodes.
+func (s *Slurm) servers() []slurm.Node {
 	for i := range s.gallery.nodes {
 		if !s.nodes[i].looksLike(&s.gallery.nodes[i], s.told(s.nodes[i])) {
 			s.gallery.nodes = nil
@@ -102,7 +104,7 @@ func (s *Slurm) servers() []bridge.Node {
 		}
 	}
 	if s.gallery.nodes == nil {
-		s.gallery.nodes = make([]bridge.Node, 0, len(s.nodes))
+		s.gallery.nodes = make([]slurm.Node, 0, len(s.nodes))
 		for _, n := range s.nodes {
 			s.gallery.nodes = append(s.gallery.nodes, n.seen(s.told(n)))
 		}

@@ -6,13 +6,13 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked
-// wrongly, a gang that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is
-// nil for ever unless this package is wrong, or a job was started with less than the nodes that it asked for.
+// Invariants returns what is inconsistent now: a node over its capacity, a GPU or amount booked wrongly, a gang that is
+// not whole, a job that runs twice, a cached observation of a job that has changed. It is always nil unless this
+// package has a bug, or a job was started on fewer nodes than it asked for.
 func (s *Slurm) Invariants() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (n *node) invariants() error {
 			return fmt.Errorf("node %s: held by job %d, which does not run", n.fixed.Name, j.id)
 		}
 		held = held.Plus(j.run.perNode)
-		held.GPUs -= count(j.run.seen.Shard != "") // several may sit on one GPU: these are counted below
+		held.GPUs -= count(j.run.seen.Shard != "") // several jobs may share one GPU; these are counted below
 		if j.completing {
 			completing++
 		}
@@ -61,7 +61,7 @@ func (n *node) invariants() error {
 	return n.devices()
 }
 
-// devices compares who holds which GPU with what the holders are said to have.
+// devices compares the holders of each GPU with what each holder has.
 func (n *node) devices() error {
 	for _, j := range n.holders {
 		has := 0
@@ -89,21 +89,23 @@ func (n *node) devices() error {
 }
 
 func (j *job) invariants() error {
-	holds := j.state == bridge.Running || j.completing
+	holds := j.state == slurm.Running || j.completing
 	switch {
 	case holds != (j.run != nil):
 		return fmt.Errorf("job %d: %s, completing %t, holds nodes %t", j.id, j.state, j.completing, j.run != nil)
 	case j.run != nil && len(j.run.nodes) != len(slices.Compact(slices.Clone(j.run.seen.Nodes))):
 		return fmt.Errorf("job %d: twice on one of %v", j.id, j.run.seen.Nodes)
-	case j.state == bridge.Running && len(j.run.nodes) != j.request.Nodes:
+	case j.state == slurm.Running && len(j.run.nodes) != j.request.Nodes:
 		return fmt.Errorf("job %d: runs on %v of %d nodes", j.id, j.run.seen.Nodes, j.request.Nodes)
-	case j.state == bridge.Running && j.begin.After(j.run.started):
+	case j.lease != 0 && j.state == slurm.Running:
+		return fmt.Errorf("job %d: runs and waits for lease job %d", j.id, j.lease)
+	case j.state == slurm.Running && j.begin.After(j.run.started):
 		return fmt.Errorf("job %d: began at %s, not before %s", j.id, j.run.started, j.begin)
 	}
 	return nil
 }
 
-// exhibits compares what would be observed of the jobs with new pictures of them.
+// exhibits compares the cached observation of the jobs with a new one.
 func (s *Slurm) exhibits() error {
 	now := s.clock.Now()
 	s.expire(now)
@@ -125,36 +127,36 @@ func (s *Slurm) exhibits() error {
 	return nil
 }
 
-// Altered are the waiting jobs that do not carry their user's own request, ascending: if the daemon died now, Slurm
-// would start them with another. Between rounds there should be none.
+// Altered are the waiting jobs whose request is not their user's own, ascending. If the daemon died now Slurm would
+// start them with another. Between rounds there should be none.
 func (s *Slurm) Altered() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var altered []int
 	for _, j := range s.alive {
-		if j.state == bridge.Pending && !j.completing && !same(j.request, j.own) {
+		if j.state == slurm.Pending && !j.completing && !same(j.request, j.own) {
 			altered = append(altered, j.id)
 		}
 	}
 	return altered
 }
 
-// Owing are the living jobs that still carry what an update gave them, ascending: a size or a pin other than their
-// user's, or a begin time to come. Whoever wrote that has to know of it.
+// Owing are the living jobs that still have something from an update, ascending: another size or node list than their
+// user's, a lease, or a future begin time. The daemon must have a record of each.
 func (s *Slurm) Owing() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	var owing []int
 	for _, j := range s.alive {
-		if !j.gone() && (!same(j.request, j.own) || j.begin.After(now) && j.begin.Equal(j.leased)) {
+		if !j.gone() && (!same(j.request, j.own) || j.lease != 0 || j.begin.After(now) && j.begin.Equal(j.leased)) {
 			owing = append(owing, j.id)
 		}
 	}
 	return owing
 }
 
-// Leased are those of the owing ones that carry nothing but a begin time to come, ascending.
+// Leased are the owing jobs that have only a lease or a future begin time, ascending.
 func (s *Slurm) Leased() []int {
 	owing := s.Owing()
 	s.mu.Lock()
@@ -162,17 +164,17 @@ func (s *Slurm) Leased() []int {
 	return slices.DeleteFunc(owing, func(id int) bool { return !same(s.jobs[id-1].request, s.jobs[id-1].own) })
 }
 
-func same(a, b bridge.Request) bool {
+func same(a, b slurm.Request) bool {
 	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", unpinned(a)) == fmt.Sprintf("%+v", unpinned(b))
 }
 
-func unpinned(r bridge.Request) bridge.Request {
+func unpinned(r slurm.Request) slurm.Request {
 	r.Pin = nil
 	return r
 }
 
-// History is the accounting record of a job; of one that is over and was handed to Options.Ended only how and when it
-// ended.
+// History is the accounting record of a job. For a finished job that was passed to Options.Ended it has only how and
+// when it ended.
 func (s *Slurm) History(id int) (History, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

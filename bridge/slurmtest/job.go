@@ -6,73 +6,73 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Spec is a submission: what a user writes on the command line of sbatch and what job_submit.lua makes of it.
+// Spec is a submission: the user's sbatch command and what job_submit.lua makes of it.
 type Spec struct {
 	Name      string
 	User      string
 	Partition string // empty: the first partition of the first node
 	Comment   string
-	Admin     string // an administrator's comment
+	Admin     string // AdminComment
 	Extra     string
-	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node,
-	// one CPU a task. GPUs and GRES imply each other.
-	Request bridge.Request
-	// Lease is what job_submit.lua gives a job with our directive: it may not begin before, and its extra is the lua's
+	// Request is what the job asks for. Zero numbers are filled in as by sbatch: one node, one task per node, one CPU
+	// per task. GPUs and GRES imply each other.
+	Request slurm.Request
+	// Lease is what job_submit.lua gives a job with our directive: it may not begin before, and its Extra is the lua's
 	// annotation.
 	Lease     time.Duration
 	Begin     time.Time // the user's own --begin
 	TimeLimit time.Duration
-	Deadline  time.Time // is told, and ends nothing here
-	// Priority is Slurm's own: the scheduler takes the larger first, and equal ones in the order of their IDs.
+	Deadline  time.Time // observed; ends only the lease job here
+	// Priority is Slurm's own: the scheduler takes the largest first, and equal ones by ID.
 	Priority    int64
 	QOS         string
 	Account     string
 	Container   string
-	Reservation string // which it is submitted to
+	Reservation string // the one that it is submitted to
 	Features    []string
 	Except      []string // nodes it excludes
-	After       int      // a job that must end first; 0: none
+	After       int      // ID of a job that must end first; 0: none
+	Either      bool     // After is one of several alternatives
 	Held        bool
 	NoRequeue   bool
-	Tasks       []int  // indices of an array, ascending; empty: it is none
-	AtOnce      int    // how many of them may run at once; 0: all
-	Exclusive   bool   // gets its nodes whole, whatever it asked for
-	Untold      bool   // that is a rule of its partition, and nobody tells it of the job
+	Tasks       []int  // indices of an array, ascending; empty: no array
+	AtOnce      int    // limit of running tasks; 0: all
+	Exclusive   bool   // gets whole nodes, whatever it asked for
+	Untold      bool   // Exclusive comes from the partition and is not shown for the job
 	Shape       string // het, exclusive, …; empty for a plain batch job
-	Interactive bool   // srun or salloc: it is never requeued, and takes no signal of ours
+	Interactive bool   // srun or salloc: cannot be requeued or signalled
 	Odd         string
 	Work        Work
 }
 
-// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every
-// signal, whomever that is for.
+// Work is the behaviour of a running job. The zero value runs with any size until it is cancelled, and dies of every
+// signal to the script or the steps.
 type Work struct {
-	Length  time.Duration // at rate 1; 0: without end
-	Launch  time.Duration // passes at the beginning of every run, before anything is done
-	Restart time.Duration // passes after that in every run but the first, before it goes on
-	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of
-	// its argument alone.
-	Rate     func(bridge.Allocated) float64
+	Length  time.Duration // at rate 1; 0: endless
+	Launch  time.Duration // time at the start of every run without progress
+	Restart time.Duration // additional time at the start of every run but the first
+	// Rate is the progress in seconds of Length per second with an allocation; nil: 1. It must depend only on its
+	// argument.
+	Rate     func(slurm.Allocated) float64
 	OnSignal Reaction      // of the batch script
-	OnSteps  Reaction      // of the tasks of its steps; Hangs is a job that has none, too
-	OnTerm   Reaction      // within KillWait; what has not saved by then is killed
-	Ready    time.Duration // from the start of a run until its traps are set: a signal before that kills it
+	OnSteps  Reaction      // of the tasks of its steps; Hangs also for a job without steps
+	OnTerm   Reaction      // within KillWait; a job that has not saved by then is killed
+	Ready    time.Duration // from the start of a run until its traps are set; an earlier signal kills it
 	Save     time.Duration
-	// Checkpoint is how much progress lies between the checkpoints that the job makes on its own; 0: it makes none, and
-	// a kill takes it back to the last save.
+	// Checkpoint is the progress between the job's own checkpoints; 0: none, so a kill sets it back to the last save.
 	Checkpoint time.Duration
-	Fails      bool // at its end
+	Fails      bool // when Length is done
 }
 
-// Reaction is what a job does when a signal reaches it.
+// Reaction is what a job does on a signal.
 type Reaction string
 
-// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code. Requeues takes as long and
-// then says scontrol requeue of itself: refused to a job without the requeue flag, which goes on.
+// The reactions. Saves takes Work.Save and exits with the requeue code. Requeues takes as long and then runs scontrol
+// requeue for itself, which is refused without the requeue flag; the job then continues.
 const (
 	Dies     Reaction = ""
 	Saves    Reaction = "saves"
@@ -80,34 +80,34 @@ const (
 	Requeues Reaction = "requeues"
 )
 
-// History is the accounting record of a job: all that remains of it after its end.
+// History is the accounting record of a job, which remains after its end.
 type History struct {
 	Job       int
 	Name      string
-	Submitted time.Time // first
+	Submitted time.Time // first submission
 	Ended     time.Time // zero while it lives
 	End       End
 	Restarts  int
-	Done      time.Duration // progress that is safe: at the end, all of it
+	Done      time.Duration // saved progress; at the end all of it
 	Runs      []Run
 }
 
 // Run is one run of a job.
 type Run struct {
 	Start    time.Time
-	Stop     time.Time // when it was told to stop or ended; zero while it runs
+	Stop     time.Time // when it was told to stop, or ended; zero while it runs
 	Freed    time.Time // when its nodes were free again
 	Nodes    []string
-	Devices  [][]int // the GPUs of each node, ascending
+	Devices  [][]int // the GPUs on each node, ascending
 	PerNode  gres.Vector
-	Progress time.Duration // made in this run, what was lost included
-	Lost     time.Duration // of Progress
+	Progress time.Duration // made in this run, including what was lost
+	Lost     time.Duration // part of Progress
 }
 
-// End is how a job ended, in Slurm's words.
+// End is how a job ended, as a Slurm state.
 type End string
 
-// How jobs end; Requeued is no end of a job but of a run.
+// The ends. Requeued ends a run, not a job.
 const (
 	Completed End = "COMPLETED"
 	Failed    End = "FAILED"
@@ -117,79 +117,80 @@ const (
 	Requeued  End = "REQUEUED"
 )
 
-// job is a job of the controller.
+// job is the controller's record of a job.
 type job struct {
 	id int
 	part
 	spec    Spec
-	own     bridge.Request // as submitted
-	request bridge.Request // as it is now
-	parts   []string       // in which it may start, in the order in which they are tried
-	in      string         // the one that a pass tries, or in which it runs; empty: none
+	own     slurm.Request // as submitted
+	request slurm.Request // present request
+	parts   []string      // partitions in which it may start, in order
+	in      string        // the partition in which it runs, or is being tried; empty: none
 	extra   string
 
-	state      bridge.State
+	state      slurm.State
 	completing bool
-	// configuring: its nodes boot
+	// configuring: its nodes are booting
 	configuring bool
 	held        bool
 	priority    int64
-	waits       bool // for spec.After
+	waits       bool // for spec.After to end
+	lease       int  // the lease job for which it waits; 0: none
 	requeue     bool
 	queued      bool   // in Slurm.queue
-	touched     int    // Slurm.passes at the last update
+	touched     int    // value of Slurm.passes at the last update
 	blocked     string // why the last pass did not start it
 
-	shown *bridge.Job // as it was observed last; nil: it looks different since
+	shown *slurm.Job // as last observed; nil: changed since
 
 	begin     time.Time
-	leased    time.Time // the begin time that the last update gave
-	wake      *event    // the planned look at begin; nil: none
+	leased    time.Time // begin time of the last update
+	wake      *event    // planned consideration at begin; nil: none
 	submitted time.Time
-	freed     time.Time // when its last run was torn down
+	freed     time.Time // when the teardown of its last run ended
 	restarts  int
 
 	run     *allocation // while it holds nodes
-	end     End         // of the run that is being torn down, or of the job
+	end     End         // of the run in teardown, or of the job
 	exit    exit        // of that run's batch script
-	life    int         // counts starts and stops: an event of an earlier life is void
+	life    int         // counts starts and stops; events of an earlier life are void
 	done    time.Duration
-	safe    time.Duration // of done, what a kill leaves
-	saves   time.Time     // when the save under way will be done; zero: none
+	safe    time.Duration // part of done that survives a kill
+	saves   time.Time     // when the present save will be complete; zero: none
 	history History
 }
 
-// exit is how a batch script came to its end.
+// exit is how a batch script ended.
 type exit struct{ code, signal int }
 
-// requeueCode is the exit code that puts a job back into the queue (RequeueExit).
+// requeueCode is the exit code with which a job is requeued (RequeueExit).
 const requeueCode = 98
 
 // allocation is what a job holds.
 type allocation struct {
 	nodes   []*node // ascending in name
 	perNode gres.Vector
-	seen    bridge.Allocated
+	seen    slurm.Allocated
 	started time.Time
-	since   time.Time     // progress is counted up to here
+	since   time.Time     // progress is counted up to this time
 	rate    float64       // 0 while it saves
-	before  time.Duration // progress at the start
+	before  time.Duration // progress at the start of the run
 }
 
 func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 
-// byTurn is the order in which the scheduler takes the queue.
+// byTurn is the order in which the scheduler takes jobs.
 func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
 
-// partition is what is told: all that it may start in, or the one that it has started in.
+// partition is what is observed: all partitions in which it may start, or the one in which it runs.
 func (j *job) partition() string {
-	if j.state != bridge.Pending {
+	if j.state != slurm.Pending {
 		return j.in
 	}
 	return strings.Join(j.parts, ",")
 }
 
-// isTriedIn says that the job may run in a partition, as far as it is tried now.
+// isTriedIn reports whether the job may run in a partition: in the one being tried, if any.
 func (j *job) isTriedIn(partition string) bool {
 	if j.in != "" {
 		return partition == j.in
@@ -197,39 +198,40 @@ func (j *job) isTriedIn(partition string) bool {
 	return slices.Contains(j.parts, partition)
 }
 
-// gone says that nothing is left of the job but its history.
-func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
+// gone reports whether only the job's history is left.
+func (j *job) gone() bool { return j.state == slurm.Finished && !j.completing }
 
-// show is a new picture of the job.
-func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
-	seen := &bridge.Job{}
+// show makes a new observation of the job.
+func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
+	seen := &slurm.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
 	seen.Admin = j.spec.Admin
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.Whole = j.spec.Exclusive && !j.spec.Untold
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
+	seen.Either, seen.Lease = j.waits && j.spec.Either, j.lease
 	seen.Interactive = j.spec.Interactive
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
-	seen.Request.Partition = bridge.Several(seen.Partition)
+	seen.Request.Partition = slurm.Several(seen.Partition)
 	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account
 	seen.Container = j.spec.Container
 	seen.Reservation = j.spec.Reservation
 	seen.Array, seen.Task, seen.Tasks, seen.AtOnce = j.array, j.task, j.tasks, j.atOnce
 	switch j.state {
-	case bridge.Pending:
+	case slurm.Pending:
 		seen.Reason = s.reason(j, now)
 		if j.begin.After(now) {
 			seen.Begin = j.begin
 			s.gallery.lastsUntil(j.begin)
 		}
-	case bridge.Running:
+	case slurm.Running:
 		seen.Started, seen.Runs, seen.Configuring = j.run.started, j.run.seen, j.configuring
 		if j.spec.TimeLimit > 0 {
 			seen.Ends = j.run.started.Add(j.spec.TimeLimit)
 		}
-	case bridge.Finished:
-		seen.End = bridge.End{State: string(j.end), Code: j.exit.code, Signal: j.exit.signal}
+	case slurm.Finished:
+		seen.End = slurm.End{State: string(j.end), Code: j.exit.code, Signal: j.exit.signal}
 	}
 	if j.completing {
 		tearing(j, seen)
@@ -237,22 +239,22 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	return seen
 }
 
-// tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update
-// says, and nobody tells any more which GPUs they were.
-func tearing(j *job, seen *bridge.Job) {
+// tearing shows the run of a completing job. Until the teardown ends the CPUs are those of the run, whatever an update
+// says, and the GPUs are no longer named.
+func tearing(j *job, seen *slurm.Job) {
 	seen.Runs = j.run.seen
 	seen.Runs.Devices = nil
 	seen.Request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
 }
 
-// reason is Slurm's word for why a job waits. An update wipes it until the scheduler has looked again.
+// reason is Slurm's reason why a job waits. An update clears it until the next scheduler pass.
 func (s *Slurm) reason(j *job, now time.Time) string {
 	switch {
 	case j.touched == s.passes:
 		return ""
 	case j.held:
 		return "JobHeldUser"
-	case j.waits:
+	case j.waits, j.lease != 0:
 		return "Dependency"
 	case j.begin.After(now):
 		return "BeginTime"
@@ -261,7 +263,7 @@ func (s *Slurm) reason(j *job, now time.Time) string {
 }
 
 // complete fills in what sbatch would.
-func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
+func (s *Slurm) complete(r slurm.Request) (slurm.Request, error) {
 	r.Nodes = max(r.Nodes, len(r.Pin), 1)
 	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
 	r.CPUsPerTask = cmp.Or(r.CPUsPerTask, 1)
@@ -288,7 +290,7 @@ func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
 }
 
 // perNode is what a request takes on each node.
-func (s *Slurm) perNode(r bridge.Request) gres.Vector {
+func (s *Slurm) perNode(r slurm.Request) gres.Vector {
 	v := gres.Vector{
 		GPUs:   share(r.GPUs, r.Nodes),
 		CPUs:   max(r.CPUsPerNode, share(r.CPUs, r.Nodes), share(r.Tasks, r.Nodes)*r.CPUsPerTask),
@@ -306,5 +308,5 @@ func (s *Slurm) perNode(r bridge.Request) gres.Vector {
 	return v
 }
 
-// share is a part of total for each of n, rounded up.
+// share divides total by n, rounded up.
 func share(total, n int) int { return (total + n - 1) / n }

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// ErrDied is what everything answers a process that has died.
+// ErrDied is the error of every call of a process that has died.
 var ErrDied = errors.New("died")
 
 // Verb is a method of the port.
@@ -22,31 +22,34 @@ const (
 	Signal  Verb = "signal"
 	Requeue Verb = "requeue"
 	Split   Verb = "split"
+	// for the lease job
+	Renew Verb = "renew"
+	Lapse Verb = "end the lease"
 )
 
 // Call is one call over a line.
 type Call struct {
-	N      int // from 1, over the life of the line
+	N      int // counts from 1 over the life of the line
 	Verb   Verb
-	Job    int // 0: observe
-	Update bridge.Update
-	Signal bridge.Signal
+	Job    int // 0: observe, and calls for the lease job
+	Update slurm.Update
+	Signal slurm.Signal
 }
 
-// Moment is when a fault strikes: before Slurm hears of the call, or after it has done what was asked.
+// Moment is when a fault occurs: before Slurm receives the call, or after it has carried it out.
 type Moment string
 
-// Both moments matter: the caller sees the same error, Slurm is in different states.
+// The caller sees the same error at both moments, but Slurm is in different states.
 const (
 	Before Moment = "before"
 	After  Moment = "after"
 )
 
-// Fault decides at both moments of each call whether it goes on; an error is what the caller gets instead of an answer.
-// One that wraps ErrDied ends the line: nothing of what the caller still tries has an effect.
+// Fault decides at both moments of each call whether it goes on; the caller gets its error instead of an answer. An
+// error that wraps ErrDied ends the line: later calls have no effect.
 type Fault func(call Call, moment Moment) error
 
-// FailAt has call n answer err, at that moment.
+// FailAt makes call n fail with err at that moment.
 func FailAt(n int, moment Moment, err error) Fault {
 	return func(call Call, at Moment) error {
 		if call.N == n && at == moment {
@@ -56,13 +59,13 @@ func FailAt(n int, moment Moment, err error) Fault {
 	}
 }
 
-// DieAt has the caller die in call n, at that moment.
+// DieAt makes the caller die in call n at that moment.
 func DieAt(n int, moment Moment) Fault { return FailAt(n, moment, ErrDied) }
 
-// Line is the connection of one process to a Slurm: it keeps the calls and it can break. A process that died leaves its
-// line dead; the next process gets a new one. It is a clock too, so that a dead process does not even sleep.
+// Line is the connection of one process to a Slurm. It records the calls and can fail. A process that died leaves its
+// line dead; the next process gets a new one. It is also a clock, so that a dead process does not even sleep.
 type Line struct {
-	slurm bridge.Slurm
+	slurm slurm.Manager
 	clock Sleeper
 	fault Fault
 
@@ -71,47 +74,47 @@ type Line struct {
 	dead  bool
 }
 
-// Sleeper is the clock that a round runs on.
+// Sleeper is the clock of a round.
 type Sleeper interface {
 	Now() time.Time
 	Elapsed() time.Duration
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-var _ bridge.Slurm = (*Line)(nil)
+var _ slurm.Manager = (*Line)(nil)
 
-// NewLine connects to slurm; a nil fault never strikes.
-func NewLine(slurm bridge.Slurm, clock Sleeper, fault Fault) *Line {
+// NewLine connects to slurm; fault may be nil.
+func NewLine(manager slurm.Manager, clock Sleeper, fault Fault) *Line {
 	if fault == nil {
 		fault = func(Call, Moment) error { return nil }
 	}
-	return &Line{slurm: slurm, clock: clock, fault: fault}
+	return &Line{slurm: manager, clock: clock, fault: fault}
 }
 
-// Observe implements bridge.Slurm.
-func (l *Line) Observe(ctx context.Context) (observed bridge.Observed, err error) {
+// Observe implements slurm.Manager.
+func (l *Line) Observe(ctx context.Context) (observed slurm.Observed, err error) {
 	err = l.say(Call{Verb: Observe}, func() error {
 		observed, err = l.slurm.Observe(ctx)
 		return err
 	})
 	if err != nil {
-		return bridge.Observed{}, err
+		return slurm.Observed{}, err
 	}
 	return observed, nil
 }
 
-// Update implements bridge.Slurm.
-func (l *Line) Update(ctx context.Context, update bridge.Update) error {
+// Update implements slurm.Manager.
+func (l *Line) Update(ctx context.Context, update slurm.Update) error {
 	return l.say(Call{Verb: Update, Job: update.Job, Update: update},
 		func() error { return l.slurm.Update(ctx, update) })
 }
 
-// Signal implements bridge.Slurm.
-func (l *Line) Signal(ctx context.Context, job int, signal bridge.Signal) error {
+// Signal implements slurm.Manager.
+func (l *Line) Signal(ctx context.Context, job int, signal slurm.Signal) error {
 	return l.say(Call{Verb: Signal, Job: job, Signal: signal}, func() error { return l.slurm.Signal(ctx, job, signal) })
 }
 
-// Requeue implements bridge.Slurm.
+// Requeue implements slurm.Manager.
 func (l *Line) Requeue(ctx context.Context, job int) error {
 	return l.say(Call{Verb: Requeue, Job: job}, func() error { return l.slurm.Requeue(ctx, job) })
 }
@@ -130,7 +133,7 @@ func (l *Line) Sleep(ctx context.Context, d time.Duration) error {
 	return l.clock.Sleep(ctx, d)
 }
 
-// say makes one call, past the fault.
+// say makes one call, subject to the fault.
 func (l *Line) say(call Call, do func() error) error {
 	call, alive := l.begin(call)
 	if !alive {
@@ -165,28 +168,28 @@ func (l *Line) strike(call Call, moment Moment) error {
 	return err
 }
 
-// Die ends the process on this line from without, as in the middle of something that is no call.
+// Die ends the process on this line from outside, between calls.
 func (l *Line) Die() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dead = true
 }
 
-// Dead says whether the process on this line has died.
+// Dead reports whether the process on this line has died.
 func (l *Line) Dead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dead
 }
 
-// Calls are all calls so far, those that a fault struck included.
+// Calls are all calls so far, including failed ones.
 func (l *Line) Calls() []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Call(nil), l.calls...)
 }
 
-// Count is the number of calls of that verb.
+// Count is the number of calls of a verb.
 func (l *Line) Count(verb Verb) int {
 	n := 0
 	for _, call := range l.Calls() {

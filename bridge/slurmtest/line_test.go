@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func TestACallThatFailsAfterItsEffectHasHadIt(t *testing.T) {
@@ -17,9 +17,9 @@ func TestACallThatFailsAfterItsEffectHasHadIt(t *testing.T) {
 		s := newSite(t, Options{})
 		id := s.submit(Spec{Request: gpus(1), Lease: time.Hour, Extra: ""})
 		s.SetExtra(id, "")
-		line := NewLine(s.Slurm, s.clock, FailAt(1, c.moment, bridge.ErrUnreachable))
-		err := line.Update(context.Background(), bridge.Update{Job: id, Request: s.job(id).Request, Extra: "mine"})
-		if !errors.Is(err, bridge.ErrUnreachable) {
+		line := NewLine(s.Slurm, s.clock, FailAt(1, c.moment, slurm.ErrUnreachable))
+		err := line.Update(context.Background(), slurm.Update{Job: id, Request: s.job(id).Request, Extra: "mine"})
+		if !errors.Is(err, slurm.ErrUnreachable) {
 			t.Errorf("%s: got %v", c.moment, err)
 		}
 		if got := s.job(id).Extra; got != c.want {
@@ -47,7 +47,7 @@ func TestADeadProcessHasNoEffectAndSleepsNoMore(t *testing.T) {
 	if _, err := line.Observe(ctx); !errors.Is(err, ErrDied) {
 		t.Errorf("a dead process sees: %v", err)
 	}
-	if got := s.job(id).State; got != bridge.Pending {
+	if got := s.job(id).State; got != slurm.Pending {
 		t.Errorf("job is %s: its last call had no effect", got)
 	}
 	if got := line.Count(Requeue); got != 1 {

@@ -6,36 +6,36 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// node is a server and who holds what of it.
+// node is a server and what is held of it.
 type node struct {
-	fixed      bridge.Node // as configured; the parts that change are below
+	fixed      slurm.Node // configuration; the parts that change are below
 	allocated  gres.Vector
-	gpus       []int     // the job that holds each GPU whole; 0: none
-	seats      [][]*job  // who has a shard of each GPU, where they are told apart
+	gpus       []int     // by GPU: the job that holds it whole; 0: none
+	seats      [][]*job  // by GPU: the jobs that have a shard, if the node has devices
 	holders    []*job    // ascending in ID
-	completing int       // how many of the holders are being torn down
-	state      []string  // in Slurm's words, beside those that say how much of it is held; a list is never changed
-	booted     time.Time // while it boots
+	completing int       // number of holders that are completing
+	state      []string  // Slurm's state words except IDLE, MIXED, ALLOCATED; a list is never modified
+	booted     time.Time // when it will be up, while it boots
 }
 
-func newNode(fixed bridge.Node) *node {
+func newNode(fixed slurm.Node) *node {
 	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), seats: make([][]*job, len(fixed.Devices)),
 		state: stateOf(&fixed)}
 }
 
-func (n *node) seen(closed string) bridge.Node {
+func (n *node) seen(closed string) slurm.Node {
 	seen := n.fixed
 	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, closed
 	seen.Types = n.types()
 	return seen
 }
 
-// types counts the GPUs of each type that are held.
-func (n *node) types() []bridge.TypedGPUs {
+// types counts the held GPUs of each type.
+func (n *node) types() []slurm.TypedGPUs {
 	if len(n.fixed.Types) == 0 {
 		return nil
 	}
@@ -48,8 +48,8 @@ func (n *node) types() []bridge.TypedGPUs {
 	return types
 }
 
-// typeOf is the number of the type of a GPU on a node that has several; -1: it has not. Those of a type stand together,
-// as in gres.conf.
+// typeOf is the index of the type of GPU d on a node with several types, else -1. GPUs of a type are consecutive, as in
+// gres.conf.
 func (n *node) typeOf(d int) int {
 	upTo := 0
 	for i, t := range n.fixed.Types {
@@ -60,13 +60,13 @@ func (n *node) typeOf(d int) int {
 	return -1
 }
 
-// isOfType says whether a GPU is one that a request which names this type may have; any where it names none.
+// isOfType reports whether a request for this type may get the GPU; an empty type matches any.
 func (n *node) isOfType(d int, gpuType string) bool {
 	i := n.typeOf(d)
 	return gpuType == "" || i < 0 || n.fixed.Types[i].Type == gpuType
 }
 
-// countGPUs counts those of a type that nobody uses; empty: of any.
+// countGPUs counts the unused GPUs of a type; empty: of any.
 func (n *node) countGPUs(gpuType string) (count int) {
 	for d, holder := range n.gpus {
 		if n.isOfType(d, gpuType) && holder == 0 && n.idle(d) {
@@ -76,13 +76,13 @@ func (n *node) countGPUs(gpuType string) (count int) {
 	return count
 }
 
-// hasType says whether the node could give a request the GPUs of the type that it names.
-func (n *node) hasType(r *bridge.Request) bool {
+// hasType reports whether the node could give a request GPUs of its type.
+func (n *node) hasType(r *slurm.Request) bool {
 	switch t := r.GPUType; {
 	case t == "" || t == n.fixed.GPUType:
 		return true
 	case len(n.fixed.Types) > 0:
-		return slices.ContainsFunc(n.fixed.Types, func(has bridge.TypedGPUs) bool {
+		return slices.ContainsFunc(n.fixed.Types, func(has slurm.TypedGPUs) bool {
 			return has.Type == t && share(r.GPUs, r.Nodes) <= has.Total
 		})
 	default:
@@ -90,8 +90,8 @@ func (n *node) hasType(r *bridge.Request) bool {
 	}
 }
 
-// looksLike says whether the node would be seen as it was.
-func (n *node) looksLike(seen *bridge.Node, closed string) bool {
+// looksLike reports whether the node would be observed as before.
+func (n *node) looksLike(seen *slurm.Node, closed string) bool {
 	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == closed &&
 		slices.Equal(seen.Types, n.types()) &&
 		slices.Equal(seen.Features, n.fixed.Features)
@@ -99,10 +99,10 @@ func (n *node) looksLike(seen *bridge.Node, closed string) bool {
 
 func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
 
-// open says whether the scheduler may start something here now.
+// open reports whether the scheduler may start jobs here now.
 func (n *node) open() bool { return n.completing == 0 && n.closed() == "" }
 
-// serves says whether the job could run here when the node is empty, as far as anything but amounts goes.
+// serves reports whether the job could run here on an empty node, apart from amounts.
 func (n *node) serves(j *job) bool {
 	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
@@ -116,13 +116,13 @@ func (n *node) serves(j *job) bool {
 	return !slices.ContainsFunc(j.spec.Features, func(wanted string) bool { return !n.hasOneOf(wanted) })
 }
 
-// hasOneOf says whether the node has one of the features that are joined by |.
+// hasOneOf reports whether the node has one of the features joined by |.
 func (n *node) hasOneOf(wanted string) bool {
 	return slices.ContainsFunc(strings.Split(wanted, "|"),
 		func(feature string) bool { return slices.Contains(n.fixed.Features, feature) })
 }
 
-// give books the amount for the job and returns the GPUs it gets, lowest first.
+// give allocates the amount to the job and returns its GPUs, lowest first.
 func (n *node) give(j *job, amount gres.Vector) []int {
 	at, _ := slices.BinarySearchFunc(n.holders, j, byID)
 	n.holders = slices.Insert(n.holders, at, j)
@@ -160,7 +160,7 @@ func (n *node) take(j *job, amount gres.Vector) {
 	}
 }
 
-// notation is how Slurm prints the GPUs of a job on a node: gpu:a100:3(IDX:0-1,3).
+// notation is a job's GPUs on a node in Slurm's notation: gpu:a100:3(IDX:0-1,3).
 func notation(gpuType string, devices []int) string {
 	count := gres.Count{Name: "gpu", Type: gpuType, Count: len(devices)}
 	return fmt.Sprintf("%s(IDX:%s)", strings.TrimPrefix(count.String(), "gres/"), gres.FormatRanges(devices))

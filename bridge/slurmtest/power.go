@@ -5,25 +5,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Nodes are powered down and resumed as power_save.c and node_mgr.c of slurmctld 24.11 do it. A node that is
-// POWERED_DOWN is as good as another, though the last to be chosen; a job that is given it is CONFIGURING until the
-// node is up, and its run counts from then. What is to be powered down takes jobs until it is idle, and none while it
-// goes down. Nodes are not powered down for being idle: a test says when.
+// Nodes are powered down and resumed as by power_save.c and node_mgr.c of slurmctld 24.11. A POWERED_DOWN node can be
+// chosen like others, but comes last; a job that gets it is CONFIGURING until the node is up, and its run counts from
+// then. A node with POWER_DOWN takes jobs until it is idle, and none while it powers down. Nodes are not powered down
+// for being idle: a test calls PowerDown.
 
-// The words of a node's state that have to do with power.
+// The words of a node's state about power.
 const (
 	poweredDown  = "POWERED_DOWN"
 	poweringUp   = "POWERING_UP"
-	powerUp      = "POWER_UP" // somebody wants it up
+	powerUp      = "POWER_UP" // requested to be up
 	powerDown    = "POWER_DOWN"
 	poweringDown = "POWERING_DOWN"
 	silent       = "NOT_RESPONDING"
 )
 
-// harmless are the words beside which slurmctld starts jobs on a node, whatever else is so.
+// harmless are the words with which slurmctld always starts jobs on a node.
 var harmless = []string{
 	poweredDown,
 	poweringUp,
@@ -37,10 +37,10 @@ var harmless = []string{
 	"RESERVED",
 }
 
-// keepsOff says that a word of the node's state has slurmctld start nothing here.
+// keepsOff reports whether a state word keeps slurmctld from starting jobs here.
 func (n *node) keepsOff(word string) bool {
 	switch word {
-	case silent: // which is no surprise of one that is off
+	case silent: // expected of a node that is off or boots
 		return !slices.Contains(n.state, poweredDown) && !slices.Contains(n.state, poweringUp)
 	case powerDown:
 		return len(n.holders) == 0
@@ -48,7 +48,7 @@ func (n *node) keepsOff(word string) bool {
 	return !slices.Contains(harmless, word)
 }
 
-// closed are the words that keep jobs off the node; empty: it is open.
+// closed are the words that close the node; empty: it is open.
 func (n *node) closed() string {
 	if len(n.state) == 0 {
 		return ""
@@ -75,10 +75,10 @@ func (n *node) words() []string {
 	return append([]string{"MIXED"}, n.state...)
 }
 
-// is says that a word is among the node's state.
+// is reports whether the node's state has a word.
 func (n *node) is(word string) bool { return slices.Contains(n.state, word) }
 
-// turns takes words out of the node's state and puts others in.
+// turns replaces words of the node's state.
 func (n *node) turns(out []string, in ...string) {
 	n.state = slices.DeleteFunc(slices.Clone(n.state), func(word string) bool {
 		return slices.Contains(out, word) || slices.Contains(in, word)
@@ -86,7 +86,7 @@ func (n *node) turns(out []string, in ...string) {
 	n.state = append(n.state, in...)
 }
 
-// steadyPower sets going what a node is in the middle of when the test begins.
+// steadyPower continues the power transition that a node's state is in at the beginning or after SetState.
 func (s *Slurm) steadyPower(n *node) {
 	switch {
 	case n.is(powerDown):
@@ -98,7 +98,7 @@ func (s *Slurm) steadyPower(n *node) {
 	}
 }
 
-// afterwards plans something.
+// afterwards runs do after d.
 func (s *Slurm) afterwards(d time.Duration, do func()) {
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Slurm) resume(n *node) {
 	})
 }
 
-// goesIdle begins to power a node down, if it is to be and nobody is there.
+// goesIdle begins to power a node down if that is requested and no job is there.
 func (s *Slurm) goesIdle(n *node) {
 	if !n.is(powerDown) || len(n.holders) > 0 {
 		return
@@ -126,7 +126,7 @@ func (s *Slurm) goesIdle(n *node) {
 	s.afterwards(s.options.SuspendDelay, func() { s.isDown(n) })
 }
 
-// isDown is the end of SuspendTimeout.
+// isDown completes powering down, at the end of SuspendTimeout.
 func (s *Slurm) isDown(n *node) {
 	if n.is(poweringDown) {
 		n.turns([]string{poweringDown}, poweredDown)
@@ -134,7 +134,7 @@ func (s *Slurm) isDown(n *node) {
 	}
 }
 
-// PowerDown is scontrol update nodename= state=power_down: jobs that are there run on.
+// PowerDown is scontrol update nodename= state=power_down: jobs that run there continue.
 func (s *Slurm) PowerDown(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Slurm) PowerDown(name string) {
 	s.goesIdle(s.nodes[i])
 }
 
-// boot resumes the nodes of a job that are down, and says when the last of its nodes is up: now, if all are.
+// boot resumes those nodes of a job that are down, and returns when the last of its nodes is up.
 func (s *Slurm) boot(nodes []*node) time.Time {
 	up := s.clock.Now()
 	for _, n := range nodes {
@@ -160,7 +160,7 @@ func (s *Slurm) boot(nodes []*node) time.Time {
 	return up
 }
 
-// configured is the end of CONFIGURING: Slurm counts the run from here.
+// configured ends CONFIGURING: Slurm counts the run from here.
 func (s *Slurm) configured(j *job) {
 	j.configuring = false
 	j.run.started, j.run.rate = s.clock.Now(), rate(s, j)
@@ -168,9 +168,10 @@ func (s *Slurm) configured(j *job) {
 	s.planEnd(j)
 }
 
-// upFirst orders nodes as slurmctld weighs them: those that are up, those that boot, those that are down.
+// upFirst orders nodes by slurmctld's preference: up, booting, down.
 func upFirst(a, b *node) int { return a.effort() - b.effort() }
 
+// effort is the rank of a node in upFirst.
 func (n *node) effort() int {
 	switch {
 	case n.is(poweredDown):
@@ -181,7 +182,7 @@ func (n *node) effort() int {
 	return 0
 }
 
-// told is how an observation tells why a node is closed.
+// told is why a node is observed as closed.
 func (s *Slurm) told(n *node) string {
 	if s.options.Closed != nil {
 		return s.options.Closed(n.words())
@@ -189,7 +190,7 @@ func (s *Slurm) told(n *node) string {
 	return n.closed()
 }
 
-// SetState has a node be in a state, as Slurm's words say it, from this moment on.
+// SetState sets a node's state to Slurm's words.
 func SetState(s *Slurm, name string, words ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +201,8 @@ func SetState(s *Slurm, name string, words ...string) {
 	}
 }
 
-// stateOf are the words of a node that is configured to begin with them, joined as the port joins those that close it.
-func stateOf(fixed *bridge.Node) []string {
+// stateOf is the initial state of a node: the words in Closed.
+func stateOf(fixed *slurm.Node) []string {
 	if fixed.Closed == "" {
 		return nil
 	}

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // powered is a cluster of nodes in these states, and a job that wants two GPUs.
-func powered(t *testing.T, states ...string) (*Clock, *Slurm, func() bridge.Job) {
+func powered(t *testing.T, states ...string) (*Clock, *Slurm, func() slurm.Job) {
 	t.Helper()
 	clock := NewClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	nodes := Rack(len(states), gres.Vector{GPUs: 4, CPUs: 8, Memory: 100000}, "gpu")
@@ -17,11 +17,11 @@ func powered(t *testing.T, states ...string) (*Clock, *Slurm, func() bridge.Job)
 		nodes[i].Closed = state
 	}
 	s := New(clock, Options{Nodes: nodes, ResumeDelay: 3 * time.Minute})
-	id, err := s.Submit(Spec{Request: bridge.Request{GPUs: 2}, TimeLimit: 10 * time.Minute})
+	id, err := s.Submit(Spec{Request: slurm.Request{GPUs: 2}, TimeLimit: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return clock, s, func() bridge.Job {
+	return clock, s, func() slurm.Job {
 		seen, err := s.Observe(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func powered(t *testing.T, states ...string) (*Clock, *Slurm, func() bridge.Job)
 				return *j
 			}
 		}
-		return bridge.Job{State: bridge.Finished}
+		return slurm.Job{State: slurm.Finished}
 	}
 }
 
@@ -39,11 +39,11 @@ func TestANodeThatIsPoweredDownIsResumedForAJobWhoseRunCountsFromThen(t *testing
 	clock, _, job := powered(t, "CLOUD+POWERED_DOWN")
 	began := clock.Now()
 	clock.Advance(2 * time.Minute)
-	if j := job(); j.State != bridge.Running || !j.Configuring {
+	if j := job(); j.State != slurm.Running || !j.Configuring {
 		t.Errorf("while the node boots the job is %s, configuring %v", j.State, j.Configuring)
 	}
 	clock.Advance(2 * time.Minute)
-	if j := job(); j.State != bridge.Running || j.Configuring ||
+	if j := job(); j.State != slurm.Running || j.Configuring ||
 		j.Started.Sub(began).Round(time.Minute) != 3*time.Minute {
 		t.Errorf(
 			"when it is up the job is %s, configuring %v, started after %s",
@@ -53,11 +53,11 @@ func TestANodeThatIsPoweredDownIsResumedForAJobWhoseRunCountsFromThen(t *testing
 		)
 	}
 	clock.Advance(8 * time.Minute)
-	if j := job(); j.State != bridge.Running {
+	if j := job(); j.State != slurm.Running {
 		t.Errorf("its time limit counted while the node booted: %s", j.State)
 	}
 	clock.Advance(2 * time.Minute)
-	if j := job(); j.State == bridge.Running {
+	if j := job(); j.State == slurm.Running {
 		t.Errorf("it runs on beyond its time limit")
 	}
 }
@@ -75,10 +75,10 @@ func TestANodeThatGoesDownTakesNobodyUntilItIsDown(t *testing.T) {
 	clock.Advance(5 * time.Second)
 	s.PowerDown("n1")
 	clock.Advance(5 * time.Minute)
-	if j := job(); j.State != bridge.Running {
+	if j := job(); j.State != slurm.Running {
 		t.Fatalf("powering down ended a job: %s", j.State)
 	}
-	next, err := s.Submit(Spec{Request: bridge.Request{GPUs: 1}})
+	next, err := s.Submit(Spec{Request: slurm.Request{GPUs: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestANodeThatGoesDownTakesNobodyUntilItIsDown(t *testing.T) {
 	}
 	s.Cancel(next)
 	clock.Advance(6 * time.Minute) // the first has come to its limit, and the node goes down
-	last, err := s.Submit(Spec{Request: bridge.Request{GPUs: 1}})
+	last, err := s.Submit(Spec{Request: slurm.Request{GPUs: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Reserve is scontrol create reservation: from its beginning to its end only jobs that were submitted to it start on
-// its nodes, and before that only jobs whose time limit is over by then. It ends no job.
-func (s *Slurm) Reserve(r bridge.Reservation) {
+// Reserve is scontrol create reservation: while it lasts only jobs that were submitted to it start on its nodes, and
+// before that only jobs whose time limit ends by then. It ends no job.
+func (s *Slurm) Reserve(r slurm.Reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.Nodes = slices.Sorted(slices.Values(r.Nodes))
@@ -29,34 +29,34 @@ func (s *Slurm) Unreserve(name string) {
 	s.replace(s.without(name))
 }
 
-// turnOver is a moment at which a reservation begins or ends.
+// turnOver handles the beginning or end of a reservation.
 func (s *Slurm) turnOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
-	s.replace(slices.DeleteFunc(slices.Clone(s.reservations), func(r bridge.Reservation) bool { return ended(r, now) }))
+	s.replace(slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return ended(r, now) }))
 }
 
-func ended(r bridge.Reservation, now time.Time) bool { return !r.To.IsZero() && !r.To.After(now) }
+func ended(r slurm.Reservation, now time.Time) bool { return !r.To.IsZero() && !r.To.After(now) }
 
-func (s *Slurm) without(name string) []bridge.Reservation {
-	return slices.DeleteFunc(slices.Clone(s.reservations), func(r bridge.Reservation) bool { return r.Name == name })
+func (s *Slurm) without(name string) []slurm.Reservation {
+	return slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return r.Name == name })
 }
 
-// replace has these reservations and no others, and the scheduler look at the queue.
-func (s *Slurm) replace(reservations []bridge.Reservation) {
-	slices.SortFunc(reservations, func(a, b bridge.Reservation) int { return cmp.Compare(a.Name, b.Name) })
+// replace sets the list of reservations and wakes the scheduler.
+func (s *Slurm) replace(reservations []slurm.Reservation) {
+	slices.SortFunc(reservations, func(a, b slurm.Reservation) int { return cmp.Compare(a.Name, b.Name) })
 	s.reservations = reservations
 	s.wake()
 }
 
-func holds(r bridge.Reservation, n *node) bool {
+func holds(r slurm.Reservation, n *node) bool {
 	_, has := slices.BinarySearch(r.Nodes, n.fixed.Name)
 	return has
 }
 
-// reservation finds one by its name.
-func (s *Slurm) reservation(name string) *bridge.Reservation {
+// reservation finds a reservation by name; nil if there is none.
+func (s *Slurm) reservation(name string) *slurm.Reservation {
 	for i := range s.reservations {
 		if s.reservations[i].Name == name {
 			return &s.reservations[i]
@@ -65,8 +65,8 @@ func (s *Slurm) reservation(name string) *bridge.Reservation {
 	return nil
 }
 
-// reservedFor says whether reservations let the job start on the node now: its own has begun and has the node, and it
-// is over before any other begins.
+// reservedFor reports whether reservations let the job start on the node now. A job with a reservation needs it to have
+// begun and to have the node; a job without one must end by its time limit before any begins on the node.
 func (s *Slurm) reservedFor(n *node, j *job) bool {
 	now, own := s.clock.Now(), j.spec.Reservation
 	if own != "" {

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 var zero time.Time
 
-// later plans something in this life of the job; a start or stop before that voids it.
+// later plans an action in this life of the job; a start or stop before that voids it.
 func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 	life := j.life
 	s.clock.At(s.clock.Now().Add(d), func() {
@@ -26,7 +26,7 @@ func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 // start runs the job on the nodes.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	now, up := s.clock.Now(), s.boot(nodes)
-	if j.spec.Exclusive && j.request.Shard == "" { // CPUs and GPUs of the whole node, memory as asked
+	if j.spec.Exclusive && j.request.Shard == "" { // all CPUs and GPUs of the nodes, memory as requested
 		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
 	}
 	work := &j.spec.Work
@@ -37,7 +37,7 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	if j.restarts > 0 {
 		j.run.since = j.run.since.Add(work.Restart)
 	}
-	j.state, j.blocked, j.exit = bridge.Running, "", exit{}
+	j.state, j.blocked, j.exit = slurm.Running, "", exit{}
 	j.life++
 	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices,
 		PerNode: perNode})
@@ -54,12 +54,11 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	crowd(s, j)
 }
 
-// revoked is what becomes of a job that is started in the very second in which its last run was torn down: the node
-// still takes its credential for one of that run ("Job credential revoked"), and the job has failed. It is against this
-// that Slurm makes requeued jobs wait.
+// revoked fails a job that is started in the second in which its last run was torn down: the node takes its credential
+// for one of that run ("Job credential revoked"). This is why Slurm makes requeued jobs wait.
 func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
-// book takes the amount from each node for the job, and returns which GPUs of each it has got.
+// book allocates the amount on each node and returns the GPUs on each.
 func (a *allocation) book(j *job) [][]int {
 	a.seen.PerNode, a.seen.Nodes = a.perNode, make([]string, 0, len(a.nodes))
 	devices := make([][]int, 0, len(a.nodes))
@@ -74,12 +73,12 @@ func (a *allocation) book(j *job) [][]int {
 	return devices
 }
 
-// planEnd plans the time limit and, where the job makes progress, its own end.
+// planEnd plans the time limit and, if the job makes progress, its own end.
 func (s *Slurm) planEnd(j *job) {
 	now, work := s.clock.Now(), j.spec.Work
 	s.planLimit(j)
 	if work.Length > 0 && j.run.rate > 0 {
-		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: at the end nothing is left
+		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: nothing is left at the end
 		s.later(j.run.since.Add(left).Sub(now), j, (*Slurm).finish)
 	}
 }
@@ -90,7 +89,7 @@ func (s *Slurm) planLimit(j *job) {
 	}
 }
 
-// finish is the natural end.
+// finish is the job's own end.
 func (s *Slurm) finish(j *job) {
 	j.progress(s.clock.Now())
 	j.done = j.spec.Work.Length
@@ -103,7 +102,7 @@ func (s *Slurm) finish(j *job) {
 	s.leave(j, Completed, s.options.Teardown)
 }
 
-// progress counts what was done up to now, and what of it is in a checkpoint.
+// progress counts the work done up to now, and how much of it is in a checkpoint.
 func (j *job) progress(now time.Time) {
 	if now.Before(j.run.since) {
 		return
@@ -118,21 +117,21 @@ func (j *job) progress(now time.Time) {
 	j.run.since = now
 }
 
-// numbers are those of the signals that the port sends.
+// numbers are the numbers of the signals that the port sends.
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// deliver is a signal that reaches the batch script, or the steps. Whose steps die of it ends with what srun makes of
-// that.
-func (s *Slurm) deliver(j *job, signal bridge.Signal) {
+// deliver delivers a signal to the batch script or the steps. If the steps die of it the script ends with srun's exit
+// code for that, 128 + the signal.
+func (s *Slurm) deliver(j *job, signal slurm.Signal) {
 	reaction, number := j.spec.Work.OnSignal, numbers[strings.TrimPrefix(signal.Name, "SIG")]
 	end := exit{signal: number}
-	if signal.To == bridge.Steps {
+	if signal.To == slurm.Steps {
 		reaction, end = j.spec.Work.OnSteps, exit{code: 128 + number}
 	}
 	reaction = j.reaction(reaction, s.clock.Now())
 	switch {
-	case j.configuring: // nobody is there to hear it
-	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it does nothing
+	case j.configuring: // no process is there to receive it
+	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it is ignored
 	case reaction == Saves:
 		s.save(j, (*Slurm).saved)
 	case reaction == Requeues:
@@ -144,7 +143,7 @@ func (s *Slurm) deliver(j *job, signal bridge.Signal) {
 	}
 }
 
-// reaction is what the job does about a signal now, if it would do that once it is ready.
+// reaction is ready if the traps are set by now, else Dies.
 func (j *job) reaction(ready Reaction, now time.Time) Reaction {
 	if now.Sub(j.run.started) < j.spec.Work.Ready {
 		return Dies
@@ -152,18 +151,18 @@ func (j *job) reaction(ready Reaction, now time.Time) Reaction {
 	return ready
 }
 
-// save stops the work and writes a checkpoint, after which the job does something.
+// save stops the work, writes a checkpoint, and then calls then.
 func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	now := s.clock.Now()
 	j.progress(now)
 	j.run.rate = 0
 	j.saves = now.Add(j.spec.Work.Save)
-	j.life++ // its planned end is void
+	j.life++ // voids the planned end
 	s.planEnd(j)
 	s.later(j.spec.Work.Save, j, then)
 }
 
-// saved is the exit with the requeue code: without the requeue flag it is an ordinary failure, and the job is lost.
+// saved exits with the requeue code. Without the requeue flag that is an ordinary failure, and the job is lost.
 func (s *Slurm) saved(j *job) {
 	j.safe = j.done
 	j.exit.code = requeueCode
@@ -174,7 +173,7 @@ func (s *Slurm) saved(j *job) {
 	}
 }
 
-// requeuesItself is scontrol requeue by the job, which is told to terminate then. Refused it goes on where it was.
+// requeuesItself is scontrol requeue by the job itself, which terminates it. If refused, the job continues.
 func (s *Slurm) requeuesItself(j *job) {
 	now := s.clock.Now()
 	j.safe = j.done
@@ -184,18 +183,18 @@ func (s *Slurm) requeuesItself(j *job) {
 		s.planEnd(j)
 		return
 	}
-	j.saves = now // there is nothing more to save
+	j.saves = now // nothing is left to save
 	s.terminate(j, Requeued)
 }
 
-// timeOut is the end of the time limit, unless that was changed since.
+// timeOut ends the job at its time limit, unless the limit was changed since.
 func (s *Slurm) timeOut(j *job) {
 	if limit := j.spec.TimeLimit; limit > 0 && !s.clock.Now().Before(j.run.started.Add(limit)) {
 		s.terminate(j, TimedOut)
 	}
 }
 
-// terminate is SIGTERM and, after KillWait, SIGKILL.
+// terminate sends SIGTERM and, after KillWait, SIGKILL.
 func (s *Slurm) terminate(j *job, end End) {
 	now, grace := s.clock.Now(), s.options.KillWait
 	j.progress(now)
@@ -214,7 +213,7 @@ func (s *Slurm) terminate(j *job, end End) {
 	s.leave(j, end, stays+s.options.Teardown)
 }
 
-// lose is what a dead node does to its jobs: nobody is asked.
+// lose ends a job whose node died, without a signal.
 func (s *Slurm) lose(j *job) {
 	j.progress(s.clock.Now())
 	if j.requeue {
@@ -224,7 +223,7 @@ func (s *Slurm) lose(j *job) {
 	}
 }
 
-// leave ends the run: the job is COMPLETING for as long as the teardown takes. What was not safe is lost.
+// leave ends the run: the job is COMPLETING during the teardown. Unsaved progress is lost.
 func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	s.changed(j)
 	run := &j.history.Runs[len(j.history.Runs)-1]
@@ -232,9 +231,9 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	run.Progress, run.Lost = j.done-j.run.before, j.done-j.safe
 	j.done = j.safe
 	j.end, j.saves, j.completing, j.configuring = end, zero, true, false
-	j.state = bridge.Finished
+	j.state = slurm.Finished
 	if end == Requeued {
-		j.state = bridge.Pending
+		j.state = slurm.Pending
 		j.queueUp()
 		j.restarts++
 		s.keepSilent(j)
@@ -247,7 +246,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	s.later(teardown, j, (*Slurm).freed)
 }
 
-// queueUp puts the job back into all of its partitions, the one that it was in first.
+// queueUp puts the job back into all of its partitions, the one in which it ran first.
 func (j *job) queueUp() {
 	slices.SortStableFunc(j.parts, func(a, b string) int {
 		switch j.in {
@@ -261,7 +260,7 @@ func (j *job) queueUp() {
 	j.in = ""
 }
 
-// freed is the end of the teardown: the nodes are free, and a requeued job is back in the queue.
+// freed ends the teardown: the nodes are free, and a requeued job is back in the queue.
 func (s *Slurm) freed(j *job) {
 	for _, n := range j.run.nodes {
 		n.take(j, j.run.perNode)
@@ -271,14 +270,14 @@ func (s *Slurm) freed(j *job) {
 	j.freed = s.clock.Now()
 	j.history.Runs[len(j.history.Runs)-1].Freed = j.freed
 	j.run, j.completing = nil, false
-	if j.state == bridge.Finished {
+	if j.state == slurm.Finished {
 		s.retire(j)
 		return
 	}
 	s.requeued(j)
 }
 
-// requeued makes the job wait out the penalty, unless it was told meanwhile to wait for something later than now.
+// requeued applies the penalty, unless an update during the teardown set a begin time in the future.
 func (s *Slurm) requeued(j *job) {
 	now := s.clock.Now()
 	j.submitted = now
@@ -288,13 +287,13 @@ func (s *Slurm) requeued(j *job) {
 	s.consider(j)
 }
 
-// retire ends the job for good: its history remains, and who waited for it goes on.
+// retire ends the job for good: its history remains, and jobs that depend on it may start.
 func (s *Slurm) retire(j *job) {
-	j.state = bridge.Finished
+	j.state = slurm.Finished
 	s.consider(j)
 	s.clock.drop(j.wake)
 	j.history.Ended, j.history.End = s.clock.Now(), j.end
-	if s.ended++; s.ended > len(s.alive)/2 { // also where nobody observes
+	if s.ended++; s.ended > len(s.alive)/2 { // also if nothing observes
 		s.sweep()
 	}
 	for _, next := range s.afters[j.id] {
@@ -302,7 +301,8 @@ func (s *Slurm) retire(j *job) {
 		s.consider(next)
 	}
 	delete(s.afters, j.id)
-	j.spec.Work.Rate = nil // it may hold on to a profile
+	s.letGo(j.id)
+	j.spec.Work.Rate = nil // it may hold a profile in memory
 	s.remember(j)
 	if s.options.Ended != nil {
 		s.jobs[j.id-1] = entry{ended: j.history.Ended, end: j.end}
@@ -310,7 +310,7 @@ func (s *Slurm) retire(j *job) {
 	}
 }
 
-// told is the history as far as it goes.
+// told is the history so far.
 func (j *job) told() History {
 	history := j.history
 	history.Done, history.Restarts = j.done, j.restarts

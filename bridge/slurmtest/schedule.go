@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// wake has the scheduler look at the queue soon.
+// wake plans a scheduler pass.
 func (s *Slurm) wake() {
 	if s.awaited {
 		return
@@ -18,19 +18,19 @@ func (s *Slurm) wake() {
 	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), s.look)
 }
 
-// touch says that the job was changed: its reason is gone until the scheduler has looked again.
+// touch handles an update of the job: its reason is cleared until the next pass.
 func (s *Slurm) touch(j *job) {
 	s.keepSilent(j)
 	s.consider(j)
 }
 
-// keepSilent takes the job's reason away until the next pass.
+// keepSilent clears the job's reason until the next pass.
 func (s *Slurm) keepSilent(j *job) {
 	j.touched = s.passes
 	s.silent = append(s.silent, j)
 }
 
-// speak ends the silence.
+// speak restores the reasons at a pass.
 func (s *Slurm) speak() {
 	for k, j := range s.silent {
 		s.changed(j)
@@ -39,7 +39,7 @@ func (s *Slurm) speak() {
 	s.silent = s.silent[:0]
 }
 
-// block says why the pass does not start the job.
+// block records why the pass does not start the job.
 func (s *Slurm) block(j *job, why string) {
 	if j.blocked != why {
 		j.blocked = why
@@ -47,12 +47,13 @@ func (s *Slurm) block(j *job, why string) {
 	}
 }
 
-// consider puts the job where it belongs: into the queue, or out of it.
+// consider puts the job into the queue or takes it out, as its state demands.
 func (s *Slurm) consider(j *job) {
 	s.changed(j)
 	s.wake()
 	now := s.clock.Now()
-	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.waits
+	waiting := j.state == slurm.Pending && !j.completing && !j.held && !j.waits &&
+		j.lease == 0
 	if waiting && j.begin.After(now) {
 		s.lookAtBegin(j)
 		waiting = false
@@ -67,7 +68,7 @@ func (s *Slurm) consider(j *job) {
 	}
 }
 
-// leaveQueue takes the job out of the queue, if it is in there.
+// leaveQueue takes the job out of the queue, if it is there.
 func (s *Slurm) leaveQueue(j *job) {
 	if !j.queued {
 		return
@@ -77,8 +78,8 @@ func (s *Slurm) leaveQueue(j *job) {
 	s.queue = slices.Delete(s.queue, at, at+1)
 }
 
-// lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves
-// one such plan behind, not one for each renewal: the plan made first looks how far the lease has moved.
+// lookAtBegin plans to consider the job at its begin time. A lease that is renewed repeatedly leaves one planned event,
+// not one for each renewal: the first event checks how far the lease has moved.
 func (s *Slurm) lookAtBegin(j *job) {
 	if j.wake != nil && !j.wake.at.After(j.begin) {
 		return
@@ -92,19 +93,19 @@ func (s *Slurm) lookAtBegin(j *job) {
 	})
 }
 
-// look is a pass when its time has come.
+// look runs a planned pass.
 func (s *Slurm) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pass()
 }
 
-// pass is one look at the queue: every job in turn, whatever fits starts.
+// pass goes through the queue once and starts whatever fits.
 func (s *Slurm) pass() {
 	s.awaited = false
 	s.passes++
 	s.speak()
-	var tooBig []shape // what did not fit will not fit later in the same pass
+	var tooBig []shape // what did not fit will not fit later in this pass
 	var blocked []string
 	for _, j := range slices.Clone(s.queue) {
 		asked, plain := s.shapeOf(j)
@@ -113,7 +114,7 @@ func (s *Slurm) pass() {
 			continue
 		}
 		why := s.try(j)
-		for why == "" && j.state == bridge.Pending { // an array, of which a task has started
+		for why == "" && j.state == slurm.Pending { // an array of which a task was started
 			why = s.try(j)
 		}
 		if why == "" {
@@ -130,7 +131,7 @@ func (s *Slurm) pass() {
 	}
 }
 
-// shape is all that decides whether a job without special wishes fits.
+// shape is all that decides whether a job without special constraints fits.
 type shape struct {
 	partition string
 	perNode   gres.Vector
@@ -138,16 +139,16 @@ type shape struct {
 	gpuType   string
 }
 
-// shapeOf also tells whether the shape is all: the job is not choosy about its nodes.
+// shapeOf also reports whether the shape is all, so that the job has no constraints on its nodes.
 func (s *Slurm) shapeOf(j *job) (shape, bool) {
 	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive &&
 		j.request.Shard == ""
 	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job in the first of its partitions in which it fits, or says why not. A pass keeps the nodes that a
-// job names from everybody once they did not do in one partition, from the job itself in the next as well: what
-// backfill would do about that later is not done here.
+// try starts the job in the first of its partitions in which it fits, or says why not. A job with a node list is tried
+// in its first partition only: slurmctld's pass then keeps those nodes from all jobs, including this one in its next
+// partition. What backfill might do later is not modelled.
 func (s *Slurm) try(j *job) (why string) {
 	parts := j.parts
 	if len(j.request.Pin) > 0 {
@@ -162,7 +163,7 @@ func (s *Slurm) try(j *job) (why string) {
 	return why
 }
 
-// tryIn does so in the partition that is tried.
+// tryIn tries the partition j.in.
 func (s *Slurm) tryIn(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.hopeless(j, perNode); why != "" {
@@ -181,9 +182,9 @@ func (s *Slurm) tryIn(j *job) (why string) {
 	return why
 }
 
-// hopeless says why the job could never run as it is, which Slurm finds out only now. For memory or GPUs that its nodes
-// do not have it parks the job at priority 0, and tries again after the next update; here that is the same as trying in
-// vain.
+// hopeless says why the job could never run with its request, which Slurm notices only now. If no node has that much
+// memory or that many GPUs Slurm parks the job at priority 0 and tries again after the next update; here it is tried in
+// vain, which has the same effect.
 func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
 	room, cpus := 0, 0
@@ -207,8 +208,8 @@ func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	return ""
 }
 
-// candidates are the nodes that could serve the job, in the order in which they are tried: the ones it is pinned to,
-// and no others unless it needs more than those.
+// candidates are the nodes that could serve the job, in the order in which they are tried: those of its node list, and
+// others only if it needs more than those.
 func (s *Slurm) candidates(j *job) []*node {
 	var nodes []*node
 	for _, name := range j.request.Pin {
@@ -229,7 +230,7 @@ func (s *Slurm) candidates(j *job) []*node {
 	return nodes
 }
 
-// choose finds the nodes on which the job can start now, or says why there are none.
+// choose finds nodes on which the job can start now, or says why there are none.
 func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string) {
 	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {
@@ -266,7 +267,7 @@ func ready(n *node, j *job, perNode gres.Vector) bool {
 	return n.open() && n.hasRoom(j, perNode)
 }
 
-// refusal is why the node that a job is pinned to does not take it.
+// refusal is why a node of the job's node list does not take it.
 func refusal(n *node) string {
 	if n.closed() != "" {
 		return "ReqNodeNotAvail, UnavailableNodes:" + n.fixed.Name
@@ -274,8 +275,7 @@ func refusal(n *node) string {
 	return "Resources"
 }
 
-// possible says whether the partition has nodes that could ever serve the job; slurmctld asks that of every new
-// request.
+// possible is an error if the partition could never serve the job; slurmctld checks that for every new request.
 func (s *Slurm) possible(j *job) error {
 	perNode, able := s.perNode(j.request), 0
 	for _, n := range s.nodes {
@@ -284,7 +284,7 @@ func (s *Slurm) possible(j *job) error {
 		}
 	}
 	if able < j.request.Nodes {
-		return fmt.Errorf("%w: %s on each of %d nodes: no partition has that", bridge.ErrRefused, perNode,
+		return fmt.Errorf("%w: %s on each of %d nodes: no partition has that", slurm.ErrRefused, perNode,
 			j.request.Nodes)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -25,7 +25,7 @@ func (c *chaos) step() {
 	case 3:
 		c.Cancel(id)
 	case 4:
-		_ = c.Slurm.Signal(ctx, id, bridge.Signal{Name: "USR1"})
+		_ = c.Slurm.Signal(ctx, id, slurm.Signal{Name: "USR1"})
 	case 5:
 		_ = c.Slurm.Requeue(ctx, id)
 	case 6:
@@ -53,7 +53,7 @@ func (c *chaos) spec() Spec {
 		nodes, each = 1, 1
 	}
 	return Spec{
-		Request:   bridge.Request{Nodes: nodes, GPUs: nodes * each, CPUsPerTask: 1 + c.rand.IntN(12)},
+		Request:   slurm.Request{Nodes: nodes, GPUs: nodes * each, CPUsPerTask: 1 + c.rand.IntN(12)},
 		Lease:     time.Duration(c.rand.IntN(2)) * time.Minute,
 		TimeLimit: time.Duration(c.rand.IntN(2)) * 10 * time.Minute,
 		NoRequeue: c.rand.IntN(4) == 0,
@@ -67,7 +67,7 @@ func (c *chaos) spec() Spec {
 	}
 }
 
-func (c *chaos) update(id int) bridge.Update {
+func (c *chaos) update(id int) slurm.Update {
 	r, _ := c.complete(c.spec().Request)
 	if c.rand.IntN(2) == 0 {
 		r.Pin = []string{c.name()}
@@ -78,7 +78,7 @@ func (c *chaos) update(id int) bridge.Update {
 	if c.rand.IntN(5) == 0 {
 		r.Memory = gres.Memory(c.rand.IntN(600)) * gres.Gigabyte
 	}
-	return bridge.Update{Job: id, Begin: c.clock.Now().Add(time.Duration(c.rand.IntN(120)-60) * time.Second),
+	return slurm.Update{Job: id, Begin: c.clock.Now().Add(time.Duration(c.rand.IntN(120)-60) * time.Second),
 		Request: r}
 }
 

@@ -1,11 +1,10 @@
-// Package slurmtest is a Slurm in memory: the port of package bridge, kept by a controller that schedules, sizes,
-// signals, requeues and refuses the way slurmctld 24.11 was seen to, under a virtual clock. The suite in
-// bridge/conformance holds it to that. Tests, the demonstration and the simulator run on it.
+// Package slurmtest is a Slurm in memory: it implements the port (bridge/slurm) with a controller that schedules,
+// sizes, signals, requeues and refuses as was observed of slurmctld 24.11, under a virtual clock. The suite in
+// bridge/conformance verifies that. Tests, the demonstration and the simulator use it.
 //
-// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their
-// priorities and IDs, and whatever fits starts, without quality of service or a plan for the next one. Reservations
-// keep their nodes. It enforces nothing on a node and knows one size on all nodes of a job. Faults are not its own: a
-// Line breaks the connection to it.
+// It is deterministic and does not model the quality of Slurm's scheduling: jobs are taken in the order of priority and
+// ID, and whatever fits starts, without QOS limits or backfill reservations. Reservations keep their nodes. It enforces
+// nothing on a node and knows one size for all nodes of a job. It makes no faults itself: a Line does.
 package slurmtest
 
 import (
@@ -17,35 +16,36 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Options is the site. A zero duration is the default that is named; a negative one is none at all.
+// Options describe the site. A zero duration stands for the default, a negative one for zero.
 type Options struct {
-	// Nodes are the servers: Name, Total, Partitions and what else is fixed; Rack makes equal ones.
-	Nodes []bridge.Node
-	// SchedulerDelay is how long after a change the scheduler looks at the queue (batch_sched_delay); default 1 s.
+	// Nodes are the servers: Name, Total, Partitions and other configuration. Rack makes equal ones.
+	Nodes []slurm.Node
+	// SchedulerDelay is the time from a change to the scheduler pass (batch_sched_delay); default 1 s.
 	SchedulerDelay time.Duration
-	// Teardown is how long an ended job keeps its nodes COMPLETING; default 300 ms.
+	// Teardown is how long an ended job is COMPLETING on its nodes; default 300 ms.
 	Teardown time.Duration
-	// KillWait is how long a job may go on after SIGTERM; default 30 s.
+	// KillWait is the time from SIGTERM to SIGKILL; default 30 s.
 	KillWait time.Duration
-	// Penalty is how long Slurm makes a requeued job wait if nobody says otherwise; default 121 s.
+	// Penalty is the wait of a requeued job without a begin time; default 121 s.
 	Penalty time.Duration
-	// ResumeDelay is how long a node boots that was powered down; default 60 s. SuspendDelay is how long one goes down
+	// ResumeDelay is the boot time of a powered-down node; default 60 s. SuspendDelay is the time to power one down
 	// (SuspendTimeout); default 30 s.
 	ResumeDelay, SuspendDelay time.Duration
-	// Closed reads a node's state, in Slurm's words, as the adapter under test does; nil: as slurmctld goes by it.
+	// Closed computes from Slurm's state words why a node is closed, as the adapter under test does; nil: as slurmctld.
 	Closed func(state []string) string
 	// MinJobAge is how long an ended job is known; default 300 s.
 	MinJobAge time.Duration
-	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
+	// MemoryPerCPU is for jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
 	MemoryPerCPU gres.Memory
-	// Together is how fast a job runs on a GPU that those share, itself included, ascending, as a part of its speed
-	// alone; nil: as if alone. It must be a function of its arguments alone.
+	// Together is a job's speed on a GPU shared by the jobs in there (including itself, ascending), relative to its
+	// speed alone; nil: 1. It must depend only on its arguments.
 	Together func(job int, there []int) float64
-	// Ended is told of every job that is over, with its whole history, which is then forgotten here; nil: it is kept.
-	// It must not call back.
+	// Ended receives the whole history of every finished job, which is then dropped here; nil: it is kept. It must not
+	// call back.
 	Ended func(History)
 }
 
@@ -65,31 +65,31 @@ func orDefault(d, fallback time.Duration) time.Duration {
 	return max(0, cmp.Or(d, fallback))
 }
 
-// Rack is count equal nodes of the given partitions: n1 … n9, or n01 … n10 where the numbers need it to sort.
-func Rack(count int, total gres.Vector, partitions ...string) []bridge.Node {
+// Rack makes count equal nodes of the given partitions: n1 … n9, or n01 … n10 with leading zeros if needed for sorting.
+func Rack(count int, total gres.Vector, partitions ...string) []slurm.Node {
 	width := len(fmt.Sprint(count))
-	nodes := make([]bridge.Node, count)
+	nodes := make([]slurm.Node, count)
 	for i := range nodes {
-		nodes[i] = bridge.Node{Name: fmt.Sprintf("n%0*d", width, i+1), Total: total, Partitions: partitions}
+		nodes[i] = slurm.Node{Name: fmt.Sprintf("n%0*d", width, i+1), Total: total, Partitions: partitions}
 	}
 	return nodes
 }
 
-// Divided are the nodes with a type for each GPU, g0, g1, …, and so many shards of each, and with a broker.
-func Divided(nodes []bridge.Node, shards int) []bridge.Node {
+// Divided gives each GPU of the nodes a type (g0, g1, …) and that many shards, and each node the feature of a broker.
+func Divided(nodes []slurm.Node, shards int) []slurm.Node {
 	divided := slices.Clone(nodes)
 	for i := range divided {
 		n := &divided[i]
 		n.Features = append(slices.Clone(n.Features), bridge.Served)
-		n.Devices = make([]bridge.Device, n.Total.GPUs)
+		n.Devices = make([]slurm.Device, n.Total.GPUs)
 		for d := range n.Devices {
-			n.Devices[d] = bridge.Device{Type: fmt.Sprintf("g%d", d), Shards: shards}
+			n.Devices[d] = slurm.Device{Type: fmt.Sprintf("g%d", d), Shards: shards}
 		}
 	}
 	return divided
 }
 
-// Slurm is the controller with its nodes and jobs. Its exported methods may be called from several goroutines.
+// Slurm is the controller with its nodes and jobs. Its exported methods may be called concurrently.
 type Slurm struct {
 	clock   *Clock
 	options Options
@@ -97,32 +97,32 @@ type Slurm struct {
 	mu      sync.Mutex
 	nodes   []*node        // ascending in name
 	byName  map[string]int // index in nodes
-	jobs    []entry        // all ever; the job's ID is its index + 1
-	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
-	ended   int            // how many of alive have ended
-	past    []*job         // over, with our directive, and still told of
-	queue   []*job         // in the scheduler's order: what it may start
-	afters  map[int][]*job // who waits for the end of a job
+	jobs    []entry        // all jobs ever; the ID is the index + 1
+	alive   []*job         // ascending in ID: waiting, running or completing; may contain ended ones until sweep
+	ended   int            // number of ended jobs in alive
+	past    []*job         // finished jobs with our directive that are still observed
+	queue   []*job         // jobs that may start, in the scheduler's order
+	afters  map[int][]*job // jobs that wait for the end of a job, by its ID
 	awaited bool           // a scheduler pass is planned
 	passes  int
-	silent  []*job // those that no pass has looked at since they were changed
+	silent  []*job // jobs changed since the last pass
 	gallery gallery
 
-	reservations []bridge.Reservation // active or to come, ascending in name; never changed, only replaced
+	reservations []slurm.Reservation // active or future, ascending in name; replaced, never modified
 }
 
-// entry is a job, or what is left of one whose history was handed over.
+// entry is a job, or what is left of one that was passed to Options.Ended.
 type entry struct {
-	*job  // nil: handed over
+	*job  // nil: passed to Options.Ended
 	ended time.Time
 	end   End
 }
 
 func (e *entry) over() bool { return e.job == nil || e.gone() }
 
-var _ bridge.Slurm = (*Slurm)(nil)
+var _ slurm.Manager = (*Slurm)(nil)
 
-// New is an idle cluster.
+// New makes an idle cluster.
 func New(clock *Clock, options Options) *Slurm {
 	s := &Slurm{clock: clock, options: options.withDefaults(), byName: map[string]int{}, afters: map[int][]*job{}}
 	for _, fixed := range options.Nodes {
@@ -136,19 +136,19 @@ func New(clock *Clock, options Options) *Slurm {
 	return s
 }
 
-// Observe implements bridge.Slurm. What it returns shares its lists with the controller: read them only.
-func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
+// Observe implements slurm.Manager. The result shares lists with the controller and must not be modified.
+func (s *Slurm) Observe(ctx context.Context) (slurm.Observed, error) {
 	if err := ctx.Err(); err != nil {
-		return bridge.Observed{}, fmt.Errorf("observe: %w", err)
+		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	return bridge.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now), Reservations: s.reservations}, nil
+	return slurm.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now), Reservations: s.reservations}, nil
 }
 
-// sweep takes ended jobs out of alive.
+// sweep removes ended jobs from alive.
 func (s *Slurm) sweep() {
 	if s.ended == 0 {
 		return
@@ -157,11 +157,12 @@ func (s *Slurm) sweep() {
 	s.ended = 0
 }
 
-// Active is the number of jobs that wait, run or are being torn down.
+// Active is the number of jobs that wait, run or are completing, without the lease job.
 func (s *Slurm) Active() int {
+	lease := s.leaseJob()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.alive) - s.ended
+	return len(s.alive) - s.ended - count(lease != 0)
 }
 
 // Submitted is the number of jobs ever submitted; their IDs are 1 to that.
@@ -174,14 +175,14 @@ func (s *Slurm) Submitted() int {
 // known finds a job that Slurm still knows, ended or not.
 func (s *Slurm) known(id int) (*job, error) {
 	if id < 1 || id > len(s.jobs) {
-		return nil, bridge.ErrGone
+		return nil, slurm.ErrGone
 	}
 	e := s.jobs[id-1]
 	if e.job == nil {
-		e.job = &job{id: id, state: bridge.Finished, history: History{Ended: e.ended}}
+		e.job = &job{id: id, state: slurm.Finished, history: History{Ended: e.ended}}
 	}
 	if e.gone() && s.clock.Now().Sub(e.history.Ended) >= s.options.MinJobAge {
-		return nil, bridge.ErrGone
+		return nil, slurm.ErrGone
 	}
 	return e.job, nil
 }

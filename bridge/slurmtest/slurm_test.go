@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -44,7 +44,7 @@ func (s *site) submit(spec Spec) int {
 	return id
 }
 
-func (s *site) job(id int) bridge.Job {
+func (s *site) job(id int) slurm.Job {
 	s.Helper()
 	observed, err := s.Observe(context.Background())
 	if err != nil {
@@ -55,12 +55,12 @@ func (s *site) job(id int) bridge.Job {
 			return *j
 		}
 	}
-	return bridge.Job{State: bridge.Finished}
+	return slurm.Job{State: slurm.Finished}
 }
 
-func (s *site) states(ids ...int) []bridge.State {
+func (s *site) states(ids ...int) []slurm.State {
 	s.Helper()
-	var states []bridge.State
+	var states []slurm.State
 	for _, id := range ids {
 		states = append(states, s.job(id).State)
 	}
@@ -84,14 +84,14 @@ func (s *site) must(err error) {
 }
 
 // begin updates a job to its present request, changed, to start at once.
-func (s *site) begin(id int, change func(*bridge.Request)) error {
+func (s *site) begin(id int, change func(*slurm.Request)) error {
 	s.Helper()
 	r := s.job(id).Request
 	change(&r)
-	return s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now(), Request: r})
+	return s.Slurm.Update(context.Background(), slurm.Update{Job: id, Begin: s.clock.Now(), Request: r})
 }
 
-func gpus(n int) bridge.Request { return bridge.Request{GPUs: n} }
+func gpus(n int) slurm.Request { return slurm.Request{GPUs: n} }
 
 func TestJobsStartInTheOrderOfTheirIDsAndSmallOnesPassTheBlocked(t *testing.T) {
 	s := newSite(t, Options{})
@@ -99,7 +99,7 @@ func TestJobsStartInTheOrderOfTheirIDsAndSmallOnesPassTheBlocked(t *testing.T) {
 		s.submit(Spec{Request: gpus(n)})
 	}
 	s.clock.Advance(2 * time.Second)
-	want := []bridge.State{bridge.Running, bridge.Running, bridge.Pending, bridge.Running}
+	want := []slurm.State{slurm.Running, slurm.Running, slurm.Pending, slurm.Running}
 	if got := s.states(1, 2, 3, 4); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -112,11 +112,11 @@ func TestNothingStartsBeforeTheSchedulerHasLooked(t *testing.T) {
 	s := newSite(t, Options{SchedulerDelay: 3 * time.Second})
 	id := s.submit(Spec{Request: gpus(1)})
 	s.clock.Advance(2999 * time.Millisecond)
-	if j := s.job(id); j.State != bridge.Pending || j.Reason != "" {
+	if j := s.job(id); j.State != slurm.Pending || j.Reason != "" {
 		t.Errorf("got %s (%q) too early", j.State, j.Reason)
 	}
 	s.clock.Advance(time.Millisecond)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("got %s, want it running", j.State)
 	}
 }
@@ -126,14 +126,14 @@ func TestAJobWithALeaseCarriesTheAnnotationOfTheLuaAndStartsWhenItLapses(t *test
 	id := s.submit(Spec{Request: gpus(1), Lease: 900 * time.Second})
 	s.clock.Advance(899 * time.Second)
 	j := s.job(id)
-	if j.State != bridge.Pending || j.Reason != "BeginTime" || !j.Begin.Equal(noon.Add(900*time.Second)) {
+	if j.State != slurm.Pending || j.Reason != "BeginTime" || !j.Begin.Equal(noon.Add(900*time.Second)) {
 		t.Errorf("got %s (%s) until %s", j.State, j.Reason, j.Begin)
 	}
 	if want := `{"v":1,"lua":1,"begin":0}`; j.Extra != want {
 		t.Errorf("extra is %s, want %s", j.Extra, want)
 	}
 	s.clock.Advance(3 * time.Second)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("got %s after the lease, want it running", j.State)
 	}
 }
@@ -144,13 +144,13 @@ func TestARenewedLeaseLeavesOnePlannedLookBehind(t *testing.T) {
 	for range 50 {
 		s.clock.Advance(50 * time.Second)
 		r := s.job(id).Request
-		s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now().Add(100 * time.Second),
+		s.must(s.Slurm.Update(context.Background(), slurm.Update{Job: id, Begin: s.clock.Now().Add(100 * time.Second),
 			Request: r}))
 	}
 	if got := len(s.clock.planned); got > 2 {
 		t.Errorf("%d events are planned for one waiting job", got)
 	}
-	if j := s.job(id); j.State != bridge.Pending {
+	if j := s.job(id); j.State != slurm.Pending {
 		t.Errorf("got %s under a lease", j.State)
 	}
 }
@@ -161,7 +161,7 @@ func TestALeaseThatIsMovedToAndFroLeavesNoMorePlansThanItLasts(t *testing.T) {
 	for range 200 {
 		for _, ahead := range []time.Duration{100, 10, 100} {
 			begin := s.clock.Now().Add(ahead * time.Second)
-			s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: begin,
+			s.must(s.Slurm.Update(context.Background(), slurm.Update{Job: id, Begin: begin,
 				Request: s.job(id).Request}))
 		}
 		s.clock.Advance(20 * time.Second)
@@ -175,14 +175,14 @@ func TestALeaseThatWasRenewedOnceLapsesWhenItSays(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: 100 * time.Second})
 	s.clock.Advance(50 * time.Second)
-	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(150 * time.Second),
+	s.must(s.Slurm.Update(context.Background(), slurm.Update{Job: id, Begin: noon.Add(150 * time.Second),
 		Request: s.job(id).Request}))
 	s.clock.Advance(99 * time.Second)
-	if j := s.job(id); j.State != bridge.Pending {
+	if j := s.job(id); j.State != slurm.Pending {
 		t.Errorf("%s a second before its lease ends", j.State)
 	}
 	s.clock.Advance(3 * time.Second)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("%s after the end of its lease", j.State)
 	}
 }
@@ -193,7 +193,7 @@ func TestARequeuedJobHasNoReasonUntilTheSchedulerHasLookedAgain(t *testing.T) {
 	s.clock.Advance(2 * time.Second)
 	s.must(s.Slurm.Requeue(context.Background(), id))
 	s.clock.Advance(0)
-	if j := s.job(id); j.State != bridge.Pending || j.Completing || j.Reason != "" {
+	if j := s.job(id); j.State != slurm.Pending || j.Completing || j.Reason != "" {
 		t.Errorf("just requeued it is %+v", j)
 	}
 	s.clock.Advance(2 * time.Second)
@@ -217,13 +217,13 @@ func TestAJobWhoseHistoryWasHandedOverIsForgottenLikeAnyOther(t *testing.T) {
 	if next := s.job(s.submit(Spec{Request: gpus(1), After: id})); next.Dependency {
 		t.Error("a job waits for one that is over")
 	}
-	update := bridge.Update{Job: id, Request: gpus(1)}
+	update := slurm.Update{Job: id, Request: gpus(1)}
 	s.clock.Advance(3 * time.Minute)
-	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, bridge.ErrNotPending) {
+	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, slurm.ErrNotPending) {
 		t.Errorf("four minutes after its end: %v", err)
 	}
 	s.clock.Advance(2 * time.Minute)
-	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, bridge.ErrGone) {
+	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, slurm.ErrGone) {
 		t.Errorf("six minutes after its end: %v", err)
 	}
 }
@@ -231,13 +231,13 @@ func TestAJobWhoseHistoryWasHandedOverIsForgottenLikeAnyOther(t *testing.T) {
 func TestAPinOfMoreNodesThanNeededIsAChoice(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(3, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")})
 	for _, name := range []string{"n2", "n3"} {
-		s.submit(Spec{Request: bridge.Request{GPUs: 8, Pin: []string{name}}, TimeLimit: time.Minute})
+		s.submit(Spec{Request: slurm.Request{GPUs: 8, Pin: []string{name}}, TimeLimit: time.Minute})
 	}
 	s.clock.Advance(2 * time.Second)
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
-	s.must(s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n2", "n3"} }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.Pin = []string{"n2", "n3"} }))
 	s.clock.Advance(10 * time.Second)
-	if j := s.job(id); j.State != bridge.Pending {
+	if j := s.job(id); j.State != slurm.Pending {
 		t.Errorf("%s on %v while both are full", j.State, j.Runs.Nodes)
 	}
 	s.clock.Advance(2 * time.Minute)
@@ -248,10 +248,10 @@ func TestAPinOfMoreNodesThanNeededIsAChoice(t *testing.T) {
 
 func TestATeardownShowsWhatIsLeftOfTheRun(t *testing.T) {
 	s := newSite(t, Options{})
-	id := s.submit(Spec{Request: bridge.Request{GPUs: 2, CPUsPerTask: 6}, Work: Work{OnTerm: Hangs}})
+	id := s.submit(Spec{Request: slurm.Request{GPUs: 2, CPUsPerTask: 6}, Work: Work{OnTerm: Hangs}})
 	s.clock.Advance(2 * time.Second)
 	s.must(force(s, id))
-	s.must(s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 2, 2, 2 }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 2, 2, 2 }))
 	j := s.job(id)
 	if !j.Completing || !slices.Equal(j.Runs.Nodes, []string{"n1"}) || j.Runs.Devices != nil || j.Request.CPUs != 6 ||
 		j.Request.CPUsPerTask != 2 {
@@ -268,10 +268,10 @@ func TestAlteredAreTheWaitingJobsThatDoNotAskForTheirOwn(t *testing.T) {
 	waits := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	runs := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	pinned := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
-	s.must(s.begin(runs, func(r *bridge.Request) { r.Memory, r.MemoryPerCPU = 5000, 0 }))
+	s.must(s.begin(runs, func(r *slurm.Request) { r.Memory, r.MemoryPerCPU = 5000, 0 }))
 	r := s.job(pinned).Request
 	r.Pin = []string{"n1"}
-	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: pinned, Begin: noon.Add(time.Hour), Request: r}))
+	s.must(s.Slurm.Update(context.Background(), slurm.Update{Job: pinned, Begin: noon.Add(time.Hour), Request: r}))
 	if got := s.Altered(); !slices.Equal(got, []int{runs, pinned}) {
 		t.Errorf("altered: %v, want %v: %d is its own", got, []int{runs, pinned}, waits)
 	}
@@ -284,7 +284,7 @@ func TestAlteredAreTheWaitingJobsThatDoNotAskForTheirOwn(t *testing.T) {
 func TestDevicesAreGivenLowestFirst(t *testing.T) {
 	s := newSite(t, Options{})
 	pin := func(n int) Spec {
-		return Spec{Request: bridge.Request{GPUs: n, Pin: []string{"n1"}}}
+		return Spec{Request: slurm.Request{GPUs: n, Pin: []string{"n1"}}}
 	}
 	first := s.submit(pin(1))
 	s.submit(pin(2))
@@ -300,17 +300,17 @@ func TestDevicesAreGivenLowestFirst(t *testing.T) {
 
 func TestNothingStartsOnANodeWithACompletingJob(t *testing.T) {
 	s := newSite(t, Options{KillWait: 10 * time.Second})
-	on := func(w Work) Spec { return Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}, Work: w} }
+	on := func(w Work) Spec { return Spec{Request: slurm.Request{GPUs: 1, Pin: []string{"n1"}}, Work: w} }
 	hangs := s.submit(on(Work{OnTerm: Hangs}))
 	s.clock.Advance(2 * time.Second)
 	s.must(s.Slurm.Requeue(context.Background(), hangs))
 	next := s.submit(on(Work{}))
 	s.clock.Advance(9 * time.Second)
-	if got := s.job(next).State; got != bridge.Pending {
+	if got := s.job(next).State; got != slurm.Pending {
 		t.Errorf("got %s beside a completing job", got)
 	}
 	s.clock.Advance(3 * time.Second)
-	if got := s.job(next).State; got != bridge.Running {
+	if got := s.job(next).State; got != slurm.Running {
 		t.Errorf("got %s after the teardown", got)
 	}
 }
@@ -353,21 +353,21 @@ func TestASavedJobLosesNothingAndAKilledOneGoesBackToItsCheckpoint(t *testing.T)
 }
 
 func ask(s *site, id int) error {
-	return s.Slurm.Signal(context.Background(), id, bridge.Signal{Name: "USR1"})
+	return s.Slurm.Signal(context.Background(), id, slurm.Signal{Name: "USR1"})
 }
 func force(s *site, id int) error { return s.Slurm.Requeue(context.Background(), id) }
 
 func TestARunIsAsLongAsItsRateMakesIt(t *testing.T) {
 	s := newSite(t, Options{})
-	double := func(a bridge.Allocated) float64 { return float64(a.PerNode.CPUs) / 3 }
+	double := func(a slurm.Allocated) float64 { return float64(a.PerNode.CPUs) / 3 }
 	id := s.submit(Spec{
-		Request: bridge.Request{GPUs: 1, CPUsPerTask: 6},
+		Request: slurm.Request{GPUs: 1, CPUsPerTask: 6},
 		Work:    Work{Length: 600 * time.Second, Rate: double, Restart: 20 * time.Second, OnSignal: Saves},
 	})
 	s.clock.Advance(101 * time.Second) // 200 s done
 	s.must(ask(s, id))
 	s.clock.Advance(time.Second)
-	s.must(s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 3, 3, 3 }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 3, 3, 3 }))
 	s.clock.Advance(time.Second)
 	s.clock.Advance(420*time.Second + time.Second)
 	h := s.history(id)
@@ -391,29 +391,29 @@ func TestAJobWithoutRequeueIsLostUnlessThePortAsked(t *testing.T) {
 	if h := s.history(byUser); h.End != Failed {
 		t.Errorf("signalled by its user it ended as %q, want FAILED", h.End)
 	}
-	if j := s.job(byPort); j.State != bridge.Pending || j.Restarts != 1 {
+	if j := s.job(byPort); j.State != slurm.Pending || j.Restarts != 1 {
 		t.Errorf("signalled through the port it is %s after %d restarts", j.State, j.Restarts)
 	}
 }
 
 func TestADeadNodeSendsItsJobsBackPinnedToIt(t *testing.T) {
 	s := newSite(t, Options{})
-	id := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}})
-	lost := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}, NoRequeue: true})
+	id := s.submit(Spec{Request: slurm.Request{GPUs: 1, Pin: []string{"n1"}}})
+	lost := s.submit(Spec{Request: slurm.Request{GPUs: 1, Pin: []string{"n1"}}, NoRequeue: true})
 	s.clock.Advance(2 * time.Second)
 	s.Down("n1")
 	s.clock.Advance(200 * time.Second)
 	j := s.job(id)
-	if j.State != bridge.Pending || !slices.Equal(j.Request.Pin, []string{"n1"}) ||
+	if j.State != slurm.Pending || !slices.Equal(j.Request.Pin, []string{"n1"}) ||
 		j.Reason != "ReqNodeNotAvail, UnavailableNodes:n1" {
 		t.Errorf("got %s, pin %v, reason %q", j.State, j.Request.Pin, j.Reason)
 	}
 	if h := s.history(lost); h.End != NodeFail {
 		t.Errorf("the job without requeue ended as %q", h.End)
 	}
-	s.must(s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n2"} }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.Pin = []string{"n2"} }))
 	s.clock.Advance(2 * time.Second)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("got %s with another node", j.State)
 	}
 }
@@ -421,17 +421,17 @@ func TestADeadNodeSendsItsJobsBackPinnedToIt(t *testing.T) {
 func TestMemoryThatTheNodeLacksBlocksTheJobUntilTheNextUpdate(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
-	s.must(s.begin(id, func(r *bridge.Request) { r.Memory, r.Pin = 600*gres.Gigabyte, []string{"n1"} }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.Memory, r.Pin = 600*gres.Gigabyte, []string{"n1"} }))
 	if j := s.job(id); j.Held || j.Reason != "" {
 		t.Errorf("held %t, %q before the scheduler has looked", j.Held, j.Reason)
 	}
 	s.clock.Advance(2 * time.Second)
-	if j := s.job(id); j.State != bridge.Pending || j.Held || j.Reason != "BadConstraints" {
+	if j := s.job(id); j.State != slurm.Pending || j.Held || j.Reason != "BadConstraints" {
 		t.Errorf("%s, held %t, %q", j.State, j.Held, j.Reason)
 	}
-	s.must(s.begin(id, func(r *bridge.Request) { r.Memory = 100 * gres.Gigabyte }))
+	s.must(s.begin(id, func(r *slurm.Request) { r.Memory = 100 * gres.Gigabyte }))
 	s.clock.Advance(2 * time.Second)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("got %s with memory that fits", j.State)
 	}
 }
@@ -440,8 +440,8 @@ func TestAnUnknownNodeInThePinChangesNothing(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	before := s.job(id)
-	err := s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n9"} })
-	if !errors.Is(err, bridge.ErrRefused) {
+	err := s.begin(id, func(r *slurm.Request) { r.Pin = []string{"n9"} })
+	if !errors.Is(err, slurm.ErrRefused) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
 	if j := s.job(id); j.Extra != before.Extra || j.Request.Pin != nil || !j.Begin.Equal(before.Begin) {
@@ -452,8 +452,8 @@ func TestAnUnknownNodeInThePinChangesNothing(t *testing.T) {
 func TestCPUsThatNoNodeHasAreRefusedAndAppliedAllTheSame(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
-	err := s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 99, 99, 99 })
-	if !errors.Is(err, bridge.ErrRefused) {
+	err := s.begin(id, func(r *slurm.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 99, 99, 99 })
+	if !errors.Is(err, slurm.ErrRefused) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
 	s.clock.Advance(2 * time.Second)
@@ -468,14 +468,14 @@ func TestCPUsThatNoNodeHasAreRefusedAndAppliedAllTheSame(t *testing.T) {
 func TestAJobThatIsStartedInTheSecondOfItsTeardownIsLost(t *testing.T) {
 	for _, c := range []struct {
 		wait time.Duration
-		want bridge.State
-	}{{0, bridge.Finished}, {time.Second, bridge.Running}} {
+		want slurm.State
+	}{{0, slurm.Finished}, {time.Second, slurm.Running}} {
 		s := newSite(t, Options{SchedulerDelay: time.Millisecond})
 		id := s.submit(Spec{Request: gpus(1), Work: Work{OnSignal: Saves}})
 		s.clock.Advance(2 * time.Second)
 		s.must(ask(s, id))
 		s.clock.Advance(310*time.Millisecond + c.wait)
-		s.must(s.begin(id, func(*bridge.Request) {}))
+		s.must(s.begin(id, func(*slurm.Request) {}))
 		s.clock.Advance(500 * time.Millisecond)
 		if got := s.job(id).State; got != c.want {
 			t.Errorf("%s after its teardown: %s, want %s", c.wait, got, c.want)
@@ -488,11 +488,11 @@ func TestADependentJobWaitsForTheEndOfTheOther(t *testing.T) {
 	first := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Minute}})
 	second := s.submit(Spec{Request: gpus(1), After: first})
 	s.clock.Advance(30 * time.Second)
-	if j := s.job(second); j.State != bridge.Pending || !j.Dependency || j.Reason != "Dependency" {
+	if j := s.job(second); j.State != slurm.Pending || !j.Dependency || j.Reason != "Dependency" {
 		t.Errorf("got %s, dependency %t, %q", j.State, j.Dependency, j.Reason)
 	}
 	s.clock.Advance(40 * time.Second)
-	if j := s.job(second); j.State != bridge.Running || j.Dependency {
+	if j := s.job(second); j.State != slurm.Running || j.Dependency {
 		t.Errorf("got %s, dependency %t after the first has ended", j.State, j.Dependency)
 	}
 }
@@ -510,11 +510,11 @@ func TestAFinishedJobIsForgottenAfterItsAge(t *testing.T) {
 	s := newSite(t, Options{MinJobAge: time.Minute})
 	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Second}})
 	s.clock.Advance(10 * time.Second)
-	if err := ask(s, id); !errors.Is(err, bridge.ErrNotRunning) {
+	if err := ask(s, id); !errors.Is(err, slurm.ErrNotRunning) {
 		t.Errorf("just after its end: %v", err)
 	}
 	s.clock.Advance(time.Minute)
-	if err := ask(s, id); !errors.Is(err, bridge.ErrGone) {
+	if err := ask(s, id); !errors.Is(err, slurm.ErrGone) {
 		t.Errorf("long after its end: %v", err)
 	}
 }
@@ -530,7 +530,7 @@ func TestAnExclusiveJobGetsTheWholeNode(t *testing.T) {
 
 func TestAGangGetsTheSameOnEachOfItsNodes(t *testing.T) {
 	s := newSite(t, Options{})
-	id := s.submit(Spec{Request: bridge.Request{Nodes: 2, GPUs: 4, CPUsPerTask: 5, Memory: 1000}})
+	id := s.submit(Spec{Request: slurm.Request{Nodes: 2, GPUs: 4, CPUsPerTask: 5, Memory: 1000}})
 	s.clock.Advance(2 * time.Second)
 	runs := s.job(id).Runs
 	if want := (gres.Vector{GPUs: 2, CPUs: 5, Memory: 1000}); runs.PerNode != want ||
@@ -544,7 +544,7 @@ func TestAnUpdateWipesTheReasonUntilTheSchedulerHasLooked(t *testing.T) {
 	id := s.submit(Spec{Request: gpus(1), Begin: noon.Add(time.Hour)})
 	s.clock.Advance(2 * time.Second)
 	r := s.job(id).Request
-	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(time.Hour), Request: r}))
+	s.must(s.Slurm.Update(context.Background(), slurm.Update{Job: id, Begin: noon.Add(time.Hour), Request: r}))
 	if reason := s.job(id).Reason; reason != "" {
 		t.Errorf("just after the update it waits for %q", reason)
 	}
@@ -557,12 +557,12 @@ func TestAnUpdateWipesTheReasonUntilTheSchedulerHasLooked(t *testing.T) {
 func TestAnOldMinimumOfCPUsOnANodeStillBinds(t *testing.T) {
 	s := newSite(t, Options{})
 	for _, c := range []struct {
-		request bridge.Request
+		request slurm.Request
 		want    int
 	}{
-		{bridge.Request{CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 6}, 6},
-		{bridge.Request{Tasks: 4, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 3}, 12},
-		{bridge.Request{CPUsPerTask: 1, CPUs: 5, CPUsPerNode: 1}, 5},
+		{slurm.Request{CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 6}, 6},
+		{slurm.Request{Tasks: 4, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 3}, 12},
+		{slurm.Request{CPUsPerTask: 1, CPUs: 5, CPUsPerNode: 1}, 5},
 	} {
 		id := s.submit(Spec{Request: c.request})
 		s.clock.Advance(2 * time.Second)
@@ -583,7 +583,7 @@ func TestAJobRunsOnlyWhereItMay(t *testing.T) {
 	}{
 		{"anywhere", Spec{Request: gpus(1)}, "n1"},
 		{"not on an excluded node", Spec{Request: gpus(1), Except: []string{"n1"}}, "n2"},
-		{"on a GPU type", Spec{Request: bridge.Request{GPUs: 1, GPUType: "a100"}}, "n2"},
+		{"on a GPU type", Spec{Request: slurm.Request{GPUs: 1, GPUType: "a100"}}, "n2"},
 		{"with a feature", Spec{Request: gpus(1), Features: []string{"nvlink"}}, "n3"},
 	} {
 		s := newSite(t, Options{Nodes: nodes})
@@ -597,7 +597,7 @@ func TestAJobRunsOnlyWhereItMay(t *testing.T) {
 
 func TestAPinOfFewerNodesThanNeededIsFilledUp(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")})
-	id := s.submit(Spec{Request: bridge.Request{Nodes: 2, GPUs: 2, Pin: []string{"n3"}}})
+	id := s.submit(Spec{Request: slurm.Request{Nodes: 2, GPUs: 2, Pin: []string{"n3"}}})
 	s.clock.Advance(2 * time.Second)
 	if got := s.job(id).Runs.Nodes; !slices.Equal(got, []string{"n1", "n3"}) {
 		t.Errorf("on %v, want n1 beside n3", got)
@@ -606,16 +606,16 @@ func TestAPinOfFewerNodesThanNeededIsFilledUp(t *testing.T) {
 
 func TestAPinnedJobWaitsForItsNodeAlone(t *testing.T) {
 	s := newSite(t, Options{})
-	full := s.submit(Spec{Request: bridge.Request{GPUs: 8, Pin: []string{"n1"}}})
+	full := s.submit(Spec{Request: slurm.Request{GPUs: 8, Pin: []string{"n1"}}})
 	s.clock.Advance(2 * time.Second)
-	id := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}})
+	id := s.submit(Spec{Request: slurm.Request{GPUs: 1, Pin: []string{"n1"}}})
 	s.clock.Advance(time.Minute)
-	if j := s.job(id); j.State != bridge.Pending || j.Reason != "Resources" {
+	if j := s.job(id); j.State != slurm.Pending || j.Reason != "Resources" {
 		t.Errorf("%s (%s) while its node is full", j.State, j.Reason)
 	}
 	s.Cancel(full)
 	s.clock.Advance(3 * time.Second)
-	if j := s.job(id); j.State != bridge.Running {
+	if j := s.job(id); j.State != slurm.Running {
 		t.Errorf("%s once its node is free", j.State)
 	}
 }
@@ -690,7 +690,7 @@ func TestANodeMayDieDuringATeardown(t *testing.T) {
 	s.must(force(s, id))
 	s.Down("n1")
 	s.clock.Advance(time.Minute)
-	if j := s.job(id); j.State != bridge.Pending || j.Restarts != 1 {
+	if j := s.job(id); j.State != slurm.Pending || j.Restarts != 1 {
 		t.Errorf("got %s after %d restarts", j.State, j.Restarts)
 	}
 }
@@ -717,7 +717,7 @@ func TestAJobThatIsOverLeavesNothingPlanned(t *testing.T) {
 func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 	clock := NewClock(noon)
 	s := New(clock, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 1000}, "synergy")})
-	if _, err := s.Submit(Spec{Request: bridge.Request{GPUs: 1, Memory: 100}}); err != nil {
+	if _, err := s.Submit(Spec{Request: slurm.Request{GPUs: 1, Memory: 100}}); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(2 * time.Second)
@@ -757,7 +757,7 @@ func TestTheSchedulerTakesTheLargerPriorityFirst(t *testing.T) {
 	s.Modify(late, func(s *Spec) { s.Priority = 9 })
 	for _, next := range []int{late, first, second, small} {
 		s.clock.Advance(3 * time.Second)
-		if j := s.job(next); j.State != bridge.Running {
+		if j := s.job(next); j.State != slurm.Running {
 			t.Fatalf("job %d at priority %d is %s", next, j.Priority, j.State)
 		}
 		s.Cancel(next)
@@ -777,7 +777,7 @@ func TestAJobWithOurWordIsShownAfterItsEndUntilSlurmForgetsIt(t *testing.T) {
 		s.must(err)
 		var ids []int
 		for _, j := range seen.Jobs {
-			if ids = append(ids, j.ID); j.End != (bridge.End{State: "FAILED", Code: 1}) {
+			if ids = append(ids, j.ID); j.End != (slurm.End{State: "FAILED", Code: 1}) {
 				t.Errorf("ended as %+v", j.End)
 			}
 		}
@@ -790,16 +790,16 @@ func TestAJobWithOurWordIsShownAfterItsEndUntilSlurmForgetsIt(t *testing.T) {
 
 func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "plain")})
-	s.Reserve(bridge.Reservation{Name: "course", From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour),
+	s.Reserve(slurm.Reservation{Name: "course", From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour),
 		Nodes: []string{"n1"}})
 	short, long := s.submit(Spec{TimeLimit: 30 * time.Minute}), s.submit(Spec{TimeLimit: 2 * time.Hour})
 	endless, own := s.submit(Spec{}), s.submit(Spec{Reservation: "course", TimeLimit: time.Minute})
-	if _, err := s.Submit(Spec{Reservation: "nosuch"}); !errors.Is(err, bridge.ErrRefused) {
+	if _, err := s.Submit(Spec{Reservation: "nosuch"}); !errors.Is(err, slurm.ErrRefused) {
 		t.Errorf("submitted to a reservation that there is not: %v", err)
 	}
 	s.clock.Advance(time.Minute)
 	if got := s.states(short, long, endless, own); !slices.Equal(got,
-		[]bridge.State{bridge.Running, bridge.Pending, bridge.Pending, bridge.Pending}) {
+		[]slurm.State{slurm.Running, slurm.Pending, slurm.Pending, slurm.Pending}) {
 		t.Errorf("before it begins: %v", got)
 	}
 	if long, own := s.job(long), s.job(own); long.Reason != "ReqNodeNotAvail, Reserved for maintenance" ||
@@ -808,7 +808,7 @@ func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
 	}
 	s.clock.Advance(time.Hour)
 	if got := s.states(long, endless, own); !slices.Equal(got,
-		[]bridge.State{bridge.Pending, bridge.Pending, bridge.Running}) {
+		[]slurm.State{slurm.Pending, slurm.Pending, slurm.Running}) {
 		t.Errorf("after it has begun: %v", got)
 	}
 	seen, err := s.Observe(context.Background())
@@ -817,7 +817,7 @@ func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
 		t.Errorf("reservations %v, the node is closed for %q", seen.Reservations, seen.Nodes[0].Closed)
 	}
 	s.clock.Advance(time.Hour)
-	if got := s.states(long, endless); !slices.Equal(got, []bridge.State{bridge.Running, bridge.Running}) {
+	if got := s.states(long, endless); !slices.Equal(got, []slurm.State{slurm.Running, slurm.Running}) {
 		t.Errorf("after its end: %v", got)
 	}
 	if seen, err := s.Observe(context.Background()); err != nil || len(seen.Reservations) != 0 ||

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Submit is sbatch: it returns the job's ID, or says why Slurm would not take the job.
+// Submit is sbatch: it returns the job's ID, or why Slurm refuses the job.
 func (s *Slurm) Submit(spec Spec) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,7 +22,7 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	spec.Request = request
 	if spec.Reservation != "" && s.reservation(spec.Reservation) == nil {
 		return 0, fmt.Errorf("submit %q: %w: reservation %q: requested reservation is invalid", spec.Name,
-			bridge.ErrRefused, spec.Reservation)
+			slurm.ErrRefused, spec.Reservation)
 	}
 	j := s.newJob(spec)
 	if err := s.possible(j); err != nil {
@@ -36,12 +36,13 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	return j.id, nil
 }
 
+// newJob makes a job from a submission, with its lease if it has one.
 func (s *Slurm) newJob(spec Spec) *job {
 	now := s.clock.Now()
 	id := len(s.jobs) + 1
 	j := &job{
 		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
-		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue && !spec.Interactive,
+		state: slurm.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue && !spec.Interactive,
 		begin: spec.Begin, submitted: now, parts: strings.Split(spec.Partition, ","),
 		history: History{Job: id, Name: spec.Name, Submitted: now},
 		part:    partOf(id, &spec),
@@ -55,7 +56,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 	return j
 }
 
-// annotation is what job_submit.lua leaves in extra: the begin time that the user asked for, if any.
+// annotation is what job_submit.lua writes into extra: the user's begin time, or 0.
 func annotation(spec Spec) string {
 	begin := int64(0)
 	if !spec.Begin.IsZero() {
@@ -64,7 +65,7 @@ func annotation(spec Spec) string {
 	return fmt.Sprintf(`{"v":1,"lua":1,"begin":%d}`, begin)
 }
 
-// await makes the job wait for the one that it depends on, if that lives.
+// await makes the job wait for the one that it depends on, unless that has ended.
 func (s *Slurm) await(j *job) {
 	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].over() {
 		return
@@ -73,7 +74,7 @@ func (s *Slurm) await(j *job) {
 	s.afters[j.spec.After] = append(s.afters[j.spec.After], j)
 }
 
-// Cancel is scancel: the job ends as one that is told to terminate.
+// Cancel is scancel: a running job is terminated, a waiting one ends at once.
 func (s *Slurm) Cancel(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,9 +84,9 @@ func (s *Slurm) Cancel(id int) {
 	}
 	switch {
 	case j.completing:
-		j.state, j.end = bridge.Finished, Cancelled
+		j.state, j.end = slurm.Finished, Cancelled
 		s.changed(j)
-	case j.state == bridge.Running:
+	case j.state == slurm.Running:
 		s.terminate(j, Cancelled)
 	default:
 		j.end = Cancelled
@@ -93,17 +94,17 @@ func (s *Slurm) Cancel(id int) {
 	}
 }
 
-// Kill is scancel --signal by the user: unlike the port's Signal it leaves the requeue flag alone.
+// Kill is scancel --signal by the user: unlike the port's Signal it does not set the requeue flag.
 func (s *Slurm) Kill(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j, err := s.known(id); err == nil && j.state == bridge.Running {
-		s.deliver(j, bridge.Signal{Name: "USR1"})
+	if j, err := s.known(id); err == nil && j.state == slurm.Running {
+		s.deliver(j, slurm.Signal{Name: "USR1"})
 	}
 }
 
-// Modify is scontrol update of what it says of a job's partition, time limit (0: none) and priority, and of what an
-// administrator says of it. Other changes of the spec have no effect.
+// Modify is scontrol update of a job's partition, time limit (0: none), priority and AdminComment. Other changes of the
+// spec have no effect.
 func (s *Slurm) Modify(id int, change func(*Spec)) {
 	s.edit(id, func(j *job) {
 		before := Spec{Partition: strings.Join(j.parts, ","), TimeLimit: j.spec.TimeLimit, Priority: j.priority,
@@ -115,7 +116,7 @@ func (s *Slurm) Modify(id int, change func(*Spec)) {
 			s.leaveQueue(j)
 			j.priority = after.Priority
 		}
-		if j.spec.TimeLimit = after.TimeLimit; after.TimeLimit != before.TimeLimit && j.state == bridge.Running {
+		if j.spec.TimeLimit = after.TimeLimit; after.TimeLimit != before.TimeLimit && j.state == slurm.Running {
 			s.planLimit(j)
 		}
 	})
@@ -127,7 +128,7 @@ func (s *Slurm) Hold(id int) { s.edit(id, func(j *job) { j.held = true }) }
 // Release is scontrol release.
 func (s *Slurm) Release(id int) { s.edit(id, func(j *job) { j.held = false }) }
 
-// SetComment is scontrol update comment=, as the owner of a job may do where nothing vetoes it.
+// SetComment is scontrol update comment=, which a job's owner may do unless a lua script vetoes it.
 func (s *Slurm) SetComment(id int, comment string) {
 	s.edit(id, func(j *job) { j.spec.Comment = comment })
 }
@@ -135,7 +136,7 @@ func (s *Slurm) SetComment(id int, comment string) {
 // SetExtra is scontrol update extra=.
 func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
 
-// edit changes a job that lives, and has the scheduler look at it.
+// edit changes a living job and has the scheduler consider it.
 func (s *Slurm) edit(id int, change func(*job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +151,7 @@ func (s *Slurm) edit(id int, change func(*job)) {
 // Drain closes a node to new jobs.
 func (s *Slurm) Drain(name string) { s.set(name, "DRAIN") }
 
-// SetFeatures has a node have other features.
+// SetFeatures sets a node's features.
 func SetFeatures(s *Slurm, name string, features ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +164,7 @@ func SetFeatures(s *Slurm, name string, features ...string) {
 // Resume opens a node again.
 func (s *Slurm) Resume(name string) { s.set(name) }
 
-// set opens a node and puts words into its state. What its power is stays.
+// set removes the words that close a node and adds others. Its power state stays.
 func (s *Slurm) set(name string, in ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +175,8 @@ func (s *Slurm) set(name string, in ...string) {
 	}
 }
 
-// Down loses a node: its jobs go back to the queue with all that they carry, the pin to this node included, or end.
+// Down loses a node: its jobs are requeued with their present request, including a node list that names the node, or
+// end.
 func (s *Slurm) Down(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *Slurm) Down(name string) {
 	}
 	s.nodes[i].state = []string{"DOWN"}
 	for _, j := range slices.Clone(s.nodes[i].holders) {
-		if j.state == bridge.Running {
+		if j.state == slurm.Running {
 			s.lose(j)
 		}
 	}

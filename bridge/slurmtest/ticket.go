@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // Daemons is the user whose jobs are tickets.
 const Daemons = "synergy"
 
-// Tickets is the queue of the daemons.
+// Tickets is the daemons' queue for the election.
 type Tickets struct{ slurm *Slurm }
 
 var _ leader.Tickets = Tickets{}
 
-// Tickets are those of the user Daemons.
+// Tickets returns the tickets of the user Daemons.
 func (s *Slurm) Tickets() Tickets { return Tickets{s} }
 
 // Take implements leader.Tickets.
@@ -45,7 +45,7 @@ func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 	for _, id := range ids {
 		if j, err := t.ticket(id); err == nil {
 			tickets = append(tickets, leader.Ticket{ID: id, Words: leader.ParseWords(j.extra),
-				Live:      j.state == bridge.Pending,
+				Live:      j.state == slurm.Pending,
 				Submitted: j.submitted, Ended: j.history.Ended})
 		}
 	}
@@ -56,7 +56,7 @@ func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 func (t Tickets) ticket(id int) (*job, error) {
 	j, err := t.slurm.known(id)
 	if err != nil || j.spec.Name != leader.Name || j.spec.User != Daemons {
-		return nil, bridge.ErrGone
+		return nil, slurm.ErrGone
 	}
 	return j, nil
 }
@@ -69,8 +69,8 @@ func (t Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	t.slurm.mu.Lock()
 	defer t.slurm.mu.Unlock()
 	j, err := t.ticket(id)
-	if err == nil && j.state != bridge.Pending {
-		err = bridge.ErrNotPending
+	if err == nil && j.state != slurm.Pending {
+		err = slurm.ErrNotPending
 	}
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

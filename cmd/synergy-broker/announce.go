@@ -16,9 +16,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// announcer says to Slurm that a node has a broker, by a word in the node's Comment, beside what others keep there: the
-// daemon puts jobs on one GPU only where one is. A note in the broker's folder has the name of a node whose word is
-// ours to take away; one that an administrator wrote is his.
+// announcer tells Slurm that the node has a broker, by a word in the node's Comment beside what others wrote there. The
+// daemon places jobs on a shared GPU only on nodes with that word. A note (file) in the broker's folder has the name of
+// the node to whose Comment a broker added the word. Only then may a broker remove it: a word that an administrator
+// wrote stays.
 type announcer struct {
 	administration
 	node string
@@ -26,21 +27,21 @@ type announcer struct {
 	log  *slog.Logger
 }
 
-// The times of an announcement. Who has lost it, as by a slurmctld that lost its state, has it again after a while.
+// The times of an announcement. It is repeated, since a slurmctld that has lost its state has lost the word, too.
 const (
 	announceEvery = 5 * time.Minute
-	announceAgain = 30 * time.Second // after one that failed
-	retractWithin = 5 * time.Second  // the broker ends
+	announceAgain = 30 * time.Second // after a failure
+	retractWithin = 5 * time.Second  // when the broker ends
 )
 
-// mostNodeComment is how long a node's Comment may be to which something is added, bytes.
+// mostNodeComment is the longest Comment of a node to which the word is added, in bytes.
 const mostNodeComment = 4000
 
 func notePath(dir string) string { return filepath.Join(dir, "announced") }
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
-// announcer is that of the command line; nil: the broker says nothing.
+// announcer returns the announcer for the command line, or nil if the broker announces nothing.
 func (f *flags) announcer(log *slog.Logger) (*announcer, error) {
 	if !f.announce {
 		return nil, nil
@@ -65,7 +66,8 @@ func (f *flags) announcer(log *slog.Logger) (*announcer, error) {
 	return &announcer{administration: programs, node: node, note: notePath(f.dir), log: log}, nil
 }
 
-// keep says it until the context ends, and takes it back then.
+// keep announces until the context ends, and then removes the announcement. An error that stays the same is logged
+// once.
 func (a *announcer) keep(ctx context.Context) {
 	said := ""
 	for {
@@ -93,7 +95,8 @@ func (a *announcer) keep(ctx context.Context) {
 	}
 }
 
-// announce puts the word into the node's Comment where it is not.
+// announce adds the word to the node's Comment if it is missing. The note is written first, so that the word is removed
+// even if the broker dies in between.
 func (a *announcer) announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
 	defer cancel()
@@ -107,7 +110,7 @@ func (a *announcer) announce(ctx context.Context) error {
 	return a.setNodeComment(ctx, a.node, strings.TrimLeft(comment+" "+share.Announced, " "))
 }
 
-// retract takes back what the broker whose note this is has announced; without a note there is nothing.
+// retract removes the word that a broker with this note has announced. Without a note it does nothing.
 func retract(a administration, note string) error {
 	node, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +136,7 @@ func retract(a administration, note string) error {
 	return os.Remove(note)
 }
 
-// withoutWord is a comment without ours. All else stays, byte for byte, but for the space before the word.
+// withoutWord removes the announced word from a comment, and the space before it. All else stays byte for byte.
 func withoutWord(comment string) string {
 	at := strings.Index(" "+comment+" ", " "+share.Announced+" ")
 	if at < 0 {
@@ -143,7 +146,7 @@ func withoutWord(comment string) string {
 	return strings.TrimLeft(before+after, " ")
 }
 
-// nodeComment is what stands in a node's Comment. sinfo prints it once for each of its partitions.
+// nodeComment reads a node's Comment. sinfo prints it once for each partition of the node.
 func (a administration) nodeComment(ctx context.Context, node string) (string, error) {
 	var lines []string
 	err := eachLine(ctx, func(line string) { lines = append(lines, strings.TrimRight(line, " \n")) },

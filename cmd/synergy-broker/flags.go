@@ -27,7 +27,7 @@ import (
 	rules "github.com/synergy-slurmd/synergy-slurmd/share/turns"
 )
 
-// flags are the command line.
+// flags are the flags of the command line.
 type flags struct {
 	dir       string
 	gpus      string
@@ -44,7 +44,7 @@ type flags struct {
 	silent    time.Duration
 }
 
-// The modes of --mode.
+// The values of --mode.
 const (
 	auto  = "auto"
 	fill  = "fill"
@@ -77,15 +77,16 @@ func (f *flags) define(set *pflag.FlagSet) {
 		"it is stopped while others have theirs, where jobs take turns; 0: never")
 }
 
-// silentAfter is for how long a job that knows turns may load what it needs, before it begins its first.
+// silentAfter is how long a job that takes turns may load its data before its first turn. A job that asks for no turn
+// for longer counts as one that takes none.
 const silentAfter = time.Minute
 
-// mostIndex is more than the GPUs of any node.
+// mostIndex is above the index of any GPU of a node.
 const mostIndex = 1023
 
 var indexes = regexp.MustCompile(`^([0-9]{1,4})(?:-([0-9]{1,4}))?$`)
 
-// parseGPUs reads --gpus.
+// parseGPUs reads --gpus and returns the indexes in order.
 func parseGPUs(text string) ([]int, error) {
 	var all []int
 	for part := range strings.SplitSeq(text, ",") {
@@ -111,7 +112,7 @@ func parseGPUs(text string) ([]int, error) {
 
 var device = regexp.MustCompile(`^nvidia([0-9]{1,4})$`)
 
-// present are the GPUs whose devices are there.
+// present returns the indexes of the GPUs that have a device file in the folder dev.
 func present(dev string) ([]int, error) {
 	files, err := filepath.Glob(filepath.Join(dev, "nvidia*"))
 	if err != nil {
@@ -125,14 +126,15 @@ func present(dev string) ([]int, error) {
 		}
 	}
 	if len(all) == 0 {
-		// After a reboot the driver may come later: its unit tries this again, unlike a wrong flag.
+		// After a reboot the driver may load later. So the error is a failed, for which the unit tries again, unlike
+		// for a wrong flag.
 		return nil, failed{fmt.Errorf("there is no GPU in %s: name them by --gpus", dev)}
 	}
 	slices.Sort(all)
 	return all, nil
 }
 
-// config is what the broker is told.
+// config is the broker's configuration by the flags. dev is the folder of device files.
 func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 	policies := []rules.Policy{rules.Strict, rules.Weighted, rules.SLO}
 	switch {
@@ -168,7 +170,8 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
 }
 
-// filler is how jobs run at the same time, or take turns.
+// filler returns the function that has the jobs of a GPU run at the same time by MPS where possible, and else take
+// turns.
 func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 	switch {
 	case f.mode == turns:
@@ -193,7 +196,7 @@ func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 	}, nil
 }
 
-// byTurns has all jobs take turns. What a broker before this has left of MPS ends with the jobs that it serves.
+// byTurns makes all jobs take turns. MPS daemons of an earlier broker end with the jobs that they serve.
 func (f *flags) byTurns() broker.Filler {
 	m := &mps.Manager{Dir: f.dir}
 	return func(ctx context.Context, gpu int, jobs []node.Run) (bool, error) {
@@ -201,6 +204,7 @@ func (f *flags) byTurns() broker.Filler {
 	}
 }
 
+// serve runs the broker until the context ends. The broker is announced once it is ready.
 func (f *flags) serve(ctx context.Context, to io.Writer) error {
 	log := slog.New(slog.NewTextHandler(to, nil))
 	config, err := f.config("/dev", log)

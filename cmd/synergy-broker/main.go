@@ -1,6 +1,6 @@
-// Command synergy-broker says on a node who may use a GPU now, where several jobs share one: it serves package
-// share/broker, and is what the node's prolog, epilog and task prolog call for such a job. Everything that it is asked
-// by these ends well or changes nothing: a job without a broker runs on.
+// Command synergy-broker decides on a node which of the jobs that share a GPU may use it: it runs the broker of package
+// share/broker. The node's prolog, epilog and task prolog call it, too, for jobs on shared GPUs. These calls fail
+// without harm: a job without a broker runs on.
 package main
 
 import (
@@ -40,9 +40,10 @@ func main() {
 	os.Exit(code)
 }
 
-// failed is an error that no other command line would mend.
+// failed is an error that another command line would not avoid. Its exit code is exitFailed.
 type failed struct{ error }
 
+// run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := command()
 	root.SetOut(stdout)
@@ -93,7 +94,7 @@ there for turns (see docs/sharing.md), and the job that is more important goes f
 know whose process asks, and to stop a job that will not yield. Where it does not run, jobs run on and their GPU slices
 their time.`
 
-// hook is a command for one of Slurm's scripts. It reads the environment that the script was given.
+// hook is a command for one of Slurm's scripts. do gets the environment of the script.
 func (f *flags) hook(name, short string, do func([]string, io.Writer) error) *cobra.Command {
 	return &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -104,11 +105,12 @@ func (f *flags) hook(name, short string, do func([]string, io.Writer) error) *co
 		}}
 }
 
-// mostLook is for how long a prolog waits until the broker has its GPU ready for the job. It runs without as well.
+// mostLook is how long a prolog waits for the broker to prepare the job's GPU. After that the job starts all the same.
 const mostLook = 12 * time.Second
 
-// tell changes the stamp of a job, and has the broker look, if there is one, where that was or is: what a task is told
-// of MPS has to be there before it. Jobs that share nothing wait for nobody, and those of one GPU for no other.
+// tell changes the stamp of a job and has the broker read the stamps of the GPU that it had or has now. It waits for
+// the broker, because the broker writes for the job's tasks how they reach MPS, and that must exist before the first
+// task. Jobs without a shared GPU do not wait, and the broker looks only at the GPUs concerned.
 func (f *flags) tell(change func(environ []string, dir string) error, environ []string) error {
 	gpus := f.stamped()
 	if err := change(environ, f.dir); err != nil {
@@ -123,10 +125,11 @@ func (f *flags) tell(change func(environ []string, dir string) error, environ []
 	return broker.Tell(ctx, f.dir, gpus...)
 }
 
-// unread is the GPU of a job whose stamp cannot be read: no broker has it, and each looks at all of its own.
+// unread stands for the GPU of a job whose stamp cannot be read. No broker has a GPU of that index, so each broker
+// looks at all GPUs that it serves.
 const unread = -1
 
-// stamped is the GPU that the job of this environment shares; none: it has no stamp.
+// stamped returns the shared GPU of the job in this environment; none if the job has no stamp.
 func (f *flags) stamped() []int {
 	job, err := strconv.Atoi(os.Getenv("SLURM_JOB_ID"))
 	if err != nil {
@@ -142,7 +145,7 @@ func (f *flags) stamped() []int {
 	return []int{stamp.GPU}
 }
 
-// thaw is what systemd runs after the broker, however that ended.
+// thaw is the command that systemd runs after the broker has ended, however it ended.
 func (f *flags) thaw() *cobra.Command {
 	return &cobra.Command{Use: "thaw", Short: "let all jobs go on that a broker has stopped", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -160,23 +163,24 @@ func (f *flags) thaw() *cobra.Command {
 		}}
 }
 
-// retract takes back what a broker has announced that is dead. Where Slurm cannot be told, as at the end of a machine,
-// that is no failure: jobs are let go on all the same, and a node that is away has nobody put on it.
+// retract removes the announcement of a broker that has died. An error is only printed, as when Slurm cannot be reached
+// while the machine shuts down: the jobs have been thawed, and nothing is placed on a node that is down.
 func (f *flags) retract(say io.Writer) {
 	programs, err := onPath()
 	if err != nil {
-		return // then it has announced nothing
+		return // without Slurm's programs a broker has announced nothing
 	}
 	if err := retract(programs, notePath(f.dir)); err != nil {
 		fmt.Fprintln(say, "take the announcement back:", err)
 	}
 }
 
-// proc is the machine's.
+// proc is the machine's own /proc and cgroups.
 func proc() broker.Proc {
 	return broker.Proc{Root: "/proc", Cgroups: "/sys/fs/cgroup", Owner: os.Geteuid()}
 }
 
+// running is the program's version.
 func running() string {
 	if version != "" {
 		return version

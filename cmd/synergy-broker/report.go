@@ -18,12 +18,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 )
 
-// administration is Slurm's own programs, as root of a node may use them.
+// administration runs Slurm's programs as root of a node.
 type administration struct {
 	scontrol, squeue, sinfo string // paths
 }
 
-// onPath are those of the PATH, which come together.
+// onPath finds the programs on the PATH. It is an error if one of them is missing.
 func onPath() (a administration, err error) {
 	for name, path := range map[string]*string{"scontrol": &a.scontrol, "squeue": &a.squeue, "sinfo": &a.sinfo} {
 		var wrong error
@@ -33,14 +33,15 @@ func onPath() (a administration, err error) {
 	return a, err
 }
 
-// slurmWithin is how long one of them may take.
+// slurmWithin limits the calls of Slurm's programs for one report or announcement.
 const slurmWithin = 30 * time.Second
 
-// mostComment is how long an AdminComment may be to which something is added, bytes. Slurm keeps one of any length, in
-// each answer about the job.
+// mostComment is the longest AdminComment that the broker writes, in bytes. Slurm sets no limit, and sends the comment
+// in each answer about the job.
 const mostComment = 4096
 
-// reporter is how the daemon is told of jobs that do not give turns back, and nil where it is not.
+// reporter returns the function that reports jobs which do not give turns back to the daemon; nil if they are not
+// reported.
 func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 	if !f.report {
 		return nil
@@ -54,10 +55,10 @@ func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 	return a.accuse
 }
 
-// accuse adds an offence to a job's AdminComment. scontrol has no += for that, so what stands there is read first: what
-// somebody else writes between the two would be lost, in a moment that happens once in a job's life. A job that is over
-// is nobody's business any more, and it is over if one of another user has its number now, as where a slurmctld has
-// lost its state.
+// accuse adds an offence to a job's AdminComment. scontrol has no += for that, so the comment is read first; what
+// somebody else writes between the two would be lost, but an offence is reported about once in a job's life. A job that
+// has ended is not reported. A job counts as ended, too, if the job with its number belongs to another user, as after
+// slurmctld has lost its state.
 func (a administration) accuse(ctx context.Context, job, uid int, o share.Offence) error {
 	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
 	defer cancel()
@@ -80,21 +81,21 @@ func (a administration) accuse(ctx context.Context, job, uid int, o share.Offenc
 	return err
 }
 
-// format has squeue print columns of fixed widths: scontrol show job prints the AdminComment among lines that the
-// job's user writes. The last column is wider than what is added to.
+// format makes squeue print columns of fixed widths. `scontrol show job` is not used, because it prints the
+// AdminComment among lines that the job's user writes. The last column is wider than mostComment.
 const format = "--Format=JobID:20,JobArrayID:30,UserID:20,admin_comment:8192"
 
-// record begins what squeue prints of a job: for the number of an array it prints all of its tasks.
+// record matches the first columns of what squeue prints of a job. For the number of an array squeue prints all tasks.
 var record = regexp.MustCompile(`^([0-9]+) +([0-9]+(?:_[0-9]+)?) +([0-9]+) +$`)
 
-// columnsOf is how wide that is, characters that are bytes.
+// columnsOf is the width of these columns, in characters, which are bytes here.
 const columnsOf = 20 + 30 + 20
 
-// errOver is of a job that Slurm does not know any more.
+// errOver means that Slurm does not know the job any more.
 var errOver = fmt.Errorf("%w: the job is over", broker.ErrNotReported)
 
-// comment is a job's AdminComment, and the name by which no other job is meant: the number of an array's last task is
-// that of the whole array.
+// comment returns a job's AdminComment, and the name under which scontrol changes this job only: the number of an
+// array's last task is also that of the whole array, so a task is named as 17_3.
 func (a administration) comment(ctx context.Context, job, uid int) (name, comment string, err error) {
 	var own strings.Builder
 	found := false
@@ -104,7 +105,7 @@ func (a administration) comment(ctx context.Context, job, uid int) (name, commen
 				name = match[2]
 			}
 			line = line[columnsOf:]
-		} // else it goes on: a comment may have several lines
+		} // else the line continues the last comment, which may have several lines
 		if found && own.Len() <= mostComment {
 			own.WriteString(line)
 		}
@@ -121,8 +122,8 @@ func (a administration) comment(ctx context.Context, job, uid int) (name, commen
 	return name, strings.TrimRight(own.String(), " \n"), nil
 }
 
-// eachLine calls read with each line that a program prints, to its end or 16 KiB: of an array of ten thousand tasks
-// squeue prints a hundred megabytes, of which one line is wanted.
+// eachLine runs a program and calls read with each line that it prints, whole or in parts of 16 KiB. Lines are not
+// collected: for an array of ten thousand tasks squeue prints a hundred megabytes, of which one line is wanted.
 func eachLine(ctx context.Context, read func(line string), argv ...string) error {
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	out, err := command.StdoutPipe()
@@ -133,7 +134,7 @@ func eachLine(ctx context.Context, read func(line string), argv ...string) error
 	command.Stderr = &problem
 	command.WaitDelay = time.Second
 	if err = command.Start(); err == nil {
-		// a script in the program's place may have left somebody behind who keeps its output
+		// A script in the program's place may have left a child behind that keeps the pipe open.
 		defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 		for lines := bufio.NewReaderSize(out, 16<<10); err == nil; {
 			var line []byte

@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// status asks the broker that runs.
+// status is the command that prints the state of the running broker.
 func (f *flags) status() *cobra.Command {
 	var asJSON, asMetrics bool
 	c := &cobra.Command{Use: "status", Short: "who has each GPU, who waits, and what each class had",
@@ -51,7 +51,7 @@ func say(to io.Writer, s wire.Status, asJSON, asMetrics bool) error {
 	return table(to, s)
 }
 
-// table is for people.
+// table prints the state as text.
 func table(to io.Writer, s wire.Status) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "GPU\tJOB\tCLASS\tSTATE\tSINCE\tTURNS\tSHARE\tMEMORY\tUSER\tPID")

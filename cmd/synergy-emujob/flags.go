@@ -22,7 +22,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// flags are the command line.
+// flags are the flags of the command line.
 type flags struct {
 	profile     string
 	profileDirs []string
@@ -47,7 +47,7 @@ type flags struct {
 	turn                       string
 	gpuBusy                    float64
 	gpuMemory                  int
-	turns                      emulate.Turns // nil: it has its GPU to itself
+	turns                      emulate.Turns // nil: the job has its GPU to itself
 
 	set *pflag.FlagSet
 }
@@ -92,7 +92,7 @@ Exit codes:
   143  terminated without --checkpoint
 `
 
-// parse reads the command line and says what is wrong with it. Help goes to errors and ends in pflag.ErrHelp.
+// parse reads the command line and says what is wrong with it. Help is printed to stderr and returns pflag.ErrHelp.
 func parse(args []string, stderr io.Writer) (*flags, error) {
 	f := &flags{interval: seconds(5 * time.Second), checkpointEvery: seconds(10 * time.Minute)}
 	set := pflag.NewFlagSet("synergy-emujob", pflag.ContinueOnError)
@@ -171,7 +171,7 @@ func (f *flags) defineTurns(set *pflag.FlagSet) {
 		"`MiB` of the GPU's memory that it says it uses (default gpu_memory_mib of the profile)")
 }
 
-// noSocket is what --turn says where no socket is known.
+// noSocket is the value of a --turn without a value if SYNERGY_TURN_SOCK is not set; check refuses it.
 const noSocket = "SYNERGY_TURN_SOCK"
 
 // check finds what is wrong with the flags by themselves.
@@ -215,7 +215,7 @@ func (f *flags) check() error {
 	return nil
 }
 
-// job is what the flags and the environment describe, without signals and log.
+// job is the job that flags and environment describe, without signals and log.
 func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 	profile, err := f.readProfile()
 	if err != nil {
@@ -229,7 +229,7 @@ func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--signal: %w", err)
 	}
-	restart, _ := strconv.Atoi(getenv("SLURM_RESTART_COUNT")) // absent in the first start
+	restart, _ := strconv.Atoi(getenv("SLURM_RESTART_COUNT")) // absent at the first start
 	job := &emulate.Job{
 		ID: getenv("SLURM_JOB_ID"), Restart: restart, Profile: profile, Grant: grant, Goal: f.goal(profile, grant),
 		Speedup: f.speedup, Every: time.Duration(f.checkpointEvery), Adopt: f.resumeAny, Leave: leave,
@@ -245,10 +245,11 @@ func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 	return job, nil
 }
 
-// watchEvery is how often the job looks how many cores it has, and says how far it has come.
+// watchEvery is how often the job reads how many cores it may use, and writes its progress.
 const watchEvery = 100 * time.Millisecond
 
-// setWatch has the job follow the files that it is measured by.
+// setWatch connects the job with the files through which it is measured: it reads its cores from --pretend and writes
+// its iterations to --progress.
 func (f *flags) setWatch(job *emulate.Job) {
 	if f.pretend != "" {
 		job.Watch, job.Cores = watchEvery, func() int { return pretended(f.pretend, job.Grant.PerNode.CPUs) }
@@ -259,7 +260,7 @@ func (f *flags) setWatch(job *emulate.Job) {
 	}
 }
 
-// readProfile finds the profile by name in the directories, or takes a path apart into the two.
+// readProfile finds the profile by name in the directories. A path is split into its directory and its name.
 func (f *flags) readProfile() (*sensitivity.Profile, error) {
 	if strings.Contains(f.profile, "/") {
 		return library.New(filepath.Dir(f.profile)).Lookup(filepath.Base(f.profile))
@@ -267,7 +268,7 @@ func (f *flags) readProfile() (*sensitivity.Profile, error) {
 	return library.New(f.profileDirs...).Lookup(f.profile)
 }
 
-// grant is what Slurm says, corrected by the flags.
+// grant is what Slurm granted, overridden by the flags.
 func (f *flags) grant(getenv func(string) string) (emulate.Grant, error) {
 	g, err := emulate.FromSlurm(getenv)
 	if err != nil {
@@ -289,8 +290,8 @@ func (f *flags) grant(getenv func(string) string) (emulate.Grant, error) {
 	return g, nil
 }
 
-// usable is how many of the granted cores are there to be kept busy: affinity mask and cgroup quota tell. Where Slurm
-// does not fence jobs in, it is what was granted; outside Slurm, all.
+// usable is how many of the granted cores this process can keep busy, by affinity mask and cgroup quota. Where Slurm
+// does not confine jobs it is the grant; outside Slurm it is all cores of the host.
 func usable(granted int) int {
 	there := runtime.GOMAXPROCS(0)
 	if granted == 0 {
@@ -299,7 +300,7 @@ func usable(granted int) int {
 	return min(granted, there)
 }
 
-// given is the value of a flag, or what holds without it.
+// given is the value of a flag, or otherwise if the flag is not given.
 func given(flag, otherwise int) int {
 	if flag > 0 {
 		return flag
@@ -307,6 +308,7 @@ func given(flag, otherwise int) int {
 	return otherwise
 }
 
+// goal is how much the job trains. Samples are converted to iterations: an iteration trains one batch per GPU.
 func (f *flags) goal(profile *sensitivity.Profile, grant emulate.Grant) emulate.Goal {
 	goal := emulate.Goal{Iterations: f.iterations, Training: time.Duration(f.duration)}
 	if f.samples > 0 {
@@ -315,6 +317,7 @@ func (f *flags) goal(profile *sensitivity.Profile, grant emulate.Grant) emulate.
 	return goal
 }
 
+// cost is the flag's duration if the flag was given, else the profile's, in seconds.
 func (f *flags) cost(name string, flag seconds, measured float64) time.Duration {
 	if f.set.Changed(name) {
 		return time.Duration(flag)
@@ -322,7 +325,7 @@ func (f *flags) cost(name string, flag seconds, measured float64) time.Duration 
 	return time.Duration(measured * float64(time.Second))
 }
 
-// store is where checkpoints go. In a directory they are named by the job, so that jobs can share it.
+// store is where checkpoints go; nil: none. In a directory they are named by the job, so that jobs can share it.
 func (f *flags) store(getenv func(string) string) *emulate.Store {
 	if f.checkpoint == "" {
 		return nil
@@ -341,7 +344,7 @@ func jobName(getenv func(string) string) string {
 	return "local"
 }
 
-// setWork chooses between sleeping, with turns or without, and burning.
+// setWork chooses how the job spends its time: asleep, asleep in turns of a shared GPU, or computing.
 func (f *flags) setWork(job *emulate.Job) {
 	if f.turns != nil {
 		job.Mode = emulate.VirtualCPU
@@ -361,7 +364,7 @@ func (f *flags) setWork(job *emulate.Job) {
 // seconds is a duration on the command line: 90, 90s or 1m30s.
 type seconds time.Duration
 
-// Set reads a number of seconds, or a duration as Go writes it.
+// Set reads a number of seconds, or a duration as times.Parse does.
 func (s *seconds) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
@@ -377,7 +380,7 @@ func (s *seconds) Set(text string) error {
 	return nil
 }
 
-// String is empty for none, which keeps it out of the help.
+// String is empty for 0, so that the help shows no default.
 func (s *seconds) String() string {
 	if *s == 0 {
 		return ""
@@ -385,5 +388,5 @@ func (s *seconds) String() string {
 	return time.Duration(*s).String()
 }
 
-// Type is how pflag calls the value in the help.
+// Type is the type's name in the help.
 func (s *seconds) Type() string { return "time" }

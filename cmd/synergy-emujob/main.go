@@ -1,6 +1,5 @@
-// Command synergy-emujob is an emulated training job: the workload for a cluster without GPUs. It turns its flags and
-// Slurm's environment into an emulate.Job and the outcome into an exit code; what the job does is the package's
-// business.
+// Command synergy-emujob is an emulated training job, the workload for a cluster without GPUs. It turns its flags and
+// Slurm's environment into an emulate.Job and the outcome into an exit code; package emulate does the rest.
 package main
 
 import (
@@ -16,21 +15,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/emulate"
 )
 
-// Exit codes besides the one that asks Slurm for a requeue.
+// Exit codes besides --requeue-exit, which asks Slurm for a requeue.
 const (
 	exitFailed     = 1
 	exitUsage      = 2
-	exitNoMemory   = 75 // of the GPU, emulated
+	exitNoMemory   = 75 // of the emulated GPU
 	exitTerminated = 128 + int(syscall.SIGTERM)
 )
 
 func main() {
-	// Caught before anything else, because the default is to die, and the signal may come at any time.
+	// Signals are caught before anything else, because uncaught ones end the process and they may come at any time.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM)
 	os.Exit(emujob(os.Args[1:], signals))
 }
 
+// emujob runs the job and returns the exit code.
 func emujob(args []string, signals chan os.Signal) int {
 	f, err := parse(args, os.Stderr)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -69,6 +69,7 @@ func emujob(args []string, signals chan os.Signal) int {
 	return f.exitCode(out.Reason)
 }
 
+// complain prints the error and returns the exit code.
 func complain(code int, err error) int {
 	fmt.Fprintf(os.Stderr, "synergy-emujob: %v\n", err)
 	return code
@@ -84,7 +85,7 @@ func (f *flags) exitCode(reason emulate.Reason) int {
 	return 0
 }
 
-// openLog opens the file to append to, since a job that is requeued writes to it again.
+// openLog opens the log to append to it, since a job that is requeued continues its log.
 func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
 	switch {
 	case follows(getenv):
@@ -99,13 +100,13 @@ func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
 	return file, nil
 }
 
-// follows says whether this is one of several tasks of a step and not the first: that one saves and logs for all.
+// follows reports whether this is one of several tasks of a step and not the first. The first saves and logs for all.
 func follows(getenv func(string) string) bool {
 	rank := getenv("SLURM_PROCID")
 	return rank != "" && rank != "0"
 }
 
-// sentence is what a person wants to know at the end.
+// sentence summarizes the run.
 func sentence(job *emulate.Job, out emulate.Outcome) string {
 	text := fmt.Sprintf("synergy-emujob: %s did %d iterations in this start and %d of %d in %s",
 		job.Profile.Model, out.Done, out.Total, out.Goal, starts(out.Starts))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pretended is how many cores a file says; all, where it says nothing.
+// pretended reads from a file how many cores the job may use; all if the file is missing or invalid.
 func pretended(path string, all int) int {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -24,7 +24,7 @@ func pretended(path string, all int) int {
 	return cores
 }
 
-// writeProgress replaces the file as a whole, as python/synergy does.
+// writeProgress replaces the progress file by a rename, as python/synergy does, so that no reader sees half of it.
 func writeProgress(path string, iterations int64) error {
 	next := path + ".new"
 	if err := os.WriteFile(next, fmt.Appendf(nil, "{\"version\": 1, \"iterations\": %d, \"at\": %d}\n", iterations,
@@ -34,11 +34,11 @@ func writeProgress(path string, iterations int64) error {
 	return os.Rename(next, path)
 }
 
-// windows is for how many windows a job is measured at most: three minutes of 20 s.
+// windows is the longest measurement, in windows: three minutes if a window is 20 s.
 const windows = 9
 
-// measureIt starts what measures this job, in a folder of its own. That it cannot be had costs the measurement and
-// nothing else.
+// measureIt starts `synergy measure` for this job, with files in a temporary folder. If that fails, the job runs
+// unmeasured. stop ends the measurement.
 func (f *flags) measureIt() (stop func()) {
 	stop = func() {}
 	if f.measure <= 0 || follows(os.Getenv) {
@@ -67,7 +67,7 @@ func (f *flags) measureIt() (stop func()) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = command.Wait() // it has said on stderr what there was to say
+		_ = command.Wait() // it has printed its own errors
 		close(ended)
 	}()
 	return func() {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// reporter says in the job's own comment how far it has come (docs/job-contract.md). It runs scontrol as the job's
-// user, with arguments and without a shell.
+// reporter writes the job's progress into its comment (docs/job-contract.md). It runs scontrol as the job's user, with
+// arguments and without a shell.
 type reporter struct {
 	job   string
-	words string // of the comment, which stay
+	words string // of the comment, written before the progress
 }
 
-// reportLimit is how long scontrol may take: training waits for it.
+// reportLimit is how long scontrol may take. Training waits for it.
 const reportLimit = 20 * time.Second
 
 func (r reporter) report(iterations int64) error {

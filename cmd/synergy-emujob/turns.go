@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/client"
 )
 
-// takeTurns introduces the job to the broker of its GPU. Where there is none, the job runs on by itself.
+// takeTurns connects the job to the broker of its GPU. Without a broker the job runs on by itself. end closes the
+// connection.
 func (f *flags) takeTurns() (end func(), err error) {
 	if f.turn == "" || !f.virtualCPU {
 		return func() {}, nil
@@ -31,7 +32,7 @@ func (f *flags) memoryOfGPU(profile *sensitivity.Profile) gres.Memory {
 	return gres.Memory(given(f.gpuMemory, int(profile.GPUMemory)))
 }
 
-// busy is the part of an iteration in which the job uses the GPU. With none known it leaves nothing idle.
+// busy is the part of an iteration in which the job uses the GPU. If it is unknown, it is 1.
 func (f *flags) busy(profile *sensitivity.Profile) float64 {
 	switch {
 	case f.gpuBusy > 0:
@@ -42,7 +43,7 @@ func (f *flags) busy(profile *sensitivity.Profile) float64 {
 	return 1
 }
 
-// outOfMemory says whether a job ends as one whose GPU has no room for it.
+// outOfMemory reports whether the broker refused the job because the GPU has too little memory left for it.
 func outOfMemory(err error) bool {
 	var refused *client.Refused
 	return errors.As(err, &refused)

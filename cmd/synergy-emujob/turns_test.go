@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -55,11 +56,32 @@ func TestTwoJobsThatFillAGPUEachHaveHalfOfIt(t *testing.T) {
 func TestTwoJobsThatNeedAThirdOfAGPUEachHardlyFeelEachOther(t *testing.T) {
 	b := (&clienttest.Broker{}).Start(t, filepath.Join(t.TempDir(), "turn-0.sock"))
 	third := []string{"--turn=" + b.Path(), "--gpu-busy", "0.33"}
-	for _, end := range together(t, sharer(t, third...), sharer(t, third...)) {
-		if end.Wall > 3 || end.Turns == 0 {
-			t.Errorf("a job of 2 s took %v s, %d turns", end.Wall, end.Turns)
+	both := func() []emulate.Record {
+		ends := together(t, sharer(t, third...), sharer(t, third...))
+		return ends[:]
+	}
+	inTime(t, both, func(end emulate.Record) bool { return end.Turns > 0 })
+}
+
+// inTime runs jobs of 2 s, which are to take no more than 3 s. A machine with other work makes them slower: they have
+// three tries.
+func inTime(t *testing.T, run func() []emulate.Record, also func(end emulate.Record) bool) {
+	t.Helper()
+	var said []string
+	for range 3 {
+		slow := false
+		for _, end := range run() {
+			if !also(end) {
+				t.Fatalf("%+v", end)
+			}
+			slow = slow || end.Wall > 3
+			said = append(said, fmt.Sprintf("%.2f s", end.Wall))
+		}
+		if !slow {
+			return
 		}
 	}
+	t.Errorf("jobs of 2 s took %v", said)
 }
 
 func TestTheSocketComesFromTheEnvironment(t *testing.T) {
@@ -77,10 +99,10 @@ func TestTheSocketComesFromTheEnvironment(t *testing.T) {
 }
 
 func TestWithoutABrokerAJobRunsAsIfAlone(t *testing.T) {
-	end := last(t, sharer(t, "--turn="+filepath.Join(t.TempDir(), "turn-0.sock")))
-	if end.Wall > 3 || end.Waited > 0.5 {
-		t.Errorf("without a broker a job of 2 s took %v s and waited %v s", end.Wall, end.Waited)
+	alone := func() []emulate.Record {
+		return []emulate.Record{last(t, sharer(t, "--turn="+filepath.Join(t.TempDir(), "turn-0.sock")))}
 	}
+	inTime(t, alone, func(end emulate.Record) bool { return end.Waited <= 0.5 })
 }
 
 func TestAJobForWhichTheGPUHasNoRoomEndsWithout(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
-// index.
+// forPeople serves the pages for browsers. A client of / that does not accept HTML gets the index as text.
 func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	cluster := func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) }
 	part, whole := inTurn(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.wentWell}
@@ -49,7 +48,8 @@ func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	mux.HandleFunc("GET /page/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, h, heard) })
 }
 
-// pastRounds is over how many rounds a job's page looks back where no history is kept. Each is read and decoded for it.
+// pastRounds is how many rounds a job's page looks back if no history is kept. Each report is read and decoded for
+// every page.
 const pastRounds = 12
 
 func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports archive) {
@@ -73,10 +73,10 @@ func latest(reports archive) (bridge.Report, error) {
 	return report, err
 }
 
-// longestUser is the longest name of a user that the queue is searched for, in bytes.
+// longestUser is the longest user name that the queue can be filtered by, in bytes.
 const longestUser = 256
 
-// askedBy is which part of the queue a request wants.
+// askedBy reads from a request which part of the queue it wants.
 func askedBy(r *http.Request) (page.Asked, error) {
 	values := r.URL.Query()
 	asked := page.Asked{User: strings.TrimSpace(values.Get("user")), Cause: bridge.WaitCause(values.Get("cause"))}
@@ -92,7 +92,7 @@ func askedBy(r *http.Request) (page.Asked, error) {
 	return asked, err
 }
 
-// rowAsked is the number of the first row that is shown.
+// rowAsked reads the number of the first row to show.
 func rowAsked(text string) (int, error) {
 	if text == "" {
 		return 0, nil
@@ -104,7 +104,7 @@ func rowAsked(text string) (int, error) {
 	return from, nil
 }
 
-// told is what the pages say of it.
+// told is the daemon's health as the pages show it.
 func (h *health) told(now time.Time) page.Health {
 	says, wrong := h.check(now)
 	if wrong != nil {
@@ -118,7 +118,7 @@ func serveJob(ctx context.Context, w http.ResponseWriter, id int, reports archiv
 	servePage(w, err, func(text *bytes.Buffer) error { return page.Job(text, told) })
 }
 
-// latestOf are the reports of the last rounds, the newest first. One that was overwritten meanwhile is left out.
+// latestOf returns the reports of the last rounds, newest first. A report that was overwritten meanwhile is left out.
 func latestOf(reports archive, most int) (past []bridge.Report, err error) {
 	rounds, err := reports.Rounds()
 	if err != nil {
@@ -138,7 +138,7 @@ func latestOf(reports archive, most int) (past []bridge.Report, err error) {
 	return past, nil
 }
 
-// servePage writes a page as a whole, or what was wrong.
+// servePage writes a whole page, or the error. The page is drawn in memory first, so no half page is sent.
 func servePage(w http.ResponseWriter, err error, draw func(*bytes.Buffer) error) {
 	var text bytes.Buffer
 	if err == nil {
@@ -150,7 +150,7 @@ func servePage(w http.ResponseWriter, err error, draw func(*bytes.Buffer) error)
 	}
 	w.Header().Set("Content-Security-Policy", page.Policy)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write(text.Bytes()) // an error is the reader's going away
+	w.Write(text.Bytes()) // fails only if the reader is gone
 }
 
 func serveFile(w http.ResponseWriter, r *http.Request) {
@@ -164,12 +164,15 @@ func serveFile(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	listeners = 16               // at once, of the connections that there are: others reload now and then
-	earshot   = 45 * time.Second // for which one listens: it asks again, so that nobody keeps a place for good
+	// listeners is how many connections may wait for the next round at once; other browsers reload from time to time.
+	listeners = 16
+	// earshot is how long one request waits. The browser then asks again, so that no reader keeps its connection.
+	earshot = 45 * time.Second
 )
 
-// serveEvents tells of the next round by a server-sent event, if there is one in time, and ends. The page says which
-// round it shows, and the browser of which it was told last: one that was held meanwhile is told at once.
+// serveEvents sends a server-sent event when the next round ends, if that is soon enough, and closes. The request says
+// which round its page shows (?after=) or of which round the browser heard last (Last-Event-ID). If a later round has
+// ended already, it is sent at once.
 func serveEvents(w http.ResponseWriter, r *http.Request, h *health, heard chan struct{}) {
 	select {
 	case heard <- struct{}{}:
@@ -185,7 +188,7 @@ func serveEvents(w http.ResponseWriter, r *http.Request, h *health, heard chan s
 	}
 	known, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
 	if err != nil {
-		known, _ = strconv.Atoi(r.URL.Query().Get("after")) // anything else is none
+		known, _ = strconv.Atoi(r.URL.Query().Get("after")) // without a number it is 0: no round
 	}
 	if number, held := h.next(r.Context(), known, earshot); held {
 		fmt.Fprintf(w, "event: round\nid: %d\ndata: %d\n\n", number, number)

@@ -12,16 +12,17 @@ import (
 // cachedFor is how long a page is served from the cache.
 const cachedFor = 200 * time.Millisecond
 
-// cachedPage serves all readers the same page from memory. It needs no desk: a reader who takes nothing keeps nothing
-// from others. The page must not depend on the request.
+// cachedPage serves all readers the same page from memory. It needs no place at the desk, since readers of it use no
+// memory that others wait for. The page must not depend on the request.
 type cachedPage struct {
 	render http.Handler
-	// version tells when what the page shows last changed; the page is then rendered again. nil: nobody can tell.
+	// version says when the content of the page last changed; a page of an older version is rendered again. nil:
+	// unknown.
 	version func() time.Time
 
 	mu         sync.Mutex
 	renderedAt time.Time
-	shows      time.Time // the version
+	shows      time.Time // the version of the cached page
 	page       recorder
 }
 
@@ -32,7 +33,7 @@ type recorder struct {
 	body   bytes.Buffer
 }
 
-// Header is that of http.ResponseWriter.
+// Header implements http.ResponseWriter.
 func (r *recorder) Header() http.Header { return r.header }
 
 // WriteHeader keeps the status code.
@@ -63,5 +64,5 @@ func (c *cachedPage) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	page := c.current()
 	maps.Copy(w.Header(), page.header)
 	w.WriteHeader(page.status)
-	_, _ = w.Write(page.body.Bytes()) // fails when the reader has gone
+	_, _ = w.Write(page.body.Bytes()) // fails if the reader has gone
 }

@@ -16,54 +16,56 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Config is what the configuration file holds: everything that SIGHUP can change. What it takes a restart to change is
-// a flag.
+// Config is the content of the configuration file: everything that SIGHUP can change. Settings that need a restart are
+// flags.
 type Config struct {
 	Partitions  []string      // managed ones; never empty after load
-	Canary      bridge.Canary // who of them is managed while the daemon is on trial; zero: all
+	Canary      bridge.Canary // which jobs in Partitions are managed while the daemon is on trial; zero: all
 	Policy      policy.Policy
 	Allocator   policy.Allocator
 	ProfileDirs []string // absolute; searched in this order
-	Learned     string   // absolute; the folder of what jobs with synergy-profile=auto teach; empty: nothing is learned
-	// Match says what jobs are taken for in the shadow whose users have said nothing; the first rule that fits counts
+	Learned     string   // absolute; folder of what jobs with synergy-profile=auto taught; empty: nothing is learned
+	// Match gives profiles to jobs without a directive, in shadow mode only. The first rule that fits counts.
 	Match   []bridge.Match
 	Savings string // absolute; the folder of the ledger of savings; empty: none is kept
 	History memoir
-	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so
-	// that a round may fail without any job slipping through.
+	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal. It is at least two rounds
+	// long, so that one failed round makes no job start.
 	Lease time.Duration
 	Rules policy.Rules
-	// PreemptionShare is rules.max_preemptions as a part of the cluster's GPUs; of both the larger counts.
+	// PreemptionShare is rules.max_preemptions as a part of the cluster's GPUs. The larger of the two limits counts.
 	PreemptionShare float64
-	Ahead           int // jobs that wait eligible with the size that they are to have; 0: none
+	Ahead           int // how many waiting jobs are eligible in Slurm (armed) with their planned size; 0: none
 
-	Keep bridge.Keep // of what users ask for in so many words
+	Keep bridge.Keep // which explicit requests are lower bounds
 
-	// Sharing is how much memory GPUs have that several jobs may use at once, and by which way; zero: nobody shares one
+	// Sharing says how much memory a GPU has that several jobs may share, and how they share it; zero: no GPU is
+	// shared.
 	Sharing bridge.Sharing
 
 	PreemptWithoutCheckpoint bool
-	SaveAtLimit              bool          // ask jobs with a checkpoint before their time limits end them
-	EstimateStarts           bool          // say when jobs that wait will start
-	RestartCost              time.Duration // of a job without profile
+	SaveAtLimit              bool          // ask jobs with a checkpoint to save before their time limits end them
+	EstimateStarts           bool          // estimate when waiting jobs will start
+	RestartCost              time.Duration // of a job without a profile
 	Hook                     hook
-	// between two reports of progress that are compared with the profile; 0: none are
+	// Audit is the least time between two progress reports that are compared with the profile; 0: none are compared.
 	Audit        time.Duration
 	StartTimeout time.Duration // how long a started job may stay pending before its start counts as failed
-	Concurrency  int           // requests in flight
+	Concurrency  int           // most requests in flight
 	Rate         float64       // requests per second
-	Heartbeat    string        // absolute; the file that tells job_submit.lua of a good round; empty: none
-	// absolute; the file that tells job_submit.lua which profiles there are; empty: none
+	Heartbeat    string        // absolute; the file that tells job_submit.lua of the last good round; empty: none
+	// ProfilesFile is the absolute path of the file that lists the profiles for job_submit.lua; empty: none.
 	ProfilesFile string
 }
 
-// A lease must outlast a round that failed and the restart of the daemon.
+// The length of leases, in rounds and at least. A lease must outlast a failed round and a restart of the daemon.
 const (
 	leaseRounds    = 3
 	leaseRoundsMin = 2
 	leaseDefault   = 15 * time.Minute
 )
 
+// defaults is the configuration of a file that sets nothing but the partitions.
 func defaults(round time.Duration) Config {
 	return Config{
 		Policy:      policy.Slurm(),
@@ -71,7 +73,7 @@ func defaults(round time.Duration) Config {
 		ProfileDirs: []string{"/etc/synergy/profiles"},
 		Lease:       max(leaseDefault, leaseRounds*round),
 		Rules:       policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
-		// of which the larger counts
+		// Of rules.max_preemptions as a number and as a part of the GPUs, the larger counts.
 		PreemptionShare: 0.05,
 		Ahead:           32,
 		Keep:            bridge.Keep{Memory: true, Steps: true},
@@ -88,7 +90,7 @@ func defaults(round time.Duration) Config {
 	}
 }
 
-// partition is where tickets are taken: the first managed one, or Slurm's default.
+// partition is where the daemon submits its tickets: the first managed partition, or "" for Slurm's default.
 func (c Config) partition() string {
 	if len(c.Partitions) == 0 {
 		return ""
@@ -110,6 +112,7 @@ func loadConfig(path string, round time.Duration) (Config, error) {
 	return config, nil
 }
 
+// parseConfig reads the text of a configuration file.
 func parseConfig(text []byte, round time.Duration) (Config, error) {
 	document, err := onlyDocument(text)
 	if err != nil {
@@ -126,7 +129,7 @@ func parseConfig(text []byte, round time.Duration) (Config, error) {
 	return config, config.check(round)
 }
 
-// onlyDocument is the one YAML document of the text.
+// onlyDocument parses the text, which must be a single YAML document.
 func onlyDocument(text []byte) (*yaml.Node, error) {
 	if err := unreadable(text); err != nil {
 		return nil, err
@@ -148,7 +151,7 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	return &document, nil
 }
 
-// read takes over the settings and lists all those that cannot be.
+// read takes over the settings. The error lists every one that is unknown, repeated or invalid.
 func (c *Config) read(settings []setting) error {
 	var problems []error
 	lines := make(map[string]int)
@@ -169,7 +172,7 @@ func (c *Config) read(settings []setting) error {
 	return errors.Join(problems...)
 }
 
-// check finds what is wrong between settings, each of which is good for itself.
+// check finds contradictions between settings that are each valid.
 func (c *Config) check(round time.Duration) error {
 	if len(c.Partitions) == 0 {
 		return errors.New("partitions: none is named: name those that the daemon shall manage, as partitions: [gpu]")

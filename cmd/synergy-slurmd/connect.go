@@ -15,35 +15,37 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// poll is the time between two looks at Slurm while a round waits for victims to leave and for starts to come about.
+// poll is the time between two observations while a round waits for preempted jobs to leave and for starts to happen.
 const poll = time.Second
 
-// connector makes the round's view of Slurm from the flags and a configuration.
+// connector opens Slurm (or a plugin in its place), and makes the Runner for each configuration.
 type connector struct {
-	flags   flags
-	book    *recollection
-	log     zerolog.Logger
-	metrics *metrics // nil: nobody counts
-	seat    *seat    // nil: there is no other daemon
-	bound   throttle
-	outlook *outlook                    // nil: nobody estimates
-	planner bridge.Planner              // nil: the built-in one
-	almanac bridge.Almanac              // outlives the rounder of a configuration
-	learned atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
+	flags       flags
+	book        *recollection
+	log         zerolog.Logger
+	metrics     *metrics // nil: nothing is counted
+	seat        *seat    // the ticket of this daemon; nil: there is no other daemon
+	bound       throttle
+	outlook     *outlook                    // nil: no start times are estimated
+	planner     bridge.Planner              // nil: the built-in one
+	limitsCache bridge.LimitsCache          // cache of the site's limits; it outlives a reload
+	learned     atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
 
-	mu     sync.Mutex // rounds and the seat share the client
-	config Config     // by which the client is opened
+	mu     sync.Mutex // the client is used by rounds and by the seat
+	config Config     // with which the client is opened
 	client *driven    // the open one, or nil
-	fresh  bool       // no rounder has it yet
+	fresh  bool       // the client was opened by the seat, and no Runner uses it yet
 }
 
-// connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
+// connect makes the Runner for a configuration. It opens Slurm anew, since the configuration may bound requests
+// differently.
 func (c *connector) connect(ctx context.Context, config Config) (rounder, error) {
 	client, err := c.reopen(ctx, config)
 	if err != nil {
@@ -54,21 +56,22 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		Ledger:   c.book,
 		Watcher:  client.watcher,
 		Splitter: c.seat.fenceSplitter(client.splits),
+		Leases:   c.seat.fenceLeases(client.leases),
 		Clock:    wall{},
 		Profiles: c.shelves(config.ProfileDirs).lookup,
-		Settings: settings(config, c.flags, c.planner),
-		Almanac:  c.consult(client.limits),
+		Settings: settings(config, c.flags, c.planner, c.schedulerLooks(ctx)),
+		Limits:   c.consult(client.limits),
 		Last:     c.book.LastRound(),
 		Learned:  c.learns(config.Learned),
 		Outlook:  c.outlook.orNone(),
 	}, nil
 }
 
-// fewFiles are told by name.
+// fewFiles is how many unreadable files the log names one by one.
 const fewFiles = 5
 
-// learns opens the folder of what jobs teach; nil: nothing is learned, since none is named, or it cannot be read.
-// Nobody waits for that: jobs then get the proportional share, and are told.
+// learns opens the folder of learned profiles. It returns nil if no folder is named or it cannot be read: nothing is
+// learned then, and the error is logged. Rounds go on, and jobs with synergy-profile=auto get the proportional share.
 func (c *connector) learns(dir string) bridge.Learned {
 	c.learned.Store(nil)
 	if dir == "" {
@@ -85,7 +88,7 @@ func (c *connector) learns(dir string) bridge.Learned {
 	return s
 }
 
-// tellUnread names the first files.
+// tellUnread logs which learned profiles cannot be read: the first files by name, and how many others.
 func (c *connector) tellUnread(wrong []error) {
 	for k, file := range wrong {
 		if k == fewFiles {
@@ -98,8 +101,8 @@ func (c *connector) tellUnread(wrong []error) {
 	}
 }
 
-// succeed is for a daemon that leads after another one: what it remembers of jobs is old, and where both share the
-// folder, so is what it knows of them.
+// succeed is called when this daemon becomes the leader after another one. Its own records of jobs are out of date by
+// then, and so are the learned profiles if both daemons share the folder, which is read again.
 func (c *connector) succeed() {
 	c.book.expire()
 	s := c.learned.Load()
@@ -114,7 +117,7 @@ func (c *connector) succeed() {
 	}
 }
 
-// taught is how many names something is known of.
+// taught is the number of learned profiles.
 func (c *connector) taught() float64 {
 	s := c.learned.Load()
 	if s == nil {
@@ -123,7 +126,7 @@ func (c *connector) taught() float64 {
 	return float64(s.Known())
 }
 
-// known is what jobs have taught, by user and job name.
+// known returns the learned profiles, ordered by user and job name.
 func (c *connector) known() []*learned.Entry {
 	s := c.learned.Load()
 	if s == nil {
@@ -132,14 +135,14 @@ func (c *connector) known() []*learned.Entry {
 	return s.All()
 }
 
-// shelves are the profile folders.
+// shelves is the library of the configured profile folders.
 type shelves struct {
 	dirs []string
 	*library.Library
 }
 
-// shelves are those of a configuration. A folder that cannot be read is told at once, since no job can tell it: all
-// that its user hears of is a profile that nobody has.
+// shelves returns the library of these folders and warns of each folder that cannot be read: a job's owner would only
+// learn that the profile does not exist.
 func (c *connector) shelves(dirs []string) shelves {
 	for _, dir := range dirs {
 		if _, err := os.ReadDir(dir); err != nil {
@@ -153,7 +156,7 @@ func (c *connector) shelves(dirs []string) shelves {
 	return shelves{dirs, library.New(dirs...)}
 }
 
-// lookup finds a profile. Where there is no folder to look into that is said in its stead, in the same words of every
+// lookup finds a profile. If none of the folders can be read, the error says that instead, in the same words for every
 // job.
 func (s shelves) lookup(name string) (*sensitivity.Profile, error) {
 	profile, err := s.Lookup(name)
@@ -168,17 +171,17 @@ func (s shelves) lookup(name string) (*sensitivity.Profile, error) {
 	return nil, fmt.Errorf("no folder with profiles can be read: %s", strings.Join(s.dirs, ", "))
 }
 
-// consult makes the almanac one of these limits; nil: there are none to be told of.
-func (c *connector) consult(source bridge.Limits) *bridge.Almanac {
+// consult makes the limits cache read from this source and returns it; nil: there is no source.
+func (c *connector) consult(source bridge.Limits) *bridge.LimitsCache {
 	if source == nil {
 		return nil
 	}
-	c.almanac.Source = source
-	return &c.almanac
+	c.limitsCache.Source = source
+	return &c.limitsCache
 }
 
-// reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read
-// again.
+// reopen closes and opens Slurm for this configuration. A client that the seat has just opened with the same settings
+// is kept, since it has already read the jobs.
 func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +209,7 @@ func (c *connector) open(ctx context.Context) (*driven, error) {
 	return client, nil
 }
 
-// tickets are those of the client that is open now.
+// tickets returns the tickets of the open client, and opens one if necessary.
 func (c *connector) tickets(ctx context.Context) (leader.Tickets, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -223,6 +226,7 @@ func (c *connector) close() {
 	c.shut()
 }
 
+// shut closes the client. It is called with mu held.
 func (c *connector) shut() {
 	if c.client != nil {
 		c.client.close()
@@ -230,8 +234,25 @@ func (c *connector) shut() {
 	}
 }
 
-// settings are a configuration in the words of a round. A nil planner is the built-in one.
-func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
+// schedulerLooks is how long Slurm's schedulers may take to consider a job that has become eligible. It follows from
+// `scontrol show config`, or from Slurm's defaults if that cannot be read, and is 0 with a plugin in Slurm's place.
+func (c *connector) schedulerLooks(ctx context.Context) time.Duration {
+	if c.flags.slurmPlugin != "" {
+		return 0
+	}
+	config := configOf(ctx, c.flags)
+	within := preflight.ReadScheduler(config.Value).Within()
+	entry := c.log.Info()
+	if config.Why != "" {
+		entry = c.log.Warn().Str("not_known", config.Why)
+	}
+	entry.Stringer("within", within).Msg("slurm's schedulers look at a job that may start")
+	return within
+}
+
+// settings are configuration and flags in the form that a round needs. A nil planner is the built-in one. looks is how
+// long Slurm's schedulers may take to consider a job; 0: unknown.
+func settings(config Config, f flags, planner bridge.Planner, looks time.Duration) bridge.Settings {
 	return bridge.Settings{
 		Planner:                  planner,
 		Partitions:               config.Partitions,
@@ -254,6 +275,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		RestartCost:              config.RestartCost,
 		Audit:                    config.Audit,
 		StartTimeout:             config.StartTimeout,
+		Looks:                    looks,
 		Poll:                     poll,
 		Parallel:                 config.Concurrency,
 		Hook:                     config.Hook.orNone(),
@@ -263,8 +285,8 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 	}
 }
 
-// openLedger opens the ledger, or a new one in place of one that is damaged: everything but the service that jobs
-// attained can be had again from Slurm, and rounds should not wait for a human for that.
+// openLedger opens the ledger. A damaged one is moved aside and a new one begun, since Slurm knows everything in it but
+// the service that jobs attained, and rounds should not wait for a person.
 func openLedger(path string, log zerolog.Logger) (*ledger.Book, error) {
 	book, err := ledger.Open(path, ledger.Options{})
 	if !errors.Is(err, ledger.ErrCorrupt) {
@@ -278,12 +300,12 @@ func openLedger(path string, log zerolog.Logger) (*ledger.Book, error) {
 	return ledger.Open(path, ledger.Options{})
 }
 
-// wall is the wall clock.
+// wall is the host's clock.
 type wall struct{}
 
 func (wall) Now() time.Time { return time.Now() }
 
-// awake is when the process began; its monotonic reading is what passes evenly.
+// awake is when the process began. Its monotonic reading makes Elapsed independent of changes of the wall clock.
 var awake = time.Now()
 
 func (wall) Elapsed() time.Duration { return time.Since(awake) }

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
@@ -56,7 +57,7 @@ func unset(settings any) []string {
 }
 
 func TestEverySettingReachesTheRound(t *testing.T) {
-	if names := unset(settings(fullConfig(), fullFlags(t), &adviser{})); len(names) > 0 {
+	if names := unset(settings(fullConfig(), fullFlags(t), &adviser{}, time.Minute)); len(names) > 0 {
 		t.Errorf("not set: %v", names)
 	}
 }
@@ -64,12 +65,12 @@ func TestEverySettingReachesTheRound(t *testing.T) {
 func TestSmallRoundsSeeToTimeLimitsWhereTheyAreHeldOftenEnough(t *testing.T) {
 	for watch, want := range map[time.Duration]bool{0: false, time.Second: true, 5 * time.Second: true,
 		6 * time.Second: false} {
-		if s := settings(defaults(fiveMinutes), flags{round: fiveMinutes, watch: watch}, nil); !s.SaveAtLimit ||
-			s.Watched != want {
+		s := settings(defaults(fiveMinutes), flags{round: fiveMinutes, watch: watch}, nil, 0)
+		if !s.SaveAtLimit || s.Watched != want {
 			t.Errorf("--watch %s: they do %t, want %t; save_at_limit %t", watch, s.Watched, want, s.SaveAtLimit)
 		}
 	}
-	if settings(defaults(time.Second), flags{round: time.Second, watch: time.Second}, nil).Watched {
+	if settings(defaults(time.Second), flags{round: time.Second, watch: time.Second}, nil, 0).Watched {
 		t.Error("none is held between rounds that follow one another as fast")
 	}
 }
@@ -91,32 +92,37 @@ func TestRoundsGoOnWhereTheLedgerEnds(t *testing.T) {
 	if err := book.Settle(nil, bridge.Report{Round: 41}); err != nil {
 		t.Fatal(err)
 	}
-	slurm := &connector{flags: f, book: &recollection{Book: book}, log: zerolog.Nop(), metrics: testMetrics()}
-	defer slurm.close()
-	rounds, err := slurm.connect(t.Context(), fullConfig())
+	manager := &connector{flags: f, book: &recollection{Book: book}, log: zerolog.Nop(), metrics: testMetrics()}
+	defer manager.close()
+	rounds, err := manager.connect(t.Context(), fullConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	report, err := rounds.Round(t.Context())
-	if report.Round != 42 || !errors.Is(err, bridge.ErrDenied) {
+	if report.Round != 42 || !errors.Is(err, slurm.ErrDenied) {
 		t.Errorf("round %d: %v", report.Round, err)
 	}
-	if got := testutil.CollectAndCount(slurm.metrics.requests); got == 0 {
+	if got := testutil.CollectAndCount(manager.metrics.requests); got == 0 {
 		t.Error("no request was counted")
 	}
 }
 
 func TestASlurmThatCannotBeOpenedLeavesNothingOpen(t *testing.T) {
 	f := fullFlags(t)
-	slurm := &connector{flags: f, log: zerolog.Nop(), metrics: testMetrics(), book: &recollection{Book: &ledger.Book{}}}
-	if _, err := slurm.connect(t.Context(), fullConfig()); err != nil {
+	manager := &connector{
+		flags:   f,
+		log:     zerolog.Nop(),
+		metrics: testMetrics(),
+		book:    &recollection{Book: &ledger.Book{}},
+	}
+	if _, err := manager.connect(t.Context(), fullConfig()); err != nil {
 		t.Fatal(err)
 	}
-	slurm.flags.slurmrestd = "slurmrestd"
-	if _, err := slurm.connect(t.Context(), fullConfig()); err == nil {
+	manager.flags.slurmrestd = "slurmrestd"
+	if _, err := manager.connect(t.Context(), fullConfig()); err == nil {
 		t.Error("it was opened")
 	}
-	if slurm.client != nil {
+	if manager.client != nil {
 		t.Error("the client of before is still there")
 	}
 }

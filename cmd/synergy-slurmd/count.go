@@ -9,21 +9,21 @@ import (
 // tally is a report in numbers.
 type tally struct {
 	granted, waiting, outside int
-	// of those that wait, outside ones included
+	// causes counts all waiting jobs, outside ones included.
 	causes      map[bridge.WaitCause]int
-	given, fair gres.Vector // all grants together, and their proportional shares
+	given, fair gres.Vector // sums of all grants, and of their proportional shares
 	gain        float64     // mean over the granted GPUs; 0: none is granted
 	steps       map[stepKind]int
 	held        policy.GPUCount
 }
 
-// stepKind is what became of a kind of step.
+// stepKind is a verb with the outcome of its steps.
 type stepKind struct {
 	verb    bridge.Verb
 	outcome outcome
 }
 
-// outcome is how something ended, in a word for counting.
+// outcome is how something ended, as a label for counting.
 type outcome string
 
 const (
@@ -34,6 +34,7 @@ const (
 	resized outcome = "resized" // Slurm had just started the job with another size than planned
 )
 
+// count counts the decisions, waits and steps of a report.
 func count(report bridge.Report) tally {
 	t := tally{
 		outside: len(report.Outside),
@@ -55,6 +56,7 @@ func count(report bridge.Report) tally {
 	return t
 }
 
+// decision adds the decision for one job. A shared GPU is counted once: for the first of its jobs.
 func (t *tally) decision(d policy.Decision) {
 	if d.Grant == nil {
 		t.waiting++
@@ -63,12 +65,13 @@ func (t *tally) decision(d policy.Decision) {
 	t.granted++
 	given := d.Grant.Total()
 	t.gain += d.Gain * float64(given.GPUs)
-	if given.GPUs = t.held.More(*d.Grant) * len(d.Grant.Nodes); given.GPUs > 0 { // else it is another's GPU, and share
+	if given.GPUs = t.held.More(*d.Grant) * len(d.Grant.Nodes); given.GPUs > 0 { // else it shares a GPU already counted
 		t.fair = t.fair.Plus(d.Fair.Times(len(d.Grant.Nodes)))
 	}
 	t.given = t.given.Plus(given)
 }
 
+// outcomeOf is how a step ended.
 func outcomeOf(step bridge.Step, shadow bool) outcome {
 	switch {
 	case step.Error != "":
@@ -83,7 +86,7 @@ func outcomeOf(step bridge.Step, shadow bool) outcome {
 	return done
 }
 
-// of is the number of steps of a verb, whatever became of them but failures.
+// of is the number of steps of a verb that did not fail and were not put off.
 func (t *tally) of(verb bridge.Verb) int {
 	return t.steps[stepKind{verb, done}] + t.steps[stepKind{verb, planned}] + t.steps[stepKind{verb, resized}]
 }
@@ -92,7 +95,7 @@ func (t *tally) failures() int { return t.all(failed) }
 
 func (t *tally) putOff() int { return t.all(putOff) }
 
-// all is the number of steps that ended so.
+// all is the number of steps with this outcome.
 func (t *tally) all(ended outcome) int {
 	sum := 0
 	for kind, n := range t.steps {

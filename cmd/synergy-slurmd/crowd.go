@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// Bounds of a crowd.
+// The bounds of a crowd.
 const (
-	// connections are open at once, or a quarter of the files that the process may have: rounds need some, too.
+	// connections are open at once at most, or a quarter of the files that the process may have, if that is less:
+	// rounds need some, too.
 	connections = 512
-	// toAsk is how long a connection is left alone before its request has come, and toAnswer from then on. Whoever asks
-	// at once and takes the answer needs milliseconds.
+	// toAsk is how long a connection is left alone until its request has come, toAnswer how long from then on. A client
+	// that asks at once and takes the answer needs milliseconds.
 	toAsk    = 400 * time.Millisecond
 	toAnswer = time.Second
 )
 
-// crowd is a listener that is never full: where all places are taken, the connection goes that has said nothing for
-// longest, and where all have asked, the one that has been answered for longest. So whoever opens many connections and
-// stays closes his own, and whoever asks at once waits for no more than (connections before it / places) × toAnswer.
-// Time limits alone do not do that: whoever is thrown out after ten seconds comes again at once.
+// crowd is a listener that is never full. When all places are taken, it closes the connection that has been silent for
+// longest; if all have asked, the one that has been served for longest. So a client that opens many connections and
+// keeps them has its own closed, and a client that asks at once waits for at most (connections before it / places) ×
+// toAnswer. Time limits alone do not achieve that, because a client that is thrown out after ten seconds returns at
+// once.
 type crowd struct {
 	net.Listener
 	most   int
@@ -38,7 +40,7 @@ func newCrowd(listener net.Listener, most int) *crowd {
 	return c
 }
 
-// placesHere is how many connections this process can afford.
+// placesHere is how many connections this process can afford: at most a quarter of its open files.
 func placesHere() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur/4 > connections {
@@ -68,8 +70,8 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// seat admits a connection. If all places are taken, it closes the connection that has been open for longest; if none
-// has been open for long enough, it returns how long to wait for that.
+// seat admits a connection. If all places are taken, it closes the connection to be closed first. If that may not be
+// closed yet, it returns how long to wait.
 func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +88,8 @@ func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// longest is the connection to be closed first, and in what time it may be: one that has not asked goes before one that
-// has.
+// longest is the connection to be closed first, and how long until it may be: a connection that has not asked is closed
+// before one that has.
 func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
 	var silent, served *guest
 	for g := range c.guests {
@@ -112,7 +114,7 @@ func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
 	return served, ofServed
 }
 
-// follow is the server's word on what a connection does.
+// follow is the server's callback (http.Server.ConnState). It notes that a connection's request has come.
 func (c *crowd) follow(conn net.Conn, state http.ConnState) {
 	g, is := conn.(*guest)
 	if !is || state != http.StateActive {
@@ -123,7 +125,7 @@ func (c *crowd) follow(conn net.Conn, state http.ConnState) {
 	g.asked, g.since = true, time.Now()
 }
 
-// Close ends the waiting, too.
+// Close also ends an Accept that waits for a place.
 func (c *crowd) Close() error {
 	c.end()
 	return c.Listener.Close()
@@ -134,10 +136,10 @@ type guest struct {
 	net.Conn
 	crowd *crowd
 	asked bool      // its request has come
-	since time.Time // it was taken, or has asked
+	since time.Time // when it was accepted, or its request came
 }
 
-// Close gives the place back.
+// Close also frees the place.
 func (g *guest) Close() error {
 	g.crowd.mu.Lock()
 	delete(g.crowd.guests, g)

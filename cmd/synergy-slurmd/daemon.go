@@ -17,17 +17,16 @@ type rounder interface {
 	SmallRound(ctx context.Context) (report bridge.Report, held bool, err error)
 }
 
-// Limits on the daemon's patience.
+// Time limits of the daemon.
 const (
 	firstRetry = 5 * time.Second  // after a failed round; doubles up to the time between rounds
 	overrun    = time.Minute      // by which a round may be late; it ends by itself when the next is due
-	farewell   = 20 * time.Second // that a round has to end by itself when the daemon is stopped
+	farewell   = 20 * time.Second // for a round to end by itself when the daemon is stopped
 	slack      = 30 * time.Second // by which the loop may be late before the watchdog is no longer fed
-	smallLimit = time.Minute      // of a small round; it ends by itself within half a minute
 )
 
-// daemon holds rounds until it is told to stop. It runs one at a time, and everything that it tells the outside it
-// tells between two of them.
+// daemon holds rounds until it is told to stop. It runs one at a time, and reports to the outside only between two of
+// them.
 type daemon struct {
 	period time.Duration
 	watch  time.Duration // between two looks for a small round; 0: none is held
@@ -46,17 +45,17 @@ type daemon struct {
 	savings *accountant
 	outlook *outlook
 	history *historian
-	seat    *seat // nil: it takes no ticket
+	seat    *seat // the daemon's ticket; nil: it takes none
 
-	barred   error // why it cannot even stand by
+	barred   error // why it can neither lead nor stand by; nil: it can
 	rounder  rounder
-	failures int  // rounds in a row
-	blind    bool // a small round has failed since the last round
-	// due is when the loop shows the next sign of life, in nanoseconds of the clock that nobody sets.
+	failures int  // failed rounds in a row
+	blind    bool // a small round has failed since the last good round
+	// due is when the loop is expected to show the next sign of life, in nanoseconds of the monotonic clock.
 	due atomic.Int64
 }
 
-// run holds rounds until ctx ends. A round that is under way then is given a while to end by itself.
+// run holds rounds until ctx ends. A round under way at that moment has the time farewell to end by itself.
 func (d *daemon) run(ctx context.Context) {
 	d.manager.ready()
 	defer d.manager.stopping()
@@ -76,7 +75,7 @@ func (d *daemon) run(ctx context.Context) {
 	}
 }
 
-// feedWatchdog feeds it until the function that it returns has returned.
+// feedWatchdog feeds systemd's watchdog until stop is called.
 func (d *daemon) feedWatchdog() (stop func()) {
 	d.expect(slack)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -88,7 +87,7 @@ func (d *daemon) feedWatchdog() (stop func()) {
 	}
 }
 
-// errOnce is all that there is to add when the log has told how the one round failed.
+// errOnce ends a --once whose round failed. The log has said how.
 var errOnce = errors.New("the round did not end well")
 
 // once holds one round.
@@ -98,14 +97,14 @@ func (d *daemon) once(ctx context.Context) error {
 	defer d.savings.work()()
 	defer d.history.work()()
 	d.turn(ctx)
-	d.outlook.stop() // nobody would read it
+	d.outlook.stop() // there is no later round that would use the estimates
 	if d.failures > 0 {
 		return errOnce
 	}
 	return nil
 }
 
-// turn holds one round and tells everybody about it.
+// turn holds one round and reports it everywhere.
 func (d *daemon) turn(ctx context.Context) {
 	d.outlook.stop()
 	began := time.Now()
@@ -132,9 +131,10 @@ func (d *daemon) turn(ctx context.Context) {
 	}
 }
 
-// errStopped is the end of a round that was cut short because the daemon was told to stop.
+// errStopped is the error of a round that was cut short because the daemon was told to stop.
 var errStopped = errors.New("cut short: the daemon is stopping")
 
+// round holds one round with the current rounder, which it makes first if there is none.
 func (d *daemon) round(ctx context.Context) (bridge.Report, error) {
 	if d.barred != nil {
 		return bridge.Report{}, d.barred
@@ -153,7 +153,8 @@ func (d *daemon) round(ctx context.Context) (bridge.Report, error) {
 	return d.rounder.Round(ctx)
 }
 
-// lingering is a context that ends at the limit, or a while after its parent: a step that has begun had better end.
+// lingering is a context that ends at the limit, or the time farewell after its parent, so that a step under way can
+// end.
 func lingering(parent context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), limit)
 	var timer atomic.Pointer[time.Timer]
@@ -167,10 +168,10 @@ func lingering(parent context.Context, limit time.Duration) (context.Context, co
 	}
 }
 
-// pause is the time from now until the next round, after one that began at began. Rounds begin with the whole periods
-// of the clock, so that they keep their hour over restarts; after one that lasted longer the next follows at once.
-// While rounds fail they are tried again sooner, after a pause that doubles. No pause is longer than a period, whatever
-// was done to the clock meanwhile.
+// pause is the time from now until the next round, after one that began at began. Rounds begin at whole multiples of
+// the period by the clock, so they keep their times over restarts. After a round that took longer than a period the
+// next follows at once. Failed rounds are repeated sooner, after a pause that doubles. No pause is longer than a
+// period, even if the clock was set meanwhile.
 func (d *daemon) pause(began, now time.Time) time.Duration {
 	if d.failures > 0 {
 		return min(d.period, firstRetry<<min(d.failures-1, 20))
@@ -178,7 +179,7 @@ func (d *daemon) pause(began, now time.Time) time.Duration {
 	return min(d.period, max(0, began.Truncate(d.period).Add(d.period).Sub(now)))
 }
 
-// rest waits, holds small rounds meanwhile, and reads the configuration again when it is asked to.
+// rest waits for the pause. Meanwhile it holds small rounds, and reads the configuration again when asked to.
 func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 	d.expect(pause + slack)
 	timer := time.NewTimer(pause)
@@ -195,7 +196,7 @@ func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 		case <-looks:
 			d.between(ctx)
 			d.expect(max(0, until-wall{}.Elapsed()) + slack)
-		case <-d.seat.news(): // after a time without a lead, or with another leader
+		case <-d.seat.news(): // this daemon has become the leader
 			return
 		case <-d.hangups:
 			d.reconfigure()
@@ -203,7 +204,8 @@ func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// looks tells when to look for a small round; never, where they bring nothing.
+// looks ticks when to look for a small round. It never ticks if small rounds are switched off or no more frequent than
+// rounds.
 func (d *daemon) looks() (times <-chan time.Time, stop func()) {
 	if d.watch <= 0 || d.watch >= d.period {
 		return nil, func() {}
@@ -212,14 +214,16 @@ func (d *daemon) looks() (times <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// between holds a small round, if there is anything for one. After one that failed none is held until a round has ended
-// well: what is wrong is that round's to say, and it has the patience for it.
+// between holds a small round if there is something to start. After a failed small round none is held until a full
+// round has ended well: that round has the time to find and report what is wrong.
 func (d *daemon) between(ctx context.Context) {
 	if d.rounder == nil || d.barred != nil || d.failures > 0 || d.blind {
 		return
 	}
-	d.expect(smallLimit + farewell + slack)
-	within, cancel := lingering(ctx, smallLimit)
+	// It waits for starts as long as Slurm's schedulers need to look at them, at most a period.
+	limit := d.period + overrun
+	d.expect(limit + farewell + slack)
+	within, cancel := lingering(ctx, limit)
 	defer cancel()
 	began := time.Now()
 	report, held, err := d.rounder.SmallRound(within)
@@ -234,7 +238,7 @@ func (d *daemon) between(ctx context.Context) {
 	}
 }
 
-// reconfigure reads the configuration again for the rounds to come. A bad one changes nothing.
+// reconfigure reads the configuration again for the rounds to come. An invalid one changes nothing.
 func (d *daemon) reconfigure() {
 	d.manager.reloading()
 	defer d.manager.ready()
@@ -248,8 +252,8 @@ func (d *daemon) reconfigure() {
 	}
 }
 
-// expect announces the next sign of life.
+// expect sets the time within which the next sign of life must come.
 func (d *daemon) expect(within time.Duration) { d.due.Store(int64(wall{}.Elapsed() + within)) }
 
-// alive says whether the loop still turns. Rounds that fail are a sign of life: a restart does not mend Slurm.
+// alive reports whether the loop still runs. A failed round is a sign of life, since a restart does not repair Slurm.
 func (d *daemon) alive() bool { return int64(wall{}.Elapsed()) <= d.due.Load() }

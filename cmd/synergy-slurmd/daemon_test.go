@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
@@ -122,7 +123,7 @@ func TestFailedRoundsAreTriedAgainSoonerThenLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := &roundsOf{hold: func(_ context.Context, number int) error {
 			if number <= 8 {
-				return bridge.ErrUnreachable
+				return slurm.ErrUnreachable
 			}
 			return nil
 		}}
@@ -157,7 +158,7 @@ func TestSlurmIsConnectedAgainUntilThatWorksAndThenKept(t *testing.T) {
 		tries := 0
 		d.connect = func(context.Context, Config) (rounder, error) {
 			if tries++; tries < 3 {
-				return nil, bridge.ErrUnreachable
+				return nil, slurm.ErrUnreachable
 			}
 			return rounds, nil
 		}
@@ -362,9 +363,9 @@ func TestTheWatchdogIsFedWhileRoundsGoOnWellOrNot(t *testing.T) {
 	for name, hold := range map[string]func(context.Context, int) error{
 		"well":   atOnce,
 		"slowly": lasting(4 * time.Minute),
-		"badly":  func(context.Context, int) error { return bridge.ErrDenied },
+		"badly":  func(context.Context, int) error { return slurm.ErrDenied },
 		"slowly and badly": func(ctx context.Context, number int) error {
-			return errors.Join(lasting(4*time.Minute)(ctx, number), bridge.ErrDenied)
+			return errors.Join(lasting(4*time.Minute)(ctx, number), slurm.ErrDenied)
 		},
 	} {
 		if times := fed(t, hold); times < 58 {
@@ -391,7 +392,7 @@ func TestAWatchdogIntervalThatIsNoNumberIsAnError(t *testing.T) {
 }
 
 func TestOneRoundSaysWhetherItEndedWell(t *testing.T) {
-	for _, want := range []error{nil, bridge.ErrDenied} {
+	for _, want := range []error{nil, slurm.ErrDenied} {
 		d := testDaemon(&roundsOf{hold: func(context.Context, int) error { return want }})
 		if err := d.once(t.Context()); (err == nil) != (want == nil) {
 			t.Errorf("a round that ended with %v: %v", want, err)
@@ -426,7 +427,7 @@ func TestBetweenRoundsTheDaemonLooksEveryTwoSeconds(t *testing.T) {
 
 func TestAfterASmallRoundThatFailedNoneIsHeldUntilARoundEndsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rounds := &roundsOf{hold: atOnce, small: func() error { return bridge.ErrUnreachable }}
+		rounds := &roundsOf{hold: atOnce, small: func() error { return slurm.ErrUnreachable }}
 		d := testDaemon(rounds)
 		d.watch = 2 * time.Second
 		runFor(t, d, 2*fiveMinutes-time.Second)
@@ -439,7 +440,7 @@ func TestAfterASmallRoundThatFailedNoneIsHeldUntilARoundEndsWell(t *testing.T) {
 
 func TestNoSmallRoundIsHeldWhileRoundsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rounds := &roundsOf{hold: func(context.Context, int) error { return bridge.ErrUnreachable }}
+		rounds := &roundsOf{hold: func(context.Context, int) error { return slurm.ErrUnreachable }}
 		d := testDaemon(rounds)
 		d.watch = time.Second
 		runFor(t, d, fiveMinutes)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Bounds of a desk.
+// The bounds of a desk.
 const (
-	readers    = 4  // pages of size at once, so that readers cannot use up the memory that rounds need
-	mostQueued = 32 // requests that wait for a place; who comes then is told at once to come again
-	// takesIt is how long a reader may take over an answer that has been worked out while another one waits for his
-	// place. What fits into the buffers of a connection, as all pages of a usual cluster do, takes no time.
+	readers    = 4  // large pages written at once, so that readers cannot use up the memory that rounds need
+	mostQueued = 32 // requests that wait for a place; further ones are refused at once and told to retry
+	// takesIt is how long a reader may take to receive a finished answer while another reader waits for a place. An
+	// answer that fits into the buffers of a connection, as all pages of a usual cluster do, takes no time.
 	takesIt = 2 * time.Second
 )
 
-// desk is so many places for pages that take memory to write. A reader who does not take his answer loses his place to
-// whoever waits for it.
+// desk limits how many pages are written at once that need much memory. A reader that does not receive its answer loses
+// its place to one that waits.
 type desk struct {
 	places  chan struct{}
 	waiting atomic.Int32
@@ -30,7 +30,7 @@ func newDesk(places int) *desk {
 	return &desk{places: make(chan struct{}, places), sitting: make(map[*sitter]struct{})}
 }
 
-// desks are one for each kind of reader, so that none is kept waiting by those of another.
+// desks has one desk for each kind of reader, so that browsers do not wait for scripts, nor scripts for browsers.
 type desks struct {
 	people *desk // for browsers
 	bulk   *desk // for reports as data, which are the largest
@@ -38,11 +38,11 @@ type desks struct {
 
 func newDesks() desks { return desks{newDesk(readers), newDesk(readers)} }
 
-// sitter is a reader who has a place.
+// sitter is a reader that has a place.
 type sitter struct {
 	http.ResponseWriter
 	desk  *desk
-	since time.Time // the first byte of the answer was to be sent; zero: it is still worked out
+	since time.Time // when the first byte of the answer was to be sent; zero: the answer is still being made
 }
 
 // Write sends a part of the answer.
@@ -66,7 +66,7 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFu
 		return
 	}
 	defer func() { <-d.places }()
-	if r.Context().Err() != nil { // who has gone meanwhile is written nothing
+	if r.Context().Err() != nil { // the reader has gone meanwhile
 		return
 	}
 	s := &sitter{ResponseWriter: w, desk: d}
@@ -81,7 +81,7 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFu
 	page(s, r)
 }
 
-// wait takes a place; false: there was none for too long, or too many wait already.
+// wait takes a place. It returns false if none became free in time, or if too many wait already.
 func (d *desk) wait(r *http.Request) bool {
 	select {
 	case d.places <- struct{}{}:
@@ -106,13 +106,13 @@ func (d *desk) wait(r *http.Request) bool {
 	return false
 }
 
-// shed ends the writing of answers that nobody has taken in time.
+// shed stops writing the answers that readers have not received in time.
 func (d *desk) shed(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.sitting {
 		if !s.since.IsZero() && now.Sub(s.since) > takesIt {
-			// one that cannot be ended so ends with writeLimit
+			// if that is not possible, the answer ends with writeLimit
 			_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(now)
 		}
 	}

@@ -10,16 +10,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// driven is an open workload manager: slurmrestd, or what a program of the site's own drives.
+// driven is an open workload manager: Slurm by slurmrestd, or another one by a plugin.
 type driven struct {
-	bridge.Slurm
+	slurm.Manager
 	tickets leader.Tickets
-	limits  bridge.Limits   // nil: it tells of none
-	watcher bridge.Watcher  // nil: it has none
-	splits  bridge.Splitter // nil: it splits no arrays
+	limits  bridge.Limits  // nil: it has none to read
+	watcher slurm.Watcher  // nil: it has none
+	splits  slurm.Splitter // nil: it splits no arrays
+	leases  slurm.Leases   // nil: it has no lease job
 	close   func()
 }
 
@@ -34,7 +36,9 @@ func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
 	}
 	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api",
 		client.Version()).Msg("connected to slurm")
-	return &driven{client, client.Tickets(config.partition()), client, client, client, client.Close}, nil
+	partition := config.partition()
+	return &driven{client, client.Tickets(partition), client, client, client, client.Leases(partition),
+		client.Close}, nil
 }
 
 func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, error) {
@@ -47,7 +51,7 @@ func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, err
 		return nil, err
 	}
 	c.log.Info().Str("plugin", c.flags.slurmPlugin).Str("version", client.Version()).Msg("connected to slurm")
-	return &driven{client, client, nil, nil, client, client.Close}, nil
+	return &driven{client, client, nil, nil, client, client, client.Close}, nil
 }
 
 func (c *connector) options(config Config) slurmrest.Options {
@@ -65,6 +69,7 @@ func (c *connector) options(config Config) slurmrest.Options {
 	}
 }
 
+// pluginOptions are the options of the plugin. What it writes to stderr is logged for debugging.
 func (c *connector) pluginOptions(config Config) (plugin.Options, error) {
 	file, err := pluginFile(c.flags.slurmConfig)
 	if err != nil {
@@ -83,7 +88,7 @@ func (c *connector) pluginOptions(config Config) (plugin.Options, error) {
 	}, nil
 }
 
-// pluginFile is what a plugin is configured with; nothing where no file is named. Only the plugin knows what it means.
+// pluginFile is the content of the plugin's configuration file; nothing if none is named. Only the plugin can read it.
 func pluginFile(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
@@ -103,8 +108,8 @@ func pluginFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// inspectPlugin says what is wrong with the program and its configuration before anything is started; nil where none is
-// named.
+// inspectPlugin checks the plugin's program and configuration before anything is started. It returns nil if no plugin
+// is named.
 func inspectPlugin(f flags) error {
 	if f.slurmPlugin == "" {
 		return nil
@@ -116,6 +121,7 @@ func inspectPlugin(f flags) error {
 	return err
 }
 
+// count counts a request to slurmrestd, and warns once if slurmctld limits our requests.
 func (c *connector) count(call slurmrest.Call) {
 	if c.metrics == nil {
 		return

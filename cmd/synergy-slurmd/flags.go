@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 )
 
-// flags are what it takes a restart to change.
+// flags are the settings that only a restart can change.
 type flags struct {
 	config      string
 	round       time.Duration
@@ -47,11 +47,11 @@ type flags struct {
 
 	ledger string
 	listen string
-	// a second place to listen, and who may read there
+	// a second place to listen, and its permissions
 	socket, socketMode string
 
 	stopPost  string // of release: the unit that was stopped
-	ifDead    bool   // of release: only where no daemon leads
+	ifDead    bool   // of release: only if no daemon leads
 	logFormat string
 	logLevel  string
 }
@@ -85,10 +85,10 @@ Usage: synergy-slurmd release [flags]
 
 `
 
-// release is a verb: what the first argument can say.
+// release is a verb: a first argument that selects another command.
 const release = "release"
 
-// parseFlags reads the command line of the daemon. pflag.ErrHelp: the usage was asked for and has been written.
+// parseFlags reads the command line of the daemon. The error is pflag.ErrHelp if the usage was asked for and written.
 func parseFlags(args []string, out io.Writer) (flags, error) {
 	var f flags
 	set := newFlagSet(out, usageDaemon)
@@ -99,7 +99,7 @@ func parseFlags(args []string, out io.Writer) (flags, error) {
 	return f, f.check()
 }
 
-// parseRelease reads what follows the verb.
+// parseRelease reads the arguments after the verb release.
 func parseRelease(args []string, out io.Writer) (flags, error) {
 	var f flags
 	set := newFlagSet(out, usageRelease)
@@ -196,12 +196,14 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 }
 
-// watches says that small rounds are held, and so often that one of them is in time for what cannot wait for the next
-// round.
+// watches reports whether small rounds are held, at least every 5 s. Then what cannot wait for the next round can be
+// left to a small round.
 func (f *flags) watches() bool { return f.watch > 0 && f.watch < f.round && f.watch <= often }
 
+// often is the longest time between two looks with which a round may rely on small rounds.
 const often = 5 * time.Second
 
+// check finds what is wrong with the flags by themselves.
 func (f *flags) check() error {
 	if f.round < time.Second || f.round > day {
 		return fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", f.round)
@@ -272,7 +274,7 @@ func checkURL(address string) error {
 	return fmt.Errorf("--slurmrestd %q: want http://host:6820 or unix:/path", address)
 }
 
-// isLoopback says whether only this host can reach the address.
+// isLoopback reports whether only this host can reach the address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -11,30 +11,31 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
-// longFailure bounds what is told of a round that failed, in runes.
+// longFailure bounds what is reported of a failed round, in bytes.
 const longFailure = 400
 
-// healthyRounds is how many rounds may pass without a good one: the lease of a waiting job does not last much longer.
+// healthyRounds is how many rounds may pass without a good one until the daemon is unhealthy. The lease of a waiting
+// job does not last much longer.
 const healthyRounds = 3
 
-// health says whether the daemon does its work. Rounds write it, requests read it.
+// health says whether the daemon does its work. Rounds write it, HTTP requests read it.
 type health struct {
 	patience time.Duration
-	stands   *standing // what else the daemon says of itself; nil: nothing
+	stands   *standing // what else /status says of the daemon; nil: nothing
 	beside   sources   // what pages show beside reports
 
 	mu    sync.Mutex
-	since time.Time      // of the last good round, or of the start
+	since time.Time      // when the last good round ended, or the start
 	last  int            // number of the last good round; 0: none yet
 	err   error          // of the last round
-	idle  string         // behind whom it stands by; empty: it holds rounds
-	about rollout.Daemon // what is told of the daemon, but for how it is
-	held  chan struct{}  // closed, and made anew, when a round has ended well; nil: nobody listens
+	idle  string         // the sentence that says which leader it stands by for; empty: it holds rounds
+	about rollout.Daemon // what /status says of the daemon, except for its health
+	held  chan struct{}  // closed and replaced when a round has ended well; nil: no reader waits
 
-	past   []page.Trouble // rounds that failed, the oldest first
-	ailing bool           // the last round did, of this kind
+	past   []page.Trouble // failed rounds, oldest first
+	ailing bool           // the last round failed; kind is how
 	kind   ailment
-	wrong  []page.Trouble // what is wrong beside rounds, until it is mended
+	wrong  []page.Trouble // what is wrong beside rounds, until it is repaired
 }
 
 func newHealth(period time.Duration, now time.Time) *health {
@@ -68,8 +69,8 @@ func (h *health) round(number int, now time.Time, err error) {
 	}
 }
 
-// next waits for the next round that ends well, for so long at most. Who knows of a round before the last one, 0 for
-// none, need not wait.
+// next waits for the next round that ends well, at most for the time most. If a round after known has ended well
+// already, it is returned at once; known is 0 if the reader knows of none.
 func (h *health) next(ctx context.Context, known int, most time.Duration) (number int, held bool) {
 	h.mu.Lock()
 	if known > 0 && h.last > known {
@@ -95,7 +96,7 @@ func (h *health) next(ctx context.Context, known int, most time.Duration) (numbe
 	return h.last, true
 }
 
-// standBy notes that another daemon leads: no rounds are due.
+// standBy notes that another daemon leads, so no rounds are due.
 func (h *health) standBy(line string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +112,7 @@ func (h *health) lead(now time.Time) {
 	}
 }
 
-// check is nil, with a sentence about the last good round, or the reason why a human should look.
+// check returns a sentence about the last good round, or the reason why a person should look.
 func (h *health) check(now time.Time) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,14 +133,14 @@ func (h *health) check(now time.Time) (string, error) {
 	return "", fmt.Errorf("%s, and none has ended since", last)
 }
 
-// follows notes by which configuration rounds are held from now on.
+// follows notes the configuration for the rounds from now on.
 func (h *health) follows(config Config) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.about.Partitions, h.about.Canary, h.about.Lease = config.Partitions, config.Canary, config.Lease.Seconds()
 }
 
-// tells is all that the daemon says of itself.
+// tells is everything that /status says of the daemon's work.
 func (h *health) tells(now time.Time) rollout.Daemon {
 	says, err := h.check(now)
 	h.mu.Lock()

@@ -14,18 +14,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// heart writes the files by which job_submit.lua knows that the daemon lives: the time of its last good round, and the
-// profiles that there are. It is told once that this does not work, and no round fails for it: without a heartbeat jobs
-// pass ungated, as they would without the daemon, and without a list any name of a profile passes.
+// heart writes the files from which job_submit.lua (the gate) knows that the daemon is alive: the time of its last good
+// round, and the names of the profiles. A failure is logged once and fails no round: without a heartbeat jobs pass
+// ungated, as they would without the daemon, and without a list any profile name passes.
 type heart struct {
 	log    zerolog.Logger
-	silent bool // in the shadow: nobody may wait for a daemon that starts nothing
-	ill    bool // the last beat was not written
-	mute   bool // the last list was not
+	silent bool // in shadow mode: no job may wait for a daemon that starts nothing
+	ill    bool // the last heartbeat was not written
+	mute   bool // the last list was not written
 	shelf  catalogue
 }
 
-// beat writes the files that the configuration names, as of now.
+// beat writes the files that the configuration names.
 func (h *heart) beat(config Config, now time.Time) {
 	if h.silent {
 		return
@@ -47,7 +47,7 @@ func (h *heart) beat(config Config, now time.Time) {
 	}
 }
 
-// told says when writing begins to fail, and when it ends to.
+// told logs when writing begins to fail, and when it works again.
 func (h *heart) told(failing *bool, err error, ill, well string) {
 	if err != nil && !*failing {
 		h.log.Error().Err(err).Str("remedy",
@@ -59,8 +59,8 @@ func (h *heart) told(failing *bool, err error, ill, well string) {
 	*failing = err != nil
 }
 
-// pulse replaces the file as a whole, by the time in one line and what comes after it, readable for all: slurmctld is
-// another user. A name that is left over, of whatever kind, is removed and never written through.
+// pulse replaces a file in one step: the time in the first line, then more. The file is readable for all, since
+// slurmctld is another user. A leftover .new of whatever kind is removed and never written through.
 func pulse(path string, now time.Time, more string) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -71,7 +71,7 @@ func pulse(path string, now time.Time, more string) error {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
 	}
 	_, err = fmt.Fprintf(file, "%d\n%s", now.Unix(), more)
-	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil { // whatever the umask
+	if err = errors.Join(err, file.Chmod(0o644), file.Close()); err == nil { // whatever the umask is
 		err = os.Rename(next, path)
 	}
 	if err != nil {
@@ -81,7 +81,7 @@ func pulse(path string, now time.Time, more string) error {
 	return nil
 }
 
-// stop takes the files away: nothing is to wait for a daemon that has handed everything back.
+// stop removes the files, so that no job waits for a daemon that has handed all jobs back.
 func (h *heart) stop(config Config) {
 	for _, path := range []string{config.Heartbeat, config.ProfilesFile} {
 		if path == "" {
@@ -93,18 +93,18 @@ func (h *heart) stop(config Config) {
 	}
 }
 
-// catalogue knows the names of the profiles that can be used. What it has read of a file is kept until that changes.
+// catalogue knows the names of the usable profiles. It reads a file again only when the file has changed.
 type catalogue struct {
 	dirs  []string
 	shelf *library.Library
 }
 
-// maxCatalogue bounds the list: the gate does not read a file of more than 256 KiB, of which the line with the time is
-// some, and auto.
+// maxCatalogue bounds the list. The gate reads files of up to 256 KiB, of which the line with the time and the word
+// auto take a few bytes.
 const maxCatalogue = 256<<10 - 32
 
-// names lists them, one in a line, ascending. A folder that cannot be read makes the list an unknown one: who does not
-// know what there is must refuse nobody.
+// names lists the usable profiles, one in a line, ascending. If a folder cannot be read there is no list at all: a gate
+// with half a list would refuse jobs whose profile exists.
 func (c *catalogue) names(dirs []string) (string, error) {
 	if c.shelf == nil || !slices.Equal(c.dirs, dirs) {
 		c.dirs, c.shelf = slices.Clone(dirs), library.New(dirs...)

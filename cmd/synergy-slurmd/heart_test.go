@@ -14,7 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 // beatsOf runs a daemon for some rounds, and says what was in the file after each.
@@ -39,7 +39,7 @@ func TestTheHeartBeatsAfterEachGoodRoundAndNoOther(t *testing.T) {
 	first, third := fmt.Sprintf("%d\n", midnight), fmt.Sprintf("%d\n", midnight+600)
 	got := beatsOf(t, false, func(_ context.Context, number int) error {
 		if number == 2 {
-			return bridge.ErrUnreachable
+			return slurm.ErrUnreachable
 		}
 		return nil
 	})

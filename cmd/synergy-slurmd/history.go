@@ -20,36 +20,36 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// memoir is what the configuration says of the history.
+// memoir is the configuration of the history.
 type memoir struct {
-	Path    string        // absolute; empty: none is kept
+	Path    string        // absolute; empty: no history is kept
 	Keep    time.Duration // for how long a day is kept
-	MostGiB int           // that all days together may have
+	MostGiB int           // size of all days together
 }
 
 // Limits on the historian's work beside the rounds.
 const (
-	mostBehind   = 16              // reports that wait to be booked: then they are left out
-	lastBookings = 5 * time.Second // for what is still to be booked when the daemon stops
+	mostBehind   = 16              // reports that may wait to be written; further ones are left out
+	lastBookings = 5 * time.Second // to write the waiting reports when the daemon stops
 )
 
-// errBehind is a disk that does not keep up, or hangs.
+// errBehind means that the disk is too slow, or hangs.
 var errBehind = errors.New("its disk is too slow: reports are left out")
 
-// historian books reports in the history, beside the rounds: none waits for it, and none fails for it. It is told once
-// that this does not work.
+// historian writes reports to the history beside the rounds: no round waits for it, and none fails for it. A failure is
+// logged once.
 type historian struct {
 	log     zerolog.Logger
 	version string
 	reports chan noted
 
 	mu    sync.Mutex
-	ill   bool   // the last report was not booked
+	ill   bool   // the last report was not written
 	open  memoir // of the store
 	store *history.Store
 }
 
-// noted is a report to be booked, and where.
+// noted is a report to be written, and where.
 type noted struct {
 	where  memoir
 	report bridge.Report
@@ -59,8 +59,8 @@ func newHistorian(log zerolog.Logger) *historian {
 	return &historian{log: log, version: running(), reports: make(chan noted, mostBehind)}
 }
 
-// work books reports until the function that it returns is called. What waits then is booked within a short time, and
-// left out on a disk that hangs.
+// work writes reports until stop is called. Reports that wait then are written within lastBookings, or left out on a
+// disk that hangs.
 func (h *historian) work() (stop func()) {
 	if h == nil {
 		return func() {}
@@ -83,7 +83,7 @@ func (h *historian) work() (stop func()) {
 	}
 }
 
-// note has a report booked that came to a plan.
+// note queues a report, if the round got as far as a plan.
 func (h *historian) note(config Config, report bridge.Report) {
 	planned := slices.ContainsFunc(report.Phases, func(p bridge.Phase) bool { return p.Name == "diff" })
 	if h == nil || !planned {
@@ -96,7 +96,7 @@ func (h *historian) note(config Config, report bridge.Report) {
 	}
 }
 
-// book books a report, in the folder that its configuration names.
+// book writes a report to the folder that its configuration names.
 func (h *historian) book(b noted) {
 	if b.where != h.open {
 		h.close()
@@ -137,7 +137,7 @@ func (h *historian) close() {
 	}
 }
 
-// told says when booking begins to fail, and when it ends to.
+// told logs when writing begins to fail, and when it works again.
 func (h *historian) told(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,7 +150,7 @@ func (h *historian) told(err error) {
 	h.ill = err != nil
 }
 
-// failing is 1 while reports are not booked.
+// failing is 1 while reports are not written.
 func (h *historian) failing() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,6 +160,7 @@ func (h *historian) failing() float64 {
 	return 0
 }
 
+// remedyOf is what an administrator can do about an error of the history.
 func remedyOf(err error) string {
 	switch {
 	case errors.Is(err, history.ErrRoom):
@@ -172,7 +173,7 @@ func remedyOf(err error) string {
 	return "make the folder of history.path the daemon's to write"
 }
 
-// reader answers from the history; nil: none is kept.
+// reader reads the history; nil: none is kept.
 func (h *historian) reader() *history.Reader {
 	if store := h.current(); store != nil {
 		return store.Reader()
@@ -180,16 +181,16 @@ func (h *historian) reader() *history.Reader {
 	return nil
 }
 
-// remembered is an archive with a history beside it, which goes back further.
+// remembered is the archive of the last reports, with the history, which goes back further.
 type remembered struct {
 	archive
 	past *historian
 }
 
-// storyLimit bounds the reading of a year for one job.
+// storyLimit bounds reading a year of history for one job.
 const storyLimit = 10 * time.Second
 
-// storyOf tells a job's story: from the history, where the archive has one, and from the last reports.
+// storyOf returns a job's story from the history, if there is one, and from the last reports.
 func storyOf(ctx context.Context, reports archive, job int) (story.Story, error) {
 	kept, is := reports.(remembered)
 	if !is || kept.past.reader() == nil {
@@ -207,14 +208,14 @@ func storyOf(ctx context.Context, reports archive, job int) (story.Story, error)
 	return story.Join(job, passages, story.Of(job, last)), err
 }
 
-// tellGaps tells an administrator what readers do without.
+// tellGaps logs for the administrator which days readers have to do without.
 func (h *historian) tellGaps(gaps []error) {
 	for _, gap := range gaps {
 		h.log.Debug().Err(gap).Msg("a day of the history is left out")
 	}
 }
 
-// forHistory serves what the history knows.
+// forHistory serves the pages made from the history.
 func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 	mux.Handle("GET /story/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("job"))
@@ -259,12 +260,12 @@ func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			w.Write(text) // an error is the reader's going away
+			w.Write(text) // fails only if the reader is gone
 		}
 	}))
 }
 
-// runsAnswer is what is said of runs: runs as they are runsAnswer with.
+// runsAnswer is the answer of /history.
 type runsAnswer struct {
 	Runs []story.Run `json:"runs"`
 	More bool        `json:"more,omitempty"` // there are others, which began before
@@ -274,7 +275,7 @@ type runsAnswer struct {
 // mostRuns bounds an answer.
 const mostRuns = 10_000
 
-// question reads what is asked for: user, job, since and until, the latter as RFC 3339 has them.
+// question reads the parameters of /history: user, job, since and until, the last two in the form of RFC 3339.
 func question(words url.Values, now time.Time) (history.Question, error) {
 	q := history.Question{User: words.Get("user"), Until: now, Most: mostRuns}
 	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
@@ -296,7 +297,7 @@ func question(words url.Values, now time.Time) (history.Question, error) {
 	return q, nil
 }
 
-// keptRound is a round that can be planned again, from the history or else from the last reports.
+// keptRound returns a round with all that is needed to plan it again, from the history or else from the last reports.
 func keptRound(reports archive, number int) ([]byte, error) {
 	if kept, is := reports.(remembered); is && kept.past.reader() != nil {
 		if text, err := kept.past.reader().Round(number); !errors.Is(err, history.ErrNoRound) {
@@ -326,5 +327,5 @@ func serveText[T story.Story | runsAnswer](w http.ResponseWriter, value T, err e
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(value) // an error is the reader's going away
+	json.NewEncoder(w).Encode(value) // fails only if the reader is gone
 }

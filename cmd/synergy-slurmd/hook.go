@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// hook runs the site's own programs around a checkpoint: a program and its arguments each, or nothing. They learn of
-// the job through their environment; there is no shell, and nothing that a user wrote becomes an argument.
+// hook runs the site's own programs around a checkpoint: a program with its arguments each, or nothing. They learn of
+// the job from their environment. There is no shell, and nothing that a user wrote becomes an argument.
 type hook struct {
 	before  []string
 	after   []string
 	timeout time.Duration
 }
 
-// orNone is the hook as rounds know it; nil where the site has none.
+// orNone is the hook as rounds know it; nil if the site has none.
 func (h hook) orNone() bridge.Hook {
 	if len(h.before) == 0 && len(h.after) == 0 {
 		return nil
@@ -32,16 +33,17 @@ func (h hook) orNone() bridge.Hook {
 }
 
 // Before runs before a job is asked to save.
-func (h hook) Before(ctx context.Context, job bridge.Job, why string, within time.Duration) error {
+func (h hook) Before(ctx context.Context, job slurm.Job, why string, within time.Duration) error {
 	return h.run(ctx, h.before, job, why, within)
 }
 
 // After runs when the job has left its nodes.
-func (h hook) After(ctx context.Context, job bridge.Job, why string, within time.Duration) error {
+func (h hook) After(ctx context.Context, job slurm.Job, why string, within time.Duration) error {
 	return h.run(ctx, h.after, job, why, within)
 }
 
-func (h hook) run(ctx context.Context, argv []string, job bridge.Job, why string, within time.Duration) error {
+// run runs one program, for the hook's time limit or within, whichever is shorter. The error has the end of its output.
+func (h hook) run(ctx context.Context, argv []string, job slurm.Job, why string, within time.Duration) error {
 	if len(argv) == 0 {
 		return nil
 	}
@@ -52,21 +54,22 @@ func (h hook) run(ctx context.Context, argv []string, job bridge.Job, why string
 	program.Env = hookEnvironment(job, why)
 	program.Stdout, program.Stderr = said, said
 	alone(program)
-	program.WaitDelay = time.Second // a child of the program that keeps the output open must not keep the round
+	program.WaitDelay = time.Second // a child of the program that keeps the output open must not hold up the round
 	if err := program.Run(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", argv[0], err, said)
 	}
 	return nil
 }
 
-// alone gives the program a process group of its own, and has all of it killed when its time is over: what it has
-// started would otherwise go on for ever.
+// alone gives the program a process group of its own, which is killed as a whole when its time is over. Otherwise its
+// children would go on.
 func alone(program *exec.Cmd) {
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGKILL) }
 }
 
-func hookEnvironment(job bridge.Job, why string) []string {
+// hookEnvironment tells the program about the job. User texts are made single lines.
+func hookEnvironment(job slurm.Job, why string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
 		"SYNERGY_JOB_ID=" + strconv.Itoa(job.ID),
@@ -77,17 +80,17 @@ func hookEnvironment(job bridge.Job, why string) []string {
 	}
 }
 
-// maxValue bounds a value: with one that is too long for the kernel no program would start.
+// maxValue bounds a value: if one is too long for the kernel, no program starts.
 const maxValue = 16 << 10
 
-// oneLine keeps a value from becoming two, or none: a program reads its environment line by line, and the kernel ends a
+// oneLine makes a value a single line without NUL: a program reads its environment line by line, and the kernel ends a
 // value at a NUL.
 func oneLine(text string) string {
 	text = printable.Blank(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxValue)], "")
 }
 
-// tail keeps the last bytes of what is written to it: programs say at their end what went wrong.
+// tail keeps the last bytes of what is written to it, since programs say at their end what went wrong.
 type tail struct {
 	limit int
 	kept  bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
 func shell(script string) hook {
@@ -25,14 +25,14 @@ func TestASiteWithoutProgramsHasNoHook(t *testing.T) {
 	if (hook{after: []string{"/bin/true"}}).orNone() == nil {
 		t.Error("one program is not enough")
 	}
-	if err := (hook{}).Before(t.Context(), bridge.Job{}, "", time.Minute); err != nil {
+	if err := (hook{}).Before(t.Context(), slurm.Job{}, "", time.Minute); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
-	job := bridge.Job{ID: 7, User: "alice", Partition: "gpu", Name: "$(reboot)",
-		Runs: bridge.Allocated{Nodes: []string{"n1", "n2"}}}
+	job := slurm.Job{ID: 7, User: "alice", Partition: "gpu", Name: "$(reboot)",
+		Runs: slurm.Allocated{Nodes: []string{"n1", "n2"}}}
 	said := shell(`env | grep -v ^PWD= | sort; exit 3`).Before(t.Context(), job, "job 9 goes first", time.Minute)
 	for _, line := range []string{"SYNERGY_JOB_ID=7\n", "SYNERGY_JOB_USER=alice\n", "SYNERGY_JOB_PARTITION=gpu\n",
 		"SYNERGY_JOB_NODES=n1,n2\n", "SYNERGY_REASON=job 9 goes first"} {
@@ -49,7 +49,7 @@ func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 // one that is given a NUL or a megabyte starts all the same.
 func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
 	forged := "x\nSYNERGY_JOB_ID=1\x00\x1b[31m\u202e" + strings.Repeat("y", 1<<20)
-	job := bridge.Job{ID: 7, User: forged, Partition: forged, Runs: bridge.Allocated{Nodes: []string{forged}}}
+	job := slurm.Job{ID: 7, User: forged, Partition: forged, Runs: slurm.Allocated{Nodes: []string{forged}}}
 	err := shell(
 		`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged, time.Minute)
 	if err == nil || !strings.HasSuffix(err.Error(), ": 1\n5\n0") {
@@ -58,13 +58,13 @@ func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
 }
 
 func TestAHookThatFailsSaysItsLastWords(t *testing.T) {
-	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), bridge.Job{ID: 7}, "", time.Minute)
+	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), slurm.Job{ID: 7}, "", time.Minute)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.HasSuffix(err.Error(), "disk is full") ||
 		len(err.Error()) > 700 {
 		t.Error(err)
 	}
-	if err := shell("exit 1").Before(t.Context(), bridge.Job{}, "", time.Minute); !strings.HasSuffix(err.Error(),
+	if err := shell("exit 1").Before(t.Context(), slurm.Job{}, "", time.Minute); !strings.HasSuffix(err.Error(),
 		"it said nothing") {
 		t.Error(err)
 	}
@@ -75,7 +75,7 @@ func TestNothingThatAHookStartedOutlivesItsTime(t *testing.T) {
 	script := fmt.Sprintf("(trap '' TERM; while true; do echo x >>%s; sleep 0.05; done) & (sleep 1000 &) ; sleep 1000",
 		alive)
 	began := time.Now()
-	if err := shell(script).Before(t.Context(), bridge.Job{}, "", 300*time.Millisecond); err == nil {
+	if err := shell(script).Before(t.Context(), slurm.Job{}, "", 300*time.Millisecond); err == nil {
 		t.Error("it went well")
 	}
 	if took := time.Since(began); took > 5*time.Second {
@@ -97,11 +97,11 @@ func TestNothingThatAHookStartedOutlivesItsTime(t *testing.T) {
 
 func TestAHookHasNoMoreTimeThanTheRoundLeavesIt(t *testing.T) {
 	began := time.Now()
-	err := shell("sleep 1000").Before(t.Context(), bridge.Job{}, "", 50*time.Millisecond)
+	err := shell("sleep 1000").Before(t.Context(), slurm.Job{}, "", 50*time.Millisecond)
 	if took := time.Since(began); err == nil || took > 5*time.Second {
 		t.Errorf("of 10 s it took %s: %v", took, err)
 	}
-	if err := shell("true").Before(t.Context(), bridge.Job{}, "", 0); err == nil {
+	if err := shell("true").Before(t.Context(), slurm.Job{}, "", 0); err == nil {
 		t.Error("it ran though no time was left")
 	}
 }
@@ -109,12 +109,12 @@ func TestAHookHasNoMoreTimeThanTheRoundLeavesIt(t *testing.T) {
 func TestAHookThatHangsEndsWithItsTime(t *testing.T) {
 	h := shell("sleep 1000 & sleep 1000")
 	h.timeout = 50 * time.Millisecond
-	if err := h.Before(t.Context(), bridge.Job{}, "", time.Minute); err == nil {
+	if err := h.Before(t.Context(), slurm.Job{}, "", time.Minute); err == nil {
 		t.Error("it went well")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := shell("true").Before(ctx, bridge.Job{}, "", time.Minute); err == nil {
+	if err := shell("true").Before(ctx, slurm.Job{}, "", time.Minute); err == nil {
 		t.Error("it ran after the round's end")
 	}
 }

@@ -45,7 +45,7 @@ const index = `synergy-slurmd
 /status      what runs, how and how well, for programs
 `
 
-// pages is everything that can be read over HTTP. Nothing can be written.
+// pages serves everything that can be read over HTTP. Nothing can be written.
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
@@ -76,20 +76,21 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	return guarded(mux)
 }
 
-// snapshotOf is what a round saw, and by what it decided. One that a version before has kept names profiles only.
+// snapshotOf is what a round saw and the policy and allocator by which it decided. A report of an older version has
+// only the names of profiles.
 func snapshotOf(r bridge.Report) snapshot.File {
 	return snapshot.File{Cluster: r.Snapshot, Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator,
 		Habits: r.Habits}
 }
 
-// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health, status, metrics, the
-// index and the page of the cluster need none: whoever watches the daemon is answered whoever else reads.
+// inTurn serves a page that needs much memory as soon as there is a place at the desk. Health, status, metrics, the
+// index and the page of the cluster need no place, so that monitoring is answered however many others read.
 func inTurn(d *desk, page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, page) })
 }
 
-// guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a
-// page from elsewhere whose name was pointed at this host.
+// guarded sets headers with which browsers treat job names and other words of users as data only. It also refuses
+// requests of pages from elsewhere whose host name was pointed at this host (DNS rebinding).
 func guarded(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -103,9 +104,9 @@ func guarded(inner http.Handler) http.Handler {
 	})
 }
 
-// meansUs says that a request over a loopback address names this host by a number or as localhost. A page from
-// elsewhere can point its own name here, and would then be let read the answer. On any other address the administrator
-// knows by which names he asks.
+// meansUs reports whether a request over a loopback address names this host by number or as localhost. A page from
+// elsewhere can point its own name here, and its browser would then let it read the answer. On other addresses every
+// name is allowed, since only the administrator knows them.
 func meansUs(r *http.Request) bool {
 	address, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !known || !isLoopback(address.String()) {
@@ -138,7 +139,7 @@ func serveJSON(w http.ResponseWriter, value any, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(value) // an error is the reader's going away
+	json.NewEncoder(w).Encode(value) // fails only if the reader is gone
 }
 
 // Limits on readers. A report of a large cluster is some megabytes.
@@ -164,7 +165,7 @@ func listen(address string, handler http.Handler) (*listening, error) {
 	return answer(listener, handler), nil
 }
 
-// answer answers whoever comes by the listener.
+// answer starts to answer at the listener.
 func answer(listener net.Listener, handler http.Handler) *listening {
 	l := &listening{
 		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit,
@@ -172,22 +173,22 @@ func answer(listener net.Listener, handler http.Handler) *listening {
 			WriteTimeout:      writeLimit, MaxHeaderBytes: headerLimit},
 		stopped: make(chan struct{}),
 	}
-	// Who listens for the next round is told at the end that there is none.
+	// Requests that wait for the next round end when the server shuts down.
 	leave, cancel := context.WithCancel(context.Background())
 	l.server.BaseContext = func(net.Listener) context.Context { return leave }
 	l.server.RegisterOnShutdown(cancel)
-	l.server.SetKeepAlivesEnabled(false) // who has read and stays would keep others out
+	l.server.SetKeepAlivesEnabled(false) // a reader that has its answer and stays connected would keep others out
 	crowd := newCrowd(listener, placesHere())
 	l.server.ConnState = crowd.follow
 	go func() {
 		defer close(l.stopped)
-		// ends with close; an accept that fails for good shows in the monitoring as a target that is down
+		// ends with close; if Accept fails for good, monitoring shows the target as down
 		l.server.Serve(crowd)
 	}()
 	return l
 }
 
-// close lets running answers end, and joins the server.
+// close lets running answers end, and waits for the server.
 func (l *listening) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
 	defer cancel()

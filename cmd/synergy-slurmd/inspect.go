@@ -18,14 +18,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve.
-// The daemon itself starts without some of that: a job whose profile cannot be read gets the proportional share.
+// inspect prints what the daemon would do with a configuration, and returns what this host lacks for it. The daemon
+// itself would start without some of that: a job whose profile cannot be read gets the proportional share.
 func inspect(out io.Writer, f flags, config Config) error {
 	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v%s\n",
 		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions,
 		canaryOf(config))
 	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
-	facts.Here.Writable = nil // a configuration may be looked at by whom and where the daemon does not run
+	facts.Here.Writable = nil // a configuration may be checked by another user and on another host than the daemon's
 	if facts.Here.Scontrol.Why != "" && !strings.Contains(f.scontrol, "/") {
 		facts.Here.Scontrol = preflight.Program{}
 	}
@@ -40,7 +40,7 @@ func inspect(out io.Writer, f flags, config Config) error {
 	return errors.Join(problems...)
 }
 
-// wanted is the configuration in the words of the preflight.
+// wanted is the configuration in the types of package preflight.
 func wanted(f flags, config Config) preflight.Wanted {
 	return preflight.Wanted{User: f.user, Partitions: config.Partitions, Lease: config.Lease, Rate: config.Rate,
 		Heartbeat: config.Heartbeat, ProfilesFile: config.ProfilesFile, Plugin: f.slurmPlugin,
@@ -55,7 +55,7 @@ func rulesOf(match []bridge.Match) (rules []preflight.Rule) {
 	return rules
 }
 
-// sharingOf is what is said under share.
+// sharingOf is the section share of the configuration in the types of package preflight.
 func sharingOf(s bridge.Sharing) preflight.Sharing {
 	return preflight.Sharing{Memory: s.GPUMemory > 0, Most: share.MostJobs,
 		ByFeature: slices.Sorted(maps.Keys(s.ByFeature)), ModeByFeature: slices.Sorted(maps.Keys(s.ModeByFeature)),
@@ -72,8 +72,8 @@ func here(f flags, config Config) preflight.Here {
 	return h
 }
 
-// unmatched lists the rules of match whose profile nobody has: the daemon would start, and the jobs of the rule would
-// count as if nothing was known of them.
+// unmatched lists the rules of match whose profile cannot be read. The daemon would start, and nothing would be known
+// of the jobs of such a rule.
 func unmatched(config Config) (problems []error) {
 	shelf := library.New(config.ProfileDirs...)
 	for i := range config.Match {
@@ -86,7 +86,7 @@ func unmatched(config Config) (problems []error) {
 	return problems
 }
 
-// folderOf counts the good profiles of a folder and lists what is wrong with the others.
+// folderOf lists the valid profiles of a folder and what is wrong with the others.
 func folderOf(dir string) preflight.Folder {
 	folder := preflight.Folder{Path: dir}
 	entries, err := os.ReadDir(dir)
@@ -108,7 +108,7 @@ func folderOf(dir string) preflight.Folder {
 	return folder
 }
 
-// programs are those of the site's own that the daemon runs.
+// programs are the site's own programs that the daemon runs.
 func programs(f flags, config Config) (found []preflight.Program) {
 	add := func(name, path string, err error) {
 		program := preflight.Program{Name: name, Path: path}
@@ -138,8 +138,8 @@ func programs(f flags, config Config) (found []preflight.Program) {
 	return found
 }
 
-// scontrolHere is the one program that requeues and arrays take; the zero one where a plugin drives the workload
-// manager.
+// scontrolHere is scontrol, which the daemon needs to requeue jobs and to split arrays; the zero Program if a plugin
+// drives the workload manager.
 func scontrolHere(f flags) preflight.Program {
 	if f.slurmPlugin != "" {
 		return preflight.Program{}
@@ -151,7 +151,7 @@ func scontrolHere(f flags) preflight.Program {
 	return preflight.Program{Name: "scontrol", Path: path}
 }
 
-// canaryOf says with whom the daemon is tried; empty: it manages everybody.
+// canaryOf names the partitions and accounts of the canary stage; empty: all jobs are managed.
 func canaryOf(config Config) (text string) {
 	if list := config.Canary.Partitions; len(list) > 0 {
 		text += fmt.Sprintf(", canary of partitions %v", list)

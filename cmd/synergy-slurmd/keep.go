@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// keep is the verb of what the daemon has on its disk: ledger backup and ledger restore.
+// keep is the verb for what the daemon has on its disk: ledger backup and ledger restore.
 const keep = "ledger"
 
 const usageKeep = `synergy-slurmd ledger backup FILE writes what the daemon remembers to a file: the ledger, and the
@@ -31,14 +31,14 @@ Usage: synergy-slurmd ledger backup [flags] FILE
 
 `
 
-// defineFiles are the flags of both.
+// defineFiles defines the flags of both.
 func defineFiles(set *pflag.FlagSet, files *ledger.Files) {
 	set.StringVar(&files.Ledger, "ledger", "/var/lib/synergy/ledger", "`file` that the daemon has as its ledger")
 	set.StringVar(&files.History, "history", "",
 		"`folder` of the history, as in the configuration (default history beside the ledger)")
 }
 
-// keepFiles is the verb. Its word is backup or restore.
+// keepFiles runs `ledger backup` or `ledger restore`, and returns the exit code.
 func keepFiles(args []string, stdout, stderr io.Writer) int {
 	var files ledger.Files
 	set := newFlagSet(stdout, usageKeep)
@@ -98,7 +98,7 @@ func putBack(files ledger.Files, file string, stdout io.Writer) error {
 	return nil
 }
 
-// sentence says what a backup has.
+// sentence says what a backup contains.
 func sentence(content ledger.Content) string {
 	text := fmt.Sprintf("the ledger up to round %d, with records of %d jobs", content.Round, content.Jobs)
 	if content.Days > 0 {
@@ -110,7 +110,7 @@ func sentence(content ledger.Content) string {
 	return text
 }
 
-// mine refuses a folder of somebody else's: what root restored there the daemon could not open.
+// mine refuses a folder of another user, since the daemon could not open what root restored there.
 func mine(folder string) error {
 	info, err := os.Stat(folder)
 	if err != nil {

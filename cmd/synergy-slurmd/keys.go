@@ -17,13 +17,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
-// setting is one value of the file, under the names of its sections and its own, joined by dots.
+// setting is one value of the file. Its name is the names of its sections and its own, joined by dots.
 type setting struct {
 	name  string
 	value *yaml.Node
 }
 
-// readFunc takes a value over into the configuration, or says what is wrong with it.
+// readFunc takes over a value into the configuration, or says what is wrong with it.
 type readFunc func(c *Config, value *yaml.Node) error
 
 // key is one setting that the file may have.
@@ -34,7 +34,7 @@ type key struct {
 
 const day = times.Day
 
-// keys is all that the file may say, with the limits of each value.
+// keys are all settings that the file may have, with the limits of each value.
 func keys() []key {
 	return []key{
 		{"partitions", listOf(func(c *Config) *[]string { return &c.Partitions }, partition)},
@@ -93,12 +93,12 @@ func reader(name string) readFunc {
 	return nil
 }
 
-// isSection says whether name is a key that holds others.
+// isSection reports whether name is a key that has keys below it.
 func isSection(name string) bool {
 	return slices.ContainsFunc(keys(), func(k key) bool { return strings.HasPrefix(k.name, name+".") })
 }
 
-// siblings lists the keys that could stand where name stands.
+// siblings lists the keys of the section that name is in.
 func siblings(name string) string {
 	section := name[:strings.LastIndex(name, ".")+1]
 	var found []string
@@ -111,8 +111,8 @@ func siblings(name string) string {
 	return strings.Join(slices.Compact(found), ", ")
 }
 
-// meant says which key a name that is none stands for: one that is spelled nearly so, one of that name in a section, or
-// else one of those that could stand there.
+// meant suggests a key for an unknown name: one with a similar spelling, one of that name in a section, or else all
+// keys that could stand there.
 func meant(name string) string {
 	var all []string
 	for _, k := range keys() {
@@ -130,8 +130,7 @@ func meant(name string) string {
 	return "want one of " + siblings(name)
 }
 
-// flatten lists the settings below a mapping in the order of the file. Anchors and merges are left out of the language:
-// nobody needs them for twenty keys.
+// flatten lists the settings below a mapping in the order of the file. Anchors and merges of YAML are not supported.
 func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 	if mapping.Kind != yaml.MappingNode {
 		return nil, noKeys(prefix, mapping)
@@ -156,7 +155,7 @@ func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 	return settings, nil
 }
 
-// noKeys says what is wrong with a section, or with a file, that has no keys.
+// noKeys is the error for a section or a file without keys.
 func noKeys(prefix string, value *yaml.Node) error {
 	if section, is := strings.CutSuffix(prefix, "."); is {
 		return fmt.Errorf(
@@ -188,6 +187,8 @@ func scalar(value *yaml.Node) (string, error) {
 	return value.Value, nil
 }
 
+// duration reads a duration from least to most. field says where in the configuration it goes, as in all functions
+// below.
 func duration(field func(*Config) *time.Duration, least, most time.Duration) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -250,7 +251,7 @@ func truth(field func(*Config) *bool) readFunc {
 	}
 }
 
-// text reads one value that must be allowed.
+// text reads one value that allow accepts.
 func text(field func(*Config) *string, allow func(text string) error) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -265,7 +266,7 @@ func text(field func(*Config) *string, allow func(text string) error) readFunc {
 	}
 }
 
-// named reads the name of one of several things that know their names.
+// named reads the name of a policy or an allocator.
 func named[T any](field func(*Config) *T, find func(name string) (T, error)) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -281,7 +282,7 @@ func named[T any](field func(*Config) *T, find func(name string) (T, error)) rea
 	}
 }
 
-// listOf reads a list of at least one word, each of which must be allowed, and none twice.
+// listOf reads a list of at least one word. allow must accept each, and none may stand there twice.
 func listOf(field func(*Config) *[]string, allow func(word string) error) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		list, err := sequence(value)
@@ -301,6 +302,7 @@ func listOf(field func(*Config) *[]string, allow func(word string) error) readFu
 	}
 }
 
+// sequence reads a list of at least one value.
 func sequence(value *yaml.Node) ([]string, error) {
 	if value.Kind != yaml.SequenceNode || len(value.Content) == 0 {
 		return nil, errors.New("want a list of at least one, as [a, b]")
@@ -316,7 +318,7 @@ func sequence(value *yaml.Node) ([]string, error) {
 	return list, nil
 }
 
-// partition allows what can be the name of one; a list written as one word would match no job, ever.
+// partition accepts what can be the name of one partition. A list written as one word would never match a job.
 func partition(word string) error {
 	if strings.ContainsAny(word, ", \t/*") {
 		return fmt.Errorf("%q is not the name of one partition: list them as [a, b]", word)
@@ -324,10 +326,10 @@ func partition(word string) error {
 	return nil
 }
 
-// canarySection is the one that must not be empty: nobody could say whether it means nobody or everybody.
+// canarySection is the section that must not be empty: it could mean all jobs or none.
 const canarySection = "canary"
 
-// account allows what can be the name of one, in Slurm's own small letters.
+// account accepts what can be the name of one account. Slurm keeps them in small letters.
 func account(word string) error {
 	if strings.ContainsAny(word, ", \t/*") || strings.ToLower(word) != word {
 		return fmt.Errorf("%q is not the name of one account: list them as [a, b], in small letters as Slurm has them",
@@ -343,8 +345,8 @@ func folder(word string) error {
 	return nil
 }
 
-// command reads a program and its arguments. There is no shell between: a line in one string would be taken as the
-// program.
+// command reads a program and its arguments. It is run without a shell, so a command line in one string would be taken
+// for the name of the program.
 func command(field func(*Config) *[]string) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		argv, err := sequence(value)

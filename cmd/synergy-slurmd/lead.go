@@ -13,30 +13,33 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// leaveLimit is how long a daemon that stops tries to give its ticket back; a successor then waits for a time to live.
+// leaveLimit is how long a stopping daemon tries to give its ticket back. Without that its successor waits until the
+// ticket is stale.
 const leaveLimit = 5 * time.Second
 
-// seat is the daemon's place among those that could lead. A nil one is that of a daemon that is alone, by its
-// administrator's promise, or only watches.
+// seat is this daemon's part in the leader election (package leader): it renews the daemon's ticket and knows whether
+// the daemon leads. A nil seat means that the daemon takes no ticket: it is alone, as the administrator promised by
+// --alone, or in shadow mode.
 type seat struct {
 	member *leader.Member
 	log    zerolog.Logger
-	// takeover is called when this daemon leads after another one.
+	// takeover is called when this daemon becomes the leader after another one.
 	takeover func()
 	show     func(leads bool)
-	crowned  chan struct{} // has room for one: this daemon leads, and did not before
+	crowned  chan struct{} // buffer of one; a value means: this daemon leads, and did not before
 
 	mu     sync.Mutex
 	leads  bool
-	behind leader.Ticket // ID 0: nobody
+	behind leader.Ticket // ID 0: none
 	err    error         // of the last step
-	stood  bool          // behind somebody, since it led last
+	stood  bool          // behind another daemon, since this one led last
 }
 
-// newSeat is the seat of the daemon with this ledger, or nil where it takes no ticket.
+// newSeat is the seat of the daemon with this ledger, or nil if the daemon takes no ticket.
 func newSeat(f flags, book *ledger.Book, tickets leader.Tickets, log zerolog.Logger, numbers *metrics) (*seat, error) {
 	if f.alone || f.shadow {
 		numbers.leads(!f.shadow)
@@ -52,8 +55,8 @@ func newSeat(f flags, book *ledger.Book, tickets leader.Tickets, log zerolog.Log
 	}, nil
 }
 
-// newMember is known by its host and by what its ledger says: the lock on that file proves that an earlier process of
-// that name is dead.
+// newMember is a member of the election named by its host and the identity in its ledger. The lock on the ledger proves
+// that an earlier process of that name is dead.
 func newMember(f flags, identity string, tickets leader.Tickets) *leader.Member {
 	host, err := os.Hostname()
 	if err != nil {
@@ -65,23 +68,32 @@ func newMember(f flags, identity string, tickets leader.Tickets) *leader.Member 
 	}
 }
 
-// fence is slurm as this daemon may use it.
-func (s *seat) fence(slurm bridge.Slurm) bridge.Slurm {
+// fence makes all writes to Slurm fail when this daemon does not lead.
+func (s *seat) fence(manager slurm.Manager) slurm.Manager {
 	if s == nil {
-		return slurm
+		return manager
 	}
-	return leader.Fence{Slurm: slurm, Member: s.member}
+	return leader.Fence{Manager: manager, Member: s.member}
 }
 
-// fenceSplitter is the same for who splits arrays.
-func (s *seat) fenceSplitter(splits bridge.Splitter) bridge.Splitter {
+// fenceSplitter does the same for splitting arrays.
+func (s *seat) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 	if s == nil || splits == nil {
 		return splits
 	}
 	return leader.FencedSplitter{Splitter: splits, Fence: leader.Fence{Member: s.member}}
 }
 
-// take begins to step, and returns the function that ends it and gives the ticket back.
+// fenceLeases does the same for the lease job. Without a seat there is no lease job: the daemon's user may submit no
+// job then.
+func (s *seat) fenceLeases(leases slurm.Leases) slurm.Leases {
+	if s == nil || leases == nil {
+		return nil
+	}
+	return leader.FencedLeases{Leases: leases, Fence: leader.Fence{Member: s.member}}
+}
+
+// take starts taking part in the election. leave ends that and gives the ticket back.
 func (s *seat) take() (leave func()) {
 	if s == nil {
 		return func() {}
@@ -96,14 +108,14 @@ func (s *seat) take() (leave func()) {
 	}
 }
 
-// sit steps until ctx ends.
+// sit takes step after step of the election until ctx ends.
 func (s *seat) sit(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, err := s.member.Step(ctx)
 		if ctx.Err() == nil {
 			s.note(err)
 		}
-		_ = s.member.Clock.Sleep(ctx, pause) // it ends early with ctx alone
+		_ = s.member.Clock.Sleep(ctx, pause) // fails only if ctx has ended
 	}
 }
 
@@ -115,7 +127,7 @@ func (s *seat) leave() {
 	}
 }
 
-// win is for one round: this daemon leads now, or the error says who does.
+// win is for a single round: it waits until this daemon leads, or returns an error that says which daemon does.
 func (s *seat) win(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -125,7 +137,7 @@ func (s *seat) win(ctx context.Context) error {
 	return err
 }
 
-// note tells everybody what has changed, once.
+// note takes over the state of the election after a step, and logs and signals changes once.
 func (s *seat) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,15 +157,16 @@ func (s *seat) note(err error) {
 	s.leads = leads
 }
 
-// unheard names a step that ran out of time for what it is: nothing was heard of Slurm. It is no round that took too
-// long.
+// unheard adds slurm.ErrUnreachable to a step that ran out of time, because it means that Slurm did not answer. Without
+// that it would be reported as a round that took too long.
 func unheard(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, bridge.ErrUnreachable) {
-		return fmt.Errorf("%w: %w", err, bridge.ErrUnreachable)
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, slurm.ErrUnreachable) {
+		return fmt.Errorf("%w: %w", err, slurm.ErrUnreachable)
 	}
 	return err
 }
 
+// lead logs that this daemon has become the leader, and signals it. It is called with mu held.
 func (s *seat) lead() {
 	s.log.Info().Str("holder", s.member.Holder).Bool("takeover", s.stood).Msg("leading")
 	if s.stood {
@@ -162,21 +175,21 @@ func (s *seat) lead() {
 	s.stood, s.behind = false, leader.Ticket{}
 	select {
 	case s.crowned <- struct{}{}:
-	default: // nobody has looked since the last time
+	default: // the last signal has not been read yet
 	}
 }
 
-// errUnconfirmed stands for the time between a beat that did not come through and the step that says why.
-var errUnconfirmed = fmt.Errorf("slurm did not confirm the lead in time: %w", bridge.ErrUnreachable)
+// errUnconfirmed is the state between a renewal that was not confirmed and the next step, which finds out why.
+var errUnconfirmed = fmt.Errorf("slurm did not confirm the lead in time: %w", slurm.ErrUnreachable)
 
-// position is nil when this daemon leads, or else either the sentence that says behind whom it stands, or what went
-// wrong.
+// position returns "" and nil if this daemon leads. Otherwise it returns a sentence that says which daemon it stands by
+// for, or the error.
 func (s *seat) position() (line string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.leads && s.member.Leads():
-		// a lead counts once note has told of it: its news would else come after the round that it is for
+		// Both must hold: note must have signalled the lead, or its signal would come after the round that it is for.
 		return "", nil
 	case s.err != nil:
 		return "", s.err
@@ -188,7 +201,7 @@ func (s *seat) position() (line string, err error) {
 	return "standing by: looking for the leader", nil
 }
 
-// news comes when this daemon leads and did not before.
+// news delivers a value when this daemon has become the leader.
 func (s *seat) news() <-chan struct{} {
 	if s == nil {
 		return nil
@@ -196,7 +209,7 @@ func (s *seat) news() <-chan struct{} {
 	return s.crowned
 }
 
-// heard takes the news of a lead back, where somebody acts on it already.
+// heard discards a signal of news, since its caller acts on the lead already.
 func (s *seat) heard() {
 	select {
 	case <-s.crowned:
@@ -204,8 +217,8 @@ func (s *seat) heard() {
 	}
 }
 
-// await returns when this daemon may act, with nil, or cannot even stand by. While it stands by it follows reloads, is
-// well, and holds no rounds.
+// await returns nil when this daemon may act, and an error if it cannot even stand by or ctx ends. While it stands by
+// it reloads the configuration when asked to, is healthy, and holds no rounds.
 func (d *daemon) await(ctx context.Context) error {
 	if d.seat == nil {
 		return nil
@@ -235,7 +248,7 @@ func (d *daemon) await(ctx context.Context) error {
 	return errStopped
 }
 
-// queue opens Slurm for the member as soon as it wants something, and again after a reload.
+// queue is the tickets for the election. It opens Slurm when they are first used, and again after a reload.
 type queue struct{ slurm *connector }
 
 var _ leader.Tickets = queue{}
@@ -246,7 +259,7 @@ func (q queue) Take(ctx context.Context, words leader.Words) (int, error) {
 		return 0, err
 	}
 	id, err := tickets.Take(ctx, words)
-	if errors.Is(err, bridge.ErrRefused) || errors.Is(err, bridge.ErrDenied) {
+	if errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrDenied) {
 		err = fmt.Errorf(
 			"%w: let the daemon's user submit jobs there, or start the daemon with --alone and see to it that there "+
 				"is no second one", err)
@@ -278,8 +291,8 @@ func (q queue) Tear(ctx context.Context, id int) error {
 	return tickets.Tear(ctx, id)
 }
 
-// recollection is the ledger of a daemon that may lead after others: what it remembers of jobs is then older than what
-// they carry in their annotations, and is left out until a round has settled anew.
+// recollection is the ledger of a daemon that may become the leader after others. Its records of jobs are then older
+// than the annotations of the jobs, so they are ignored until a round has been settled.
 type recollection struct {
 	*ledger.Book
 
@@ -287,6 +300,7 @@ type recollection struct {
 	stale bool
 }
 
+// expire marks the records as out of date.
 func (r *recollection) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

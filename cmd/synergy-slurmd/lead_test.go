@@ -17,6 +17,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -193,7 +194,7 @@ type cutting struct {
 
 func (c *cutting) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if c.cut.Load() {
-		return nil, []error{bridge.ErrUnreachable, context.DeadlineExceeded}[c.asked.Add(1)%2]
+		return nil, []error{slurm.ErrUnreachable, context.DeadlineExceeded}[c.asked.Add(1)%2]
 	}
 	return c.Tickets.List(ctx, ids...)
 }
@@ -252,7 +253,7 @@ func TestTheIdentityStaysWithTheLedger(t *testing.T) {
 }
 
 func TestARoundThatIsOutrankedIsToldAndNothingMoreIsWritten(t *testing.T) {
-	if got := diagnose(errors.Join(errors.New("start job 17"), bridge.ErrNotLeader)); got != outranked ||
+	if got := diagnose(errors.Join(errors.New("start job 17"), slurm.ErrNotLeader)); got != outranked ||
 		got.remedy() == "" {
 		t.Errorf("diagnosed as %q", got)
 	}

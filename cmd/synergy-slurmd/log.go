@@ -16,12 +16,14 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// newLog writes one line per event, rounds and the seat side by side: JSON for machines, or columns for people.
+// newLog returns a logger that writes one line per event: JSON for machines, or columns for people. Rounds and the
+// leader election may use it at the same time.
 func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	least, err := zerolog.ParseLevel(level)
 	if err != nil {
@@ -35,8 +37,9 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	return zerolog.New(zerolog.SyncWriter(out)).Level(least).With().Timestamp().Logger(), nil
 }
 
-// plain writes lines of JSON without what a terminal obeys. JSON itself escapes the controls of ASCII alone; those in
-// eight bits, and what turns the direction of writing, would reach whoever reads the journal.
+// plain writes lines of JSON without characters that a terminal obeys. JSON itself escapes only ASCII's control
+// characters. Those of eight bits, and those that turn the direction of writing, would reach the terminal of a
+// reader of the journal.
 type plain struct{ io.Writer }
 
 func (p plain) Write(line []byte) (int, error) {
@@ -61,26 +64,27 @@ func (p plain) Write(line []byte) (int, error) {
 
 func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
-// journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
+// journal logs rounds: each change in a line, and everything else only when it is new.
 type journal struct {
 	log   zerolog.Logger
 	state ailment                  // of the last round
-	ill   int                      // rounds that it has lasted
+	ill   int                      // how many rounds in a row had it
 	said  map[remark]bool          // by the last good round
 	waits map[int]bridge.WaitCause // of each job that waited in the last good round
-	apart bool                     // Slurm's clock and ours, in the last good round
-	gap   bool                     // in what is known of the site's limits, in the last good round
+	apart bool                     // Slurm's clock and the host's differed in the last good round
+	gap   bool                     // some of the site's limits were unknown in the last good round
 
-	unlearned bool // what jobs teach could not be kept in the last round
+	unleased  bool // there was no lease job in the last round
+	unlearned bool // what jobs teach could not be stored in the last round
 }
 
-// remark is a sentence about a job that no change goes with.
+// remark is a sentence about a job to which nothing was done.
 type remark struct {
 	job  int
 	text string
 }
 
-// ailment is a kind of failure. While it lasts, only its first round is an error in the log.
+// ailment is a kind of failure. While it lasts, only its first round is logged as an error.
 type ailment string
 
 const (
@@ -95,7 +99,7 @@ const (
 	ticketless  ailment = "ticketless"
 )
 
-// diagnose names what ails a round. Failures of no known kind are told apart by their text.
+// diagnose names the kind of an error. Errors of no known kind are distinguished by their text.
 func diagnose(err error) ailment {
 	switch {
 	case err == nil:
@@ -104,13 +108,13 @@ func diagnose(err error) ailment {
 		return stopped
 	case errors.Is(err, leader.ErrLost):
 		return ticketless
-	case errors.Is(err, bridge.ErrNotLeader):
+	case errors.Is(err, slurm.ErrNotLeader):
 		return outranked
-	case errors.Is(err, bridge.ErrUnreachable):
+	case errors.Is(err, slurm.ErrUnreachable):
 		return unreachable
 	case mayNot(err):
 		return vetoed
-	case errors.Is(err, bridge.ErrDenied):
+	case errors.Is(err, slurm.ErrDenied):
 		return denied
 	case errors.Is(err, ledger.ErrUnkept):
 		return unkept
@@ -120,17 +124,17 @@ func diagnose(err error) ailment {
 	return ailment(err.Error())
 }
 
-// accessDenied is Slurm's ESLURM_ACCESS_DENIED. A token that is no good has another number.
+// accessDenied is Slurm's ESLURM_ACCESS_DENIED. An invalid token has another number.
 const accessDenied = 2002
 
-// mayNot says that Slurm believed the token and refused what was asked: our user has no right to it, or the gate does
-// not trust him.
+// mayNot reports whether Slurm accepted the token and refused the request: our user has no right to it, or the gate
+// does not trust our user.
 func mayNot(err error) bool {
 	var failure *slurmrest.Failure
 	return errors.As(err, &failure) && failure.Number == accessDenied
 }
 
-// remedies are what an administrator can do.
+// remedy is what an administrator can do about it; empty: nothing.
 func (a ailment) remedy() string {
 	switch a {
 	case unreachable:
@@ -155,7 +159,7 @@ func (a ailment) remedy() string {
 	return ""
 }
 
-// round writes down one round. The changes come first: they were made even if the round then failed.
+// round logs one round. The changes come first: they were made even if the round failed afterwards.
 func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	if i := report.Interrupted; i != nil {
 		j.log.Warn().Int("round", i.Round).Time("at", i.At).Int("steps",
@@ -172,7 +176,9 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	j.lessons(report)
 	j.reasons(report)
 	j.clocks(report)
+	j.refusedPlan(report)
 	j.limits(report)
+	j.lease(report)
 	c := count(report)
 	line := j.log.Info().Int("round", report.Round).Float64("seconds", seconds(took)).Bool("shadow", report.Shadow)
 	if report.Certificate != nil {
@@ -183,12 +189,13 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	unwell(line, c).Msg("round")
 }
 
-// smallRound writes down what a small round did. That Slurm did not answer is said by the next round, if it is still
-// so; a plan that breaks a promise is a fault of ours that no round need have.
+// smallRound logs what a small round did. Most failures are left to the next round to report, if they last. A plan that
+// breaks a promise is an error at once: it is a fault of ours, and the next round need not have it.
 func (j *journal) smallRound(report bridge.Report, took time.Duration, err error) {
 	j.audit(report)
 	j.losses(report)
 	j.clocks(report)
+	j.refusedPlan(report)
 	j.lessons(report)
 	if err != nil {
 		level := zerolog.DebugLevel
@@ -204,7 +211,7 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 	unwell(line, c).Msg("small round")
 }
 
-// unwell adds to a round's line what did not go as it should. Where nothing failed the word does not stand there:
+// unwell adds failed and put-off steps to a round's line. The word "failed" is left out if nothing failed, because
 // people search logs for it.
 func unwell(line *zerolog.Event, c tally) *zerolog.Event {
 	if n := c.failures(); n > 0 {
@@ -216,23 +223,25 @@ func unwell(line *zerolog.Event, c tally) *zerolog.Event {
 	return line
 }
 
-// What an administrator can do, in the log and on the page of health.
+// What an administrator can do, in the log and on the page /health.
 const (
 	remedyOfClocks   = "run the same time service on both hosts"
 	remedyOfLearning = "make room in the folder of learned, or make it the daemon's to write: until then each round " +
 		"tries again"
 	remedyOfLimits  = "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token"
+	remedyOfLease   = "let the daemon's user submit jobs to the first of the partitions"
 	remedyOfSavings = "make room in the folder of savings, make it the daemon's to write, or remove the file that is " +
 		"damaged"
 	remedyOfReload  = "mend the file and send SIGHUP again"
 	remedyOfPlanner = "try it with: synergy plugin check"
+	remedyOfRefused = "report it with /snapshot of the daemon: the planner is wrong, and nothing of that plan was done"
 )
 
-// farApart is by how much two clocks may differ before a human should look.
+// farApart is by how much two clocks may differ before a person should look.
 const farApart = 30 * time.Second
 
-// clocks says when Slurm's clock was set, and once that it and ours differ. Rounds go by Slurm's, so neither does any
-// harm to a job.
+// clocks logs when Slurm's clock was set, and once that it and ours differ. Rounds follow Slurm's clock, so neither
+// harms a job.
 func (j *journal) clocks(report bridge.Report) {
 	if report.ClockStep != 0 {
 		j.log.Warn().Int("round", report.Round).Float64("seconds", seconds(report.ClockStep)).
@@ -247,7 +256,15 @@ func (j *journal) clocks(report bridge.Report) {
 	j.apart = apart
 }
 
-// lessons says what was learned of whom, and once that it cannot be kept.
+// refusedPlan logs that the plan of the built-in planner failed its check.
+func (j *journal) refusedPlan(report bridge.Report) {
+	if report.Refused != "" {
+		j.log.Error().Int("round", report.Round).Str("breaks", report.Refused).Str("remedy", remedyOfRefused).
+			Msg("plan refused: another one was made, in which all running jobs stay as they are")
+	}
+}
+
+// lessons logs what was learned from which job, and once that it cannot be stored.
 func (j *journal) lessons(report bridge.Report) {
 	for _, l := range report.Lessons {
 		message := "learned"
@@ -265,7 +282,7 @@ func (j *journal) lessons(report bridge.Report) {
 	j.unlearned = report.LearnFault != ""
 }
 
-// limits says once that the site's limits cannot be read, and once that they can again.
+// limits logs once that the site's limits cannot be read, and once that they can be again.
 func (j *journal) limits(report bridge.Report) {
 	gap := report.LimitsGap != ""
 	switch {
@@ -279,8 +296,24 @@ func (j *journal) limits(report bridge.Report) {
 	j.gap = gap
 }
 
-// audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing
-// new, so they are for debugging unless they fail.
+// lease logs once that there can be no lease job, and once that there is one again.
+func (j *journal) lease(report bridge.Report) {
+	if report.Small {
+		return
+	}
+	without := report.NoLeaseJob != ""
+	switch {
+	case without && !j.unleased:
+		j.log.Warn().Int("round", report.Round).Str("error", report.NoLeaseJob).Str("remedy", remedyOfLease).
+			Msg("slurm takes no lease job: each waiting job has a begin time, which is renewed one by one")
+	case !without && j.unleased:
+		j.log.Info().Int("round", report.Round).Msg("all jobs have one lease again")
+	}
+	j.unleased = without
+}
+
+// audit logs one line for each step, and one for each field that it changed. Lease renewals are many and say nothing
+// new, so they are logged for debugging unless they fail.
 func (j *journal) audit(report bridge.Report) {
 	for _, step := range report.Steps {
 		level := levelOf(step)
@@ -305,8 +338,8 @@ func (j *journal) audit(report bridge.Report) {
 	}
 }
 
-// losses says which jobs did not come back that were asked to, and what is likely wrong with them. No round would ever
-// say it again.
+// losses logs which jobs did not come back after they were asked to save, and the likely cause. No later round reports
+// them again.
 func (j *journal) losses(report bridge.Report) {
 	for _, loss := range report.Lost {
 		j.log.Warn().Int("round", report.Round).Int("job", loss.Job).Str("user", loss.User).Str("profile",
@@ -333,7 +366,7 @@ func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.St
 		report.Shadow)
 }
 
-// whose adds to a line about a job whose it is, and which profile it names, as far as the round knows.
+// whose adds the job's user and profile to a line, as far as the round knows them.
 func whose(line *zerolog.Event, report bridge.Report, job int) *zerolog.Event {
 	if j := seenIn(report, job); j != nil {
 		line.Str("user", j.User).Str("profile", j.ProfileName)
@@ -341,7 +374,7 @@ func whose(line *zerolog.Event, report bridge.Report, job int) *zerolog.Event {
 	return line
 }
 
-// seenIn is a job as the round saw it; nil where it is none of those that it plans.
+// seenIn is a job as the round saw it; nil if the round does not plan it.
 func seenIn(report bridge.Report, job int) *policy.Job {
 	jobs := report.Snapshot.Jobs
 	k, found := sort.Find(len(jobs), func(k int) int { return job - jobs[k].ID })
@@ -351,21 +384,20 @@ func seenIn(report bridge.Report, job int) *policy.Job {
 	return &jobs[k]
 }
 
-// remarkLines bounds the remarks of one round: the words in them are users'.
+// remarkLines bounds the remarks of one round, since users choose the words in them.
 const remarkLines = 200
 
-// waitLines bounds how many jobs of one round are told of that wait for another reason than before: a flood of them is
-// one event.
+// waitLines bounds how many changed reasons for waiting one round logs job by job. Many at once are one event.
 const waitLines = 50
 
-// reasons says of each job why it waits, once, and again when it waits for another reason. That the words change, since
-// other nodes are full, is no news.
+// reasons logs why a job waits, once, and again when the cause changes. Other words for the same cause, as when other
+// nodes are full, are not logged.
 func (j *journal) reasons(report bridge.Report) {
 	waits, news := make(map[int]bridge.WaitCause), 0
 	for _, w := range report.Waits {
 		job := seenIn(report, w.Job)
 		if w.Cause == bridge.CauseHeld || w.Cause == bridge.CauseLeftToSlurm || job != nil && job.Running != nil {
-			continue // one that is left to Slurm is told as such, and one that is stopped has a step that says why
+			continue // a job left to Slurm is logged as such, and a stopped job has a step that says why
 		}
 		waits[w.Job] = w.Cause
 		if before, waited := j.waits[w.Job]; waited && before == w.Cause {
@@ -384,10 +416,10 @@ func (j *journal) reasons(report bridge.Report) {
 	j.waits = waits
 }
 
-// seconds is d in seconds, without digits that nobody measured.
+// seconds is d in seconds, rounded to milliseconds.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// failure says what went wrong, loudly when it is new.
+// failure logs why a round failed: as an error when the kind of failure is new, for debugging when it lasts.
 func (j *journal) failure(round int, err error) {
 	kind := diagnose(err)
 	level, message := zerolog.ErrorLevel, "round failed"
@@ -409,7 +441,7 @@ func (j *journal) failure(round int, err error) {
 	line.Msg(message)
 }
 
-// recovery says once that rounds end well again.
+// recovery logs once that rounds end well again.
 func (j *journal) recovery() {
 	if j.state != well {
 		j.log.Info().Int("rounds_failed", j.ill).Msg("rounds end well again")
@@ -417,7 +449,7 @@ func (j *journal) recovery() {
 	j.state, j.ill = well, 0
 }
 
-// remarks says about jobs what the last round did not say.
+// remarks logs about jobs what the last round did not say.
 func (j *journal) remarks(report bridge.Report) {
 	said := make(map[remark]bool, len(report.Outside)+len(report.Notes))
 	var news newsOf
@@ -447,7 +479,7 @@ func (j *journal) remarks(report bridge.Report) {
 	j.said = said
 }
 
-// news is one sentence that is new about some jobs.
+// news is one sentence that is new, and the jobs that it is about.
 type news struct {
 	level   zerolog.Level
 	message string
@@ -455,13 +487,14 @@ type news struct {
 	jobs    []int
 }
 
-// newsOf are those of a round, in the order in which they came up.
+// newsOf is the news of a round, in the order in which they came up.
 type newsOf struct {
 	all []*news
-	by  map[[2]string]*news // message and text
+	by  map[[2]string]*news // by message and text
 }
 
-// add adds a remark to the sentence that it repeats, or as a new one: there may be as many sentences as jobs.
+// add adds the job to an equal sentence, or begins a new one. The map keeps this fast where there are as many sentences
+// as jobs.
 func (o *newsOf) add(level zerolog.Level, message string, r remark) {
 	key := [2]string{message, r.text}
 	n := o.by[key]
@@ -474,14 +507,14 @@ func (o *newsOf) add(level zerolog.Level, message string, r remark) {
 	n.jobs = append(n.jobs, r.job)
 }
 
-// Of how many jobs one sentence is said one by one, and how many are named where it is said of all together.
+// oneByOne is up to how many jobs get a line each for one sentence; mentioned is how many are named in a common line.
 const (
 	oneByOne  = 3
 	mentioned = 20
 )
 
-// tell says a sentence of each of its jobs, or once where there are many: what holds for all of them, as a folder that
-// is missing, is the site's concern and not theirs.
+// tell logs a sentence for each of its jobs, or once if there are many: what holds for many jobs, as a missing folder,
+// concerns the site and not the single job.
 func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 	if len(n.jobs) > oneByOne {
 		log.WithLevel(n.level).Int("round", report.Round).Int("count", len(n.jobs)).Ints("jobs",
@@ -495,7 +528,7 @@ func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 	}
 }
 
-// reload says what became of a new configuration.
+// reload logs how a reload ended.
 func (j *journal) reload(err error) {
 	if err != nil {
 		j.log.Error().Err(err).Str("remedy", remedyOfReload).Msg("reload failed: the configuration stays as it was")

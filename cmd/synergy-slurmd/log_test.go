@@ -20,6 +20,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
@@ -220,7 +221,7 @@ func TestARefusalByRightAndNotByTokenNamesTheGateAndTheOperator(t *testing.T) {
 	for number, want := range map[int]string{1007: "renew the token", 2002: "trusted_uids"} {
 		lines := written(zerolog.InfoLevel, func(j *journal) {
 			j.round(bridge.Report{}, time.Second, fmt.Errorf("restore job 7: %w",
-				&slurmrest.Failure{Status: 500, Number: number, Kind: bridge.ErrDenied}))
+				&slurmrest.Failure{Status: 500, Number: number, Kind: slurm.ErrDenied}))
 		})
 		if !strings.Contains(lines, want) || want != "renew the token" && strings.Contains(lines, "renew the token") {
 			t.Errorf("error %d: the log says\n%s", number, lines)
@@ -233,7 +234,7 @@ func TestARefusalByRightAndNotByTokenNamesTheGateAndTheOperator(t *testing.T) {
 func TestOnlyAFailureIsCalledOne(t *testing.T) {
 	lines := written(zerolog.DebugLevel, func(j *journal) {
 		for range 9 {
-			j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", bridge.ErrUnreachable))
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", slurm.ErrUnreachable))
 		}
 		j.round(bridge.Report{}, time.Second, nil)
 		j.round(bridge.Report{}, time.Second, errStopped)
@@ -247,7 +248,7 @@ func TestAnOutageIsOneErrorAndOneRecovery(t *testing.T) {
 	lines := written(zerolog.InfoLevel, func(j *journal) {
 		for range 2 {
 			for range 5 {
-				j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", bridge.ErrUnreachable))
+				j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", slurm.ErrUnreachable))
 			}
 			j.round(bridge.Report{}, time.Second, nil)
 			j.round(bridge.Report{}, time.Second, nil)
@@ -264,7 +265,7 @@ func TestAnOutageIsOneErrorAndOneRecovery(t *testing.T) {
 
 func TestAnotherKindOfFailureIsNews(t *testing.T) {
 	lines := written(zerolog.InfoLevel, func(j *journal) {
-		for _, err := range []error{bridge.ErrUnreachable, bridge.ErrDenied, context.DeadlineExceeded,
+		for _, err := range []error{slurm.ErrUnreachable, slurm.ErrDenied, context.DeadlineExceeded,
 			errors.New("check the plan: node n1"),
 			errors.New("check the plan: node n1"), errors.New("check the plan: node n2")} {
 			j.round(bridge.Report{}, time.Second, err)
@@ -301,7 +302,7 @@ func TestTicketsThatGoOneAfterTheOtherAreSaidOnce(t *testing.T) {
 }
 
 func TestWhatAFailedRoundDidIsStillInTheLog(t *testing.T) {
-	lines := written(zerolog.InfoLevel, func(j *journal) { j.round(busyReport(), time.Second, bridge.ErrUnreachable) })
+	lines := written(zerolog.InfoLevel, func(j *journal) { j.round(busyReport(), time.Second, slurm.ErrUnreachable) })
 	if !strings.Contains(lines, `"field":"cpus_per_task","old":"3","new":"10"`) {
 		t.Errorf("the log is\n%s", lines)
 	}

@@ -21,22 +21,22 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// lookLimit bounds the whole of it: an administrator waits.
+// lookLimit bounds the whole check, since an administrator waits for it.
 const lookLimit = 2 * time.Minute
 
-// look says whether Slurm and this host are ready for the daemon.
+// look is --check: it prints whether Slurm and this host are ready for the daemon, and returns the exit code.
 func look(f flags, config Config, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	lines := preflight.All(gather(ctx, f, config))
+	lines := append(preflight.All(gather(ctx, f, config)), stageLines(ctx, f, config)...)
 	if err := showLines(stdout, f, lines); err != nil {
 		fmt.Fprintln(stderr, "synergy-slurmd:", err)
 		return exitFailed
@@ -65,8 +65,8 @@ func showLines(out io.Writer, f flags, lines []preflight.Line) error {
 	return err
 }
 
-// gather finds out what there is to know. It changes nothing in Slurm but for the held jobs of a rehearsal, which it
-// takes back.
+// gather collects the facts for the check. In Slurm it only submits held jobs for the rehearsal, and cancels them
+// again.
 func gather(ctx context.Context, f flags, config Config) preflight.Facts {
 	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
 	facts.Scontrol = configOf(ctx, f)
@@ -81,7 +81,7 @@ func gather(ctx context.Context, f flags, config Config) preflight.Facts {
 	return facts
 }
 
-// known is a fact, or the error as why it is none.
+// known is a value as a fact, or its error as the reason why it is unknown.
 func known[T any](value T, err error) preflight.Known[T] {
 	if err != nil {
 		return preflight.Unknown[T](err.Error())
@@ -98,7 +98,7 @@ func tokenOf(f flags) preflight.Known[preflight.Token] {
 	return known(token, err)
 }
 
-// askPlugin asks what a workload manager tells that a plugin drives; the rest only its plugin can know.
+// askPlugin collects what a plugin in Slurm's place can tell. The rest is unknown.
 func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Config) {
 	const its = "a plugin drives the workload manager"
 	facts.Level = preflight.Unknown[string](its)
@@ -120,7 +120,7 @@ func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Conf
 	facts.Nodes = known(nodesOf(all), err)
 }
 
-// askSlurm asks slurmrestd. Where it does not answer at all, nothing that depends on it is known.
+// askSlurm collects the facts from slurmrestd. If it does not answer at all, all of them are unknown.
 func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Config) {
 	client, err := slurmrest.Open(ctx, (&connector{flags: f}).options(config))
 	if err == nil {
@@ -151,22 +151,25 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	facts.Gates = rehearse(ctx, client, facts, f)
 }
 
-// requeues is the first version of the API that requeues jobs.
+// requeues is the first version of the API that can requeue jobs.
 const requeues = "v0.0.45"
 
-// seen is the answer to a real question, which takes a good token.
-func seen(all bridge.Observed, err error) preflight.Known[preflight.Slurm] {
+// seen is what an observation says. It takes a valid token to get one.
+func seen(all slurm.Observed, err error) preflight.Known[preflight.Slurm] {
 	answer := preflight.Slurm{Nodes: len(all.Nodes), Ahead: time.Until(all.At)}
 	for _, job := range all.Jobs {
-		if job.State != bridge.Finished {
+		if job.State != slurm.Finished {
 			answer.Jobs++
+		}
+		if job.State == slurm.Pending && !job.Held && !job.Dependency && job.Lease == 0 && !job.Begin.After(all.At) {
+			answer.Eligible++
 		}
 	}
 	return known(answer, err)
 }
 
-// gpusBehind are the partitions that nodes are in, each with its GPUs.
-func gpusBehind(all bridge.Observed) map[string]int {
+// gpusBehind is the number of GPUs by partition, as the nodes say.
+func gpusBehind(all slurm.Observed) map[string]int {
 	gpus := make(map[string]int)
 	for _, node := range all.Nodes {
 		for _, name := range node.Partitions {
@@ -177,7 +180,7 @@ func gpusBehind(all bridge.Observed) map[string]int {
 }
 
 // nodesOf are the nodes with GPUs, and whether these can be shared.
-func nodesOf(all bridge.Observed) (nodes []preflight.Node) {
+func nodesOf(all slurm.Observed) (nodes []preflight.Node) {
 	for _, n := range all.Nodes {
 		if n.Total.GPUs == 0 {
 			continue
@@ -208,11 +211,11 @@ func weightsOf(partitions []slurmrest.Partition) map[string]string {
 	return all
 }
 
-// trials bounds how many partitions beside our own the gate is tried in.
+// trials is how many partitions beside the managed ones the gate is tried in.
 const trials = 30
 
-// rehearse tries the gate in each partition of the cluster: those that are ours have to be gated, the others must not
-// be.
+// rehearse submits a held job in each partition of the cluster to try the gate: it must gate the managed partitions and
+// leave the others alone.
 func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Facts,
 	f flags) preflight.Known[map[string]preflight.Gate] {
 	switch {
@@ -238,7 +241,7 @@ func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Fa
 	return preflight.Known[map[string]preflight.Gate]{Value: gates}
 }
 
-// tried are our partitions that there are, and some of the others.
+// tried are the managed partitions that exist, and at most trials of the others.
 func tried(facts *preflight.Facts) (ours []string) {
 	var others []string
 	for name := range facts.Partitions.Value {
@@ -253,7 +256,7 @@ func tried(facts *preflight.Facts) (ours []string) {
 	return append(ours, others[:min(len(others), trials)]...)
 }
 
-// rehearsed is a comment that the gate takes.
+// rehearsed is a comment that the gate accepts.
 func rehearsed(facts *preflight.Facts) string {
 	name := "check.json"
 	for _, folder := range facts.Here.Profiles {
@@ -265,9 +268,10 @@ func rehearsed(facts *preflight.Facts) string {
 	return "synergy-profile=" + name + " synergy-checkpoint"
 }
 
-// notSupported is Slurm's ESLURM_NOT_SUPPORTED, as which the gate refuses.
+// notSupported is Slurm's ESLURM_NOT_SUPPORTED, the error with which the gate refuses.
 const notSupported = 2036
 
+// gateOf is what a rehearsal says of the gate. away: the gate lets all jobs pass, since the heartbeat is stale.
 func gateOf(r slurmrest.Rehearsal, away bool) preflight.Gate {
 	g := preflight.Gate{Annotated: r.Annotated, Lease: r.Lease, Left: r.Left, Away: away}
 	if failure := (*slurmrest.Failure)(nil); errors.As(r.Refused, &failure) {
@@ -282,10 +286,10 @@ func gateOf(r slurmrest.Rehearsal, away bool) preflight.Gate {
 	return g
 }
 
-// staleAfter is the age of a heartbeat from which on the gate lets everything pass, as shipped.
+// staleAfter is from which age of the heartbeat the gate lets everything pass, in the settings as shipped.
 const staleAfter = 15 * time.Minute
 
-// isAway says that the gate looks for a heartbeat, and finds none of now.
+// isAway reports whether the gate looks for a heartbeat and finds none that is recent.
 func isAway(facts *preflight.Facts) bool {
 	path := facts.Settings.Value.Heartbeat
 	if facts.Settings.Why != "" {
@@ -298,10 +302,10 @@ func isAway(facts *preflight.Facts) bool {
 	return err != nil || time.Since(info.ModTime()) > staleAfter
 }
 
-// maxConfig bounds what scontrol says.
+// maxConfig bounds the output of scontrol, in bytes.
 const maxConfig = 1 << 20
 
-// configOf is slurm.conf as scontrol tells it, with nothing of our environment but what scontrol needs.
+// configOf is slurm.conf as scontrol shows it. scontrol gets only the environment that it needs.
 func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -327,7 +331,7 @@ func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
 	return preflight.Known[map[string]string]{Value: pairs(text[:min(len(text), maxConfig)])}
 }
 
-// pairs reads lines as KillWait   = 10 sec.
+// pairs reads lines such as "KillWait   = 10 sec".
 func pairs(text []byte) map[string]string {
 	all := make(map[string]string)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
@@ -338,7 +342,7 @@ func pairs(text []byte) map[string]string {
 	return all
 }
 
-// slurmFolder is where slurm.conf lies.
+// slurmFolder is the folder of slurm.conf.
 func slurmFolder(config map[string]string) string {
 	for _, path := range []string{os.Getenv("SLURM_CONF"), config["SLURM_CONF"]} {
 		if filepath.IsAbs(path) {
@@ -348,10 +352,10 @@ func slurmFolder(config map[string]string) string {
 	return "/etc/slurm"
 }
 
-// maxSettings bounds a file of settings.
+// maxSettings bounds a file of settings, in bytes.
 const maxSettings = 64 << 10
 
-// settingsIn reads those of the gate, where this is slurmctld's host.
+// settingsIn reads the gate's settings, if this is slurmctld's host.
 func settingsIn(folder string) preflight.Known[preflight.Settings] {
 	path := filepath.Join(folder, "synergy_settings.lua")
 	text, err := readSome(path, maxSettings)
@@ -361,6 +365,7 @@ func settingsIn(folder string) preflight.Known[preflight.Settings] {
 	return known(parseSettings(path, string(text)))
 }
 
+// readSome reads at most so many bytes of a file.
 func readSome(path string, bytes int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -379,8 +384,8 @@ var (
 	luaList    = regexp.MustCompile(`^\{\s*(?:(?:"[^"\n]*"|'[^'\n]*')\s*(?:[,;]\s*|\}$))*\}?$`)
 )
 
-// parseSettings reads the values that are written out. Where a program works one out, nothing is known. A key that is
-// not there has its default.
+// parseSettings reads the values that the Lua file writes out. It is an error if a value is computed by the file. A key
+// that is missing has its default.
 func parseSettings(path, text string) (preflight.Settings, error) {
 	s := preflight.Settings{Path: path, Partitions: []string{"synergy"}}
 	text = luaComment.ReplaceAllString(text, "")
@@ -415,12 +420,12 @@ func parseSettings(path, text string) (preflight.Settings, error) {
 	return s, nil
 }
 
-// plugged is a line of plugstack.conf that is no comment.
+// plugged matches a line of plugstack.conf that loads the plugin and is no comment.
 var plugged = regexp.MustCompile(`(?m)^[^#\n]*synergy\.so`)
 
-// pluginIn says whether the SPANK plugin is set up on this host.
+// pluginIn reports whether the SPANK plugin is set up on this host.
 func pluginIn(folder string) preflight.Known[bool] {
-	paths, _ := filepath.Glob(filepath.Join(folder, "plugstack.conf.d", "*")) // the pattern is right
+	paths, _ := filepath.Glob(filepath.Join(folder, "plugstack.conf.d", "*")) // the pattern is valid
 	for _, path := range append(paths, filepath.Join(folder, "plugstack.conf")) {
 		text, err := readSome(path, maxSettings)
 		if err == nil && plugged.Match(text) {

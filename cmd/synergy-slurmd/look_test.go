@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
@@ -51,10 +52,10 @@ func TestWhetherTheGateKeepsShardsIsReadWhereItIsWrittenOut(t *testing.T) {
 }
 
 func TestNodesAreLookedAtForWhetherTheirGPUsCanBeShared(t *testing.T) {
-	all := bridge.Observed{Nodes: []bridge.Node{
+	all := slurm.Observed{Nodes: []slurm.Node{
 		{Name: "n1", Features: []string{"h100", bridge.Served}, Partitions: []string{"gpu"},
 			Total:   gres.Vector{GPUs: 2},
-			Devices: []bridge.Device{{Type: "g0", Shards: 4}, {Type: "g1", Shards: 2}}},
+			Devices: []slurm.Device{{Type: "g0", Shards: 4}, {Type: "g1", Shards: 2}}},
 		{Name: "n2", Partitions: []string{"gpu"}, Total: gres.Vector{GPUs: 8}},
 		{Name: "n3", Partitions: []string{"cpu"}},
 	}}

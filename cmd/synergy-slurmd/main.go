@@ -1,6 +1,11 @@
-// Command synergy-slurmd is the daemon: it holds rounds and tells what they did, in the log, to Prometheus and on its
-// pages. What a round does is package bridge's business; the command decides when there is one, with which
-// configuration, and what to do when it fails, which is to try again later and to change nothing meanwhile.
+// Command synergy-slurmd is the daemon: it holds rounds and reports what they did, in the log, to Prometheus and on its
+// pages. What a round does is in package bridge. The command decides when there is a round and with which
+// configuration; after a failed round it tries again later and changes nothing meanwhile.
+//
+// Its listener is never full. Before it would be, it closes the connection that has been silent for longest, or else
+// the one that has been served for longest. Pages that take much memory have few places, and metrics, pages and bulk
+// data have separate ones. Each name and path of the configuration is checked by preflight, or names_test.go says why
+// there is nothing to check.
 package main
 
 import (
@@ -34,7 +39,16 @@ const (
 // version is set by the linker.
 var version string
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+// garbage is the daemon's GOGC. The daemon uses a small part of a core and reads a large listing now and then:
+// collecting twice as often as by default costs little and takes a quarter off the peak of memory.
+const garbage = 50 // percent of the live heap
+
+func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == release {
@@ -88,7 +102,7 @@ func show(stdout, stderr io.Writer) int {
 	return exitGood
 }
 
-// complain tells the person at the terminal what to mend.
+// complain prints what is wrong with the command line or the configuration.
 func complain(stderr io.Writer, err error) int {
 	if errors.As(err, new(usage.Wrong)) {
 		fmt.Fprintln(stderr, err)
@@ -98,7 +112,7 @@ func complain(stderr io.Writer, err error) int {
 	return exitUsage
 }
 
-// running is the version that runs: what the linker was told, or else what the compiler knows of the source.
+// running is the program's version: what the linker was given, or else what the compiler knows of the source.
 func running() string {
 	if version != "" {
 		return version
@@ -109,7 +123,7 @@ func running() string {
 	return "unknown"
 }
 
-// serve holds rounds until a signal ends it, or one.
+// serve runs the daemon until a signal ends it, or for one round with --once.
 func serve(f flags, config Config, stderr io.Writer) int {
 	log, err := newLog(stderr, f.logFormat, f.logLevel)
 	if err != nil {
@@ -129,7 +143,7 @@ func serve(f flags, config Config, stderr io.Writer) int {
 	return exitGood
 }
 
-// hold puts the daemon together, holds its rounds, and takes it apart again.
+// hold builds the daemon, holds its rounds, and closes everything again.
 func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
 	if err := inspectPlugin(f); err != nil {
 		return err
@@ -147,27 +161,27 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	if last, err := book.Latest(); err == nil {
 		future.recall(last.Habits)
 	}
-	slurm := &connector{
+	manager := &connector{
 		outlook: future,
 		flags:   f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config,
 		planner: adviser.orNone(),
 	}
-	defer slurm.close()
-	numbers.ofShelf(slurm.taught)
+	defer manager.close()
+	numbers.ofShelf(manager.taught)
 	d, err := newDaemon(f, config, log, numbers)
 	if err != nil {
 		return err
 	}
 	numbers.ofHistory(d.history.failing)
-	if slurm.seat, err = newSeat(f, book, queue{slurm}, log, numbers); err != nil {
+	if manager.seat, err = newSeat(f, book, queue{manager}, log, numbers); err != nil {
 		return err
 	}
-	d.connect, d.seat, d.outlook = slurm.connect, slurm.seat, future
-	d.health.stands = &standing{health: d.health, taught: slurm.taught, seat: func() *seat { return slurm.seat }}
+	d.connect, d.seat, d.outlook = manager.connect, manager.seat, future
+	d.health.stands = &standing{health: d.health, taught: manager.taught, seat: func() *seat { return manager.seat }}
 	d.health.stands.config.Store(&config)
-	d.health.beside = sources{config: d.health.stands.following, learned: slurm.known}
+	d.health.beside = sources{config: d.health.stands.following, learned: manager.known}
 	if d.seat != nil {
-		d.seat.takeover = slurm.succeed
+		d.seat.takeover = manager.succeed
 	}
 	log.Info().Str("version", running()).Stringer("period", f.round).Bool("shadow", f.shadow).
 		Strs("partitions", config.Partitions).Int("last_round", book.LastRound()).Msg("started")
@@ -177,6 +191,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	return d.serveAndRun(ctx, f, remembered{book, d.history})
 }
 
+// newDaemon is a daemon without a connection to Slurm and without a ticket, which hold adds.
 func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*daemon, error) {
 	manager, err := newManager()
 	if err != nil {
@@ -204,7 +219,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 	}, nil
 }
 
-// serveAndRun answers requests for as long as rounds are held.
+// serveAndRun answers HTTP requests for as long as rounds are held.
 func (d *daemon) serveAndRun(ctx context.Context, f flags, reports archive) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -219,7 +234,7 @@ func (d *daemon) serveAndRun(ctx context.Context, f flags, reports archive) erro
 	return nil
 }
 
-// listen answers at the address and at the socket, where they are named, until the function that it returns is called.
+// listen answers at the address and at the socket, if they are named, until end is called.
 func (d *daemon) listen(f flags, handler http.Handler) (end func(), err error) {
 	var open []*listening
 	end = func() {
@@ -249,7 +264,7 @@ func (d *daemon) listen(f flags, handler http.Handler) (end func(), err error) {
 	return end, nil
 }
 
-// sizeOf measures the ledger whenever Prometheus asks.
+// sizeOf returns the function with which Prometheus measures the ledger, in bytes.
 func sizeOf(book *ledger.Book) func() float64 {
 	return func() float64 {
 		size, err := book.Size()

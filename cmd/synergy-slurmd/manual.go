@@ -16,14 +16,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// asked are the first arguments that ask for something about the command line: its man pages, a shell's script, and
-// what this asks for in turn. Packages are made with them, so help names none.
+// asked are the first arguments that ask about the command line: for its man pages, for a shell's completion script,
+// and for the completions that this script asks for. Packages are built with them, so help does not list them.
 var asked = []string{"manual", "completion", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
 
-// describes says that the arguments ask about the command line, and run nothing.
+// describes reports whether the arguments ask about the command line and run nothing.
 func describes(args []string) bool { return len(args) > 0 && slices.Contains(asked, args[0]) }
 
-// documented answers.
+// documented writes the man pages or completions that the arguments ask for, and returns the exit code.
 func documented(args []string, stdout, stderr io.Writer) int {
 	root := described()
 	root.AddCommand(manual.Command("8", "synergy-slurmd "+running()))
@@ -40,13 +40,13 @@ func documented(args []string, stdout, stderr io.Writer) int {
 	return exitGood
 }
 
-// described is the command line as those who write man pages and completions read it. It runs nothing: the daemon
+// described is the command line as a tree of cobra commands, for man pages and completions. It runs nothing: the daemon
 // parses its arguments itself.
 func described() *cobra.Command {
 	var f flags
 	root := branch("synergy-slurmd", usageDaemon, "resource-sensitive scheduling of GPU jobs beside Slurm", f.define)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.CompletionOptions.HiddenDefaultCmd = true // nor has it a page
+	root.CompletionOptions.HiddenDefaultCmd = true // the completion command has no man page either
 	var files ledger.Files
 	ofFiles := func(set *pflag.FlagSet) { defineFiles(set, &files) }
 	verb := branch(keep, usageKeep, "back up and restore what the daemon remembers", nil)
@@ -57,7 +57,7 @@ func described() *cobra.Command {
 	return root
 }
 
-// branch is a command with its flags. What its help says of its usage is not said twice.
+// branch is a command with its flags. The line "Usage:" is left out of its help, since cobra prints one.
 func branch(use, text, short string, define func(*pflag.FlagSet)) *cobra.Command {
 	long, _, _ := strings.Cut(text, "\n\nUsage:")
 	command := &cobra.Command{Use: use, Short: short, Long: long, Run: func(*cobra.Command, []string) {}}

@@ -10,10 +10,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// mostRules bounds the list of match: each job that says nothing is held against all of them when it is first seen.
+// mostRules bounds the list of match: a job without a directive is compared with all rules when it is first seen.
 const mostRules = 1000
 
-// matchRules reads match: a list of keys with patterns, and the profile of those whom they fit.
+// matchRules reads match: a list of rules, each with patterns and the profile of the jobs that match them.
 func matchRules(c *Config, value *yaml.Node) error {
 	if value.Kind != yaml.SequenceNode || len(value.Content) == 0 || len(value.Content) > mostRules {
 		return fmt.Errorf("want a list of 1 to %d rules, as [{user: ann, profile: res50.json}]", mostRules)
@@ -61,6 +61,7 @@ func readRule(item *yaml.Node) (rule bridge.Match, err error) {
 	return rule, nil
 }
 
+// setRule sets one key of a rule.
 func setRule(rule *bridge.Match, name, text string) error {
 	switch name {
 	case "user":
@@ -91,7 +92,7 @@ func setRule(rule *bridge.Match, name, text string) error {
 	return nil
 }
 
-// setPattern takes a text in which * stands for any; the rest is meant as it stands.
+// setPattern takes a text in which * stands for any text; other characters stand for themselves.
 func setPattern(field *string, text string) error {
 	if strings.ContainsAny(text, "?[]|,") {
 		return fmt.Errorf("%q: only * stands for any text: write a rule for each of several", text)

@@ -17,8 +17,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
-// metrics are what Prometheus reads (docs/metrics.md). No label carries a word of a user: their values come from the
-// lists below, and anything else counts as other.
+// metrics are what Prometheus reads (docs/metrics.md). No label has a word of a user: the values come from the lists
+// below, and anything else counts as "other".
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -73,7 +73,7 @@ type certified struct {
 	lendingCost, lent                   prometheus.Gauge
 }
 
-// set leaves the gauges as they are where the round has no certificate, as small ones.
+// set leaves the gauges as they are if the round has no certificate. Small rounds have none.
 func (c certified) set(cert *bound.Certificate) {
 	if cert == nil {
 		return
@@ -100,7 +100,7 @@ func verbs() []bridge.Verb {
 	return []bridge.Verb{bridge.Preempt, bridge.Restore, bridge.Renew, bridge.Start, bridge.Release, bridge.Arm}
 }
 
-// within is word if it is on the list.
+// within is the word, or "other" if it is not on the list.
 func within[T ~string](list []T, word T) string {
 	if slices.Contains(list, word) {
 		return string(word)
@@ -108,8 +108,8 @@ func within[T ~string](list []T, word T) string {
 	return other
 }
 
-// newMetrics registers everything, and gives counters all their labels at zero, so that the first failure shows as a
-// rise.
+// newMetrics registers everything, and sets counters with all their labels to zero, so that the first failure shows as
+// a rise.
 func newMetrics(ledgerSize func() float64, version string) *metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -226,7 +226,7 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 			"nodes), free."}, []string{"use"})
 }
 
-// What becomes of what jobs teach.
+// What happens to what jobs teach.
 const (
 	learnt  outcome = "learned"
 	forgot  outcome = "forgotten"
@@ -244,13 +244,13 @@ func (m *metrics) ofLearning(with promauto.Factory) {
 		Help: "Jobs of which something that they say is ignored, by what that is."}, []string{"word"})
 }
 
-// ofShelf registers how many learned profiles there are.
+// ofShelf registers the number of learned profiles.
 func (m *metrics) ofShelf(profiles func() float64) {
 	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_learned_profiles",
 		Help: "Owners' job names of which something is known."}, profiles)
 }
 
-// ofHistory registers whether reports can be booked in the history.
+// ofHistory registers whether reports can be written to the history.
 func (m *metrics) ofHistory(failing func() float64) {
 	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_history_failed",
 		Help: "1 while rounds cannot be booked in the history: the log says why."}, failing)
@@ -299,7 +299,7 @@ func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, ver
 		func() float64 { return 1 })
 }
 
-// ofPlanner registers what is counted of a planner plugin.
+// ofPlanner registers the counter of a planner plugin.
 func (m *metrics) ofPlanner(faults []plugin.Fault) {
 	m.plans = promauto.With(m.registry).NewCounterVec(
 		prometheus.CounterOpts{Name: "synergy_planner_plugin_rounds_total",
@@ -311,7 +311,7 @@ func (m *metrics) ofPlanner(faults []plugin.Fault) {
 	}
 }
 
-// smallRound counts a look between two rounds, and what came of it.
+// smallRound counts a look between two rounds by what it did.
 func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
 	switch {
 	case err != nil:
@@ -330,7 +330,7 @@ func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
 // idle is a small round that had nothing to do.
 const idle = "idle"
 
-// did counts what was done to jobs.
+// did counts the steps of a round, the jobs that it lost, and what it learned.
 func (m *metrics) did(report bridge.Report) {
 	for kind, n := range count(report).steps {
 		m.steps.WithLabelValues(within(verbs(), kind.verb), string(kind.outcome)).Add(float64(n))
@@ -344,7 +344,7 @@ func (m *metrics) did(report bridge.Report) {
 	m.taught(report)
 }
 
-// handedBack counts the jobs that are Slurm's again.
+// handedBack counts the jobs that were handed back to Slurm.
 func (m *metrics) handedBack(steps []bridge.Step) {
 	for _, s := range steps {
 		if s.Verb == bridge.Release && s.Error == "" && !s.PutOff {
@@ -353,10 +353,10 @@ func (m *metrics) handedBack(steps []bridge.Step) {
 	}
 }
 
-// plan counts a question to the plugin.
+// plan counts a request to the plugin.
 func (m *metrics) plan(outcome string) { m.plans.WithLabelValues(outcome).Inc() }
 
-// round counts one round. A failed one says nothing reliable about the cluster, but what it did, it did.
+// round counts one round. A failed round says nothing reliable about the cluster, but its steps count.
 func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
 	m.did(report)
 	for _, phase := range report.Phases {
@@ -374,6 +374,7 @@ func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
 	m.cluster(report, count(report))
 }
 
+// cluster sets the gauges that describe the cluster after a good round.
 func (m *metrics) cluster(report bridge.Report, c tally) {
 	m.jobs.WithLabelValues("granted").Set(float64(c.granted))
 	m.jobs.WithLabelValues("waiting").Set(float64(c.waiting))
@@ -396,8 +397,8 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 	}
 }
 
-// usesOf divides the GPUs of the managed nodes by what they are used for under the plan. Grants on nodes that closed
-// since are counted as grants, so closed holds only what nobody has.
+// usesOf divides the GPUs of the managed nodes by their use under the plan. Grants on nodes that were closed since
+// count as granted, so closed counts only unused GPUs.
 func usesOf(snapshot policy.Cluster, granted int) map[string]int {
 	total, foreign, onClosed := 0, 0, 0
 	for _, node := range snapshot.Nodes {
@@ -412,6 +413,7 @@ func usesOf(snapshot policy.Cluster, granted int) map[string]int {
 		"free": total - foreign - closed - granted}
 }
 
+// runningOnClosed is how many GPUs of closed nodes the managed running jobs hold. A shared GPU counts once.
 func runningOnClosed(snapshot policy.Cluster) int {
 	closed := make(map[string]bool)
 	for _, node := range snapshot.Nodes {
@@ -433,7 +435,7 @@ func runningOnClosed(snapshot policy.Cluster) int {
 	return gpus
 }
 
-// reload counts a reading of the configuration.
+// reload counts a reload of the configuration.
 func (m *metrics) reload(err error) {
 	if err != nil {
 		m.reloads.WithLabelValues(string(failed)).Inc()
@@ -444,10 +446,10 @@ func (m *metrics) reload(err error) {
 	m.reloadBad.Set(0)
 }
 
-// leads says whether this daemon is the one that acts.
+// leads sets whether this daemon is the one that acts.
 func (m *metrics) leads(now bool) { m.leader.Set(zeroOrOne(now)) }
 
-// onlyPlans says whether this daemon is one in the shadow.
+// onlyPlans sets whether this daemon runs in shadow mode.
 func (m *metrics) onlyPlans(shadow bool) { m.shadow.Set(zeroOrOne(shadow)) }
 
 func zeroOrOne(holds bool) float64 {
@@ -457,7 +459,8 @@ func zeroOrOne(holds bool) float64 {
 	return 0
 }
 
-// request counts one request to Slurm; outcome is empty when it was served. It may be called from several goroutines.
+// request counts one request to Slurm. outcome is empty if it was answered without an error. It may be called from
+// several goroutines.
 func (m *metrics) request(name, outcome string, took time.Duration, bytes int64) {
 	if outcome == "" {
 		outcome = string(done)
@@ -472,12 +475,13 @@ func (m *metrics) request(name, outcome string, took time.Duration, bytes int64)
 const maxCalls = 32
 
 // bounded admits the first maxCalls different words as labels. The words come from the adapter, a few for each API
-// version; the bound holds even if one of them should one day carry a job's number.
+// version. The bound is there in case one of them should ever contain a job's number.
 type bounded struct {
 	mu    sync.Mutex
 	words map[string]bool
 }
 
+// admit returns the word, or "other" if there are too many.
 func (b *bounded) admit(word string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
-// booked are counters of what is booked in the ledger of savings. What is saved may be less than nothing, and a counter
-// may not fall: so there are two, whose difference it is.
+// booked are counters of the ledger of savings. What is saved may be negative, and a counter may not fall, so there are
+// two, saved and overspent, of which the difference counts.
 type booked struct {
 	gpus, idle, saved, overspent, ended *prometheus.CounterVec
 	checks, ran, off                    prometheus.Counter
@@ -28,7 +28,7 @@ var bookedSums = []struct {
 	{"filled", func(s savings.Sums) float64 { return s.Filled }},
 }
 
-// idleSums are those that idled, by what who waits lacked.
+// idleSums are the GPU-seconds that were idle beside waiting jobs, by what the waiting jobs lacked.
 var idleSums = []struct {
 	lacking string
 	of      func(savings.Sums) float64
@@ -39,7 +39,7 @@ var idleSums = []struct {
 	{"split", func(s savings.Sums) float64 { return s.Split }},
 }
 
-// savedSums are those that are saved, by who is taken to have a checkpoint.
+// savedSums are the GPU-seconds saved, by which jobs are assumed to have a checkpoint.
 var savedSums = []struct {
 	checkpoints string
 	of          func(savings.Sums) float64
@@ -77,7 +77,7 @@ func (m *metrics) ofSavings(with promauto.Factory) {
 	m.savings(savings.Sums{})
 }
 
-// savings counts what a round has booked.
+// savings counts what a round added to the ledger of savings.
 func (m *metrics) savings(s savings.Sums) {
 	for _, sum := range bookedSums {
 		m.booked.gpus.WithLabelValues(sum.name).Add(sum.of(s))

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 )
@@ -93,7 +94,7 @@ func TestWhatWasLearnedAndIgnoredShowsInTheMetrics(t *testing.T) {
 	m.round(lessons, time.Second, nil)
 	lessons.Ignored = map[bridge.Ignored]int{bridge.IgnoredCurve: 1}
 	m.round(lessons, time.Second, nil)
-	m.round(lessons, time.Second, bridge.ErrUnreachable)
+	m.round(lessons, time.Second, slurm.ErrUnreachable)
 	wantMetrics(t, m, `
 # HELP synergy_jobs_ignored Jobs of which something that they say is ignored, by what that is.
 # TYPE synergy_jobs_ignored gauge
@@ -169,7 +170,7 @@ func TestJobsThatAreHandedBackCountByTheirCause(t *testing.T) {
 func TestAFailedRoundLeavesTheClustersGaugesAsTheyWere(t *testing.T) {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
-	m.round(bridge.Report{Steps: busyReport().Steps}, time.Second, bridge.ErrUnreachable)
+	m.round(bridge.Report{Steps: busyReport().Steps}, time.Second, slurm.ErrUnreachable)
 	for name, pair := range map[string][2]float64{
 		"granted jobs":  {testutil.ToFloat64(m.jobs.WithLabelValues("granted")), 1},
 		"good rounds":   {testutil.ToFloat64(m.rounds.WithLabelValues("done")), 1},

@@ -10,13 +10,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// manager is the service manager that started the daemon, or none. It learns of each turn in the daemon's life; when it
-// does not listen, nothing is lost that the log does not have.
+// manager is the service manager that started the daemon, or none. It is told of each change of the daemon's state. If
+// it does not listen, nothing is lost that the log does not have.
 type manager struct {
 	watchdog time.Duration // the longest silence that it allows; 0: any
 }
 
-// newManager reads what systemd put into the environment.
+// newManager reads the watchdog interval that systemd put into the environment.
 func newManager() (manager, error) {
 	watchdog, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
@@ -30,10 +30,10 @@ func (m manager) say(state string) { sd.SdNotify(false, state) }
 func (m manager) ready()    { m.say(sd.SdNotifyReady) }
 func (m manager) stopping() { m.say(sd.SdNotifyStopping) }
 
-// reloading carries the time, by which systemd tells this reload from an earlier one.
+// reloading sends the time, too, by which systemd tells this reload from an earlier one.
 func (m manager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMonotonicUsec()) }
 
-// status is the line that systemctl status shows.
+// status sets the line that systemctl status shows.
 func (m manager) status(report bridge.Report, err error) {
 	if err != nil {
 		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %s", time.Now().Format(time.TimeOnly),
@@ -45,12 +45,12 @@ func (m manager) status(report bridge.Report, err error) {
 		c.granted, c.waiting))
 }
 
-// standBy is the line of a daemon that waits for another one to die.
+// standBy sets that line for a daemon that stands by.
 func (m manager) standBy(line string) {
 	m.say(fmt.Sprintf("STATUS=%s: %s", time.Now().Format(time.TimeOnly), line))
 }
 
-// feed tells the watchdog that all is well for as long as it is, until ctx ends.
+// feed feeds the watchdog as long as alive says so, until ctx ends. It does so twice in each interval.
 func (m manager) feed(ctx context.Context, alive func() bool) {
 	if m.watchdog == 0 {
 		return

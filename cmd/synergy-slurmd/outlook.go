@@ -11,25 +11,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
-// outlook estimates when jobs will start, between two rounds and never during one: a round that begins ends it with
-// what there is. The estimates stand until the next are made.
+// outlook estimates when jobs will start. It works between two rounds and never during one: a round that begins stops
+// it, and what has been estimated by then stands until the next estimates.
 type outlook struct {
 	latest atomic.Pointer[forecast.Forecast]
 	habits atomic.Pointer[forecast.Habits]
 
-	seen   []float64      // how much of their limits jobs used
-	before policy.Cluster // that the last round saw
+	seen   []float64      // the part of its time limit that each ended job used, 0 to 1
+	before policy.Cluster // the cluster as the last round saw it
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
 // Limits on the estimates.
 const (
-	outlookLimit = 20 * time.Second // of one core; never more than a quarter of the time between two rounds
-	mostSeen     = 2000             // jobs whose habits count, the last ones
+	outlookLimit = 20 * time.Second // on one core; never more than a quarter of the time between two rounds
+	mostSeen     = 2000             // ended jobs that are remembered, the last ones
 )
 
-// recall begins with what a daemon before has learned.
+// recall starts with what an earlier daemon has learned.
 func (o *outlook) recall(learned forecast.Habits) {
 	if len(learned) > 1 {
 		o.habits.Store(&learned)
@@ -49,7 +49,7 @@ func (o *outlook) Start(job int) (start forecast.Spread, words string, known boo
 	return s.Spread, f.Words(s.Spread), true
 }
 
-// Habits are those that were learned; nil: none.
+// Habits are the learned parts of their time limits that jobs use; nil: none.
 func (o *outlook) Habits() forecast.Habits {
 	if h := o.habits.Load(); h != nil {
 		return *h
@@ -57,7 +57,7 @@ func (o *outlook) Habits() forecast.Habits {
 	return nil
 }
 
-// orNone is the outlook as a round knows it: nil where there is none.
+// orNone is the outlook as rounds know it: nil if there is none.
 func (o *outlook) orNone() bridge.Outlook {
 	if o == nil {
 		return nil
@@ -65,7 +65,7 @@ func (o *outlook) orNone() bridge.Outlook {
 	return o
 }
 
-// look begins to estimate from what a round saw.
+// look starts to estimate from what a round saw.
 func (o *outlook) look(config Config, period time.Duration, report bridge.Report) {
 	o.stop()
 	c := &report.Snapshot
@@ -84,7 +84,7 @@ func (o *outlook) look(config Config, period time.Duration, report bridge.Report
 	})
 }
 
-// learn takes note of who is over since the last round.
+// learn notes which jobs have ended since the last round.
 func (o *outlook) learn(c *policy.Cluster) {
 	o.seen = append(o.seen, forecast.Seen(&o.before, c)...)
 	o.seen = o.seen[max(0, len(o.seen)-mostSeen):]

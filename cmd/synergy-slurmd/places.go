@@ -15,7 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
-// placesOf are all the places of a configuration that the daemon writes to.
+// placesOf are all files and folders of a configuration that the daemon writes to.
 func placesOf(f flags, config Config) (places []preflight.Place) {
 	for _, file := range []struct{ name, path string }{
 		{"ledger", f.ledger}, {"socket", f.socket}, {"heartbeat", config.Heartbeat},
@@ -38,7 +38,7 @@ func placesOf(f flags, config Config) (places []preflight.Place) {
 // madeByUnit are the folders that synergy-slurmd.service makes when it starts the daemon.
 var madeByUnit = map[string]bool{"/run/synergy": true, "/var/lib/synergy": true}
 
-// placeOf says whether this process can write a file.
+// placeOf says whether this process can write a file. daemons is the daemon's user.
 func placeOf(name, path, daemons string) preflight.Place {
 	place := folderAt(name, filepath.Dir(path), daemons)
 	if info, err := os.Stat(path); place.Why == "" && err == nil && info.IsDir() {
@@ -47,8 +47,8 @@ func placeOf(name, path, daemons string) preflight.Place {
 	return place
 }
 
-// folderFor says whether this process can write to a folder, or make it where it is not there. The daemon would make
-// those above it, too; but who names a folder below one that is not there has mistyped that.
+// folderFor says whether this process can write to a folder, or make it if it is missing. The daemon would also make
+// missing folders above it, but these are reported, since they are more likely a mistyped path.
 func folderFor(name, path, daemons string) preflight.Place {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || madeByUnit[path] {
 		return folderAt(name, path, daemons)
@@ -58,9 +58,10 @@ func folderFor(name, path, daemons string) preflight.Place {
 	return above
 }
 
-// writable is access(2)'s question whether this process may write.
+// writable is W_OK of access(2).
 const writable = 0x2
 
+// folderAt says whether this process, or the daemon's user if this is root, can make files in a folder.
 func folderAt(name, dir, daemons string) preflight.Place {
 	place := preflight.Place{Name: name, Path: dir, Made: madeByUnit[dir]}
 	info, err := os.Stat(dir)
@@ -77,8 +78,8 @@ func folderAt(name, dir, daemons string) preflight.Place {
 	return place
 }
 
-// nearestPath is a folder that is there and was probably meant: the first part of the path that is not there is spelled
-// nearly as one that is.
+// nearestPath suggests an existing folder that was probably meant: the first part of the path that does not exist is
+// spelled similarly. It returns "" if there is none.
 func nearestPath(dir string) string {
 	above, name := filepath.Dir(dir), filepath.Base(dir)
 	if above == dir {
@@ -108,8 +109,8 @@ func nearestPath(dir string) string {
 	return ""
 }
 
-// mayWrite says whether the user of that name can make files in a folder, by its permissions and those of the folders
-// above it. Of one that this host does not know nothing is said.
+// mayWrite reports whether a user can make files in a folder, by its permissions and those of the folders above it. It
+// is true for root and for a user that this host does not know.
 func mayWrite(name, dir string) bool {
 	who, err := user.Lookup(name)
 	if err != nil || who.Uid == "0" {

@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
-// adviser is the site's own planner. It is told to the log when it fails, once for each way of failing, and when it
-// plans again; and counted in every round.
+// adviser is the site's own planner, a plugin. Its failures are counted in every round, and logged once for each kind
+// of failure; its recovery is logged, too.
 type adviser struct {
 	planner *plugin.Planner
 	log     zerolog.Logger
@@ -23,13 +23,13 @@ type adviser struct {
 
 var _ bridge.Planner = (*adviser)(nil)
 
-// patience is the part of a round that a plugin may take, and the most that any may.
+// A plugin may take a planPart-th of a round for a plan, and planMost at most.
 const (
 	planPart = 4
 	planMost = 30 * time.Second
 )
 
-// newAdviser is the planner that the flags name; nil when they name none.
+// newAdviser is the planner that the flags name; nil if they name none.
 func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
 	if f.planner == "" {
 		return nil
@@ -71,7 +71,7 @@ func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p polic
 	return plan, err
 }
 
-// note tells what became of a round's question.
+// note counts and logs how the request of a round ended.
 func (a *adviser) note(round int, err error) {
 	var failure *plugin.Failure
 	switch {
@@ -87,7 +87,7 @@ func (a *adviser) note(round int, err error) {
 	}
 }
 
-// fail says what is new. A plugin that rests has failed before.
+// fail logs a failure as a warning if it is new. Resting, the pause after a failure, is never new.
 func (a *adviser) fail(round int, failure *plugin.Failure) {
 	level := zerolog.WarnLevel
 	if failure.Fault == a.fault || failure.Fault == plugin.Resting {

@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// handBack is the verb release: every waiting job goes back to Slurm, and the command ends.
+// handBack is the command release: every waiting job goes back to Slurm, and the command ends.
 func handBack(args []string, stdout, stderr io.Writer) int {
 	f, err := parseRelease(args, stdout)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -36,15 +37,15 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 		return exitGood
 	}
 	err = releaseAll(ctx, f, log)
-	if f.ifDead && (errors.Is(err, bridge.ErrNotLeader) || errors.Is(err, ledger.ErrLocked)) {
+	if f.ifDead && (errors.Is(err, slurm.ErrNotLeader) || errors.Is(err, ledger.ErrLocked)) {
 		log.Debug().Err(err).Msg("nothing is handed back: a daemon lives")
 		return exitGood
 	}
-	if f.stopPost != "" && errors.Is(err, bridge.ErrNotLeader) {
+	if f.stopPost != "" && errors.Is(err, slurm.ErrNotLeader) {
 		log.Info().Err(err).Msg("nothing is handed back: the jobs are another daemon's now")
 		return exitGood
 	}
-	if errors.Is(err, bridge.ErrNotLeader) {
+	if errors.Is(err, slurm.ErrNotLeader) {
 		log.Error().Err(err).Str("remedy",
 			"that daemon would take the jobs up again: stop it, and hand back there").Msg("release refused")
 		return exitFailed
@@ -57,7 +58,7 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 	return exitGood
 }
 
-// releaseAll hands every waiting job back. The heartbeat goes first, so that nothing new is gated meanwhile.
+// releaseAll hands every waiting job back. The heartbeat is removed first, so that no new job is gated meanwhile.
 func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	config := configuration(f, log)
 	book, closed, err := recall(f.ledger, log)
@@ -66,7 +67,7 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	}
 	defer closed()
 	client, seat, err := commandeer(ctx, f, config, book, log)
-	if !f.shadow && !errors.Is(err, bridge.ErrNotLeader) {
+	if !f.shadow && !errors.Is(err, slurm.ErrNotLeader) {
 		(&heart{log: log}).stop(config)
 	}
 	if err != nil {
@@ -74,14 +75,16 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	}
 	defer client.close()
 	defer seat.take()()
-	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f, nil),
-		Last: book.LastRound()}
+	runner := &bridge.Runner{
+		Slurm: seat.fence(client), Leases: seat.fenceLeases(client.leases), Ledger: book, Clock: wall{},
+		Settings: settings(config, f, nil, 0),
+		Last:     book.LastRound()}
 	report, err := runner.Release(ctx)
 	return errors.Join(err, tell(log, report))
 }
 
-// commandeer opens Slurm and leads there: what a daemon that lives had handed back, it would take up again in its next
-// round. One that is dead is waited for until that is certain.
+// commandeer opens Slurm and becomes the leader there, since a living daemon would manage the jobs again in its next
+// round. It waits for a dead daemon until that is certain.
 func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*driven, *seat, error) {
 	client, err := (&connector{flags: f, log: log}).dial(ctx, config)
 	if err != nil || f.shadow || f.alone {
@@ -100,8 +103,8 @@ func commandeer(ctx context.Context, f flags, config Config, book memory, log ze
 	return client, s, nil
 }
 
-// nameOf is the identity in the ledger, so that the ticket of the daemon that had it is found; without a ledger it is
-// nobody's.
+// nameOf is the identity in the ledger, so that the ticket of the daemon that had the ledger counts as ours. Without a
+// ledger it is a new name.
 func nameOf(book memory) (string, error) {
 	if kept, is := book.(*ledger.Book); is {
 		return kept.Identity()
@@ -109,8 +112,8 @@ func nameOf(book memory) (string, error) {
 	return fmt.Sprintf("release-%08x", rand.Uint32()), nil
 }
 
-// configuration is that of the file, or one that names no partitions where the file cannot be used: whoever takes the
-// daemon away because its configuration is broken must not be stopped by that.
+// configuration is the configuration file's, or one without partitions if the file cannot be used: a broken file must
+// not stop an administrator from removing the daemon.
 func configuration(f flags, log zerolog.Logger) Config {
 	config, err := loadConfig(f.config, f.round)
 	if err != nil {
@@ -121,14 +124,14 @@ func configuration(f flags, log zerolog.Logger) Config {
 	return config
 }
 
-// memory is what is known of jobs beside what they carry.
+// memory is what is known of jobs beside their annotations.
 type memory interface {
 	bridge.Ledger
 	LastRound() int
 }
 
-// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in
-// their annotations what is needed. One that is open elsewhere means that a daemon runs.
+// recall opens the ledger. A missing one is not made, and one that cannot be read stays as it is: the annotations of
+// the jobs have what is needed. It is an error if the ledger is locked, since then a daemon runs.
 func recall(path string, log zerolog.Logger) (book memory, closed func(), err error) {
 	nothing := func() {}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -146,7 +149,7 @@ func recall(path string, log zerolog.Logger) (book memory, closed func(), err er
 	return opened, func() { opened.Close() }, nil
 }
 
-// tell writes the report down: the audit first, then what stays as it is, then one line that sums it up.
+// tell logs the report: the steps first, then the jobs that are left as they are, then one line that sums it up.
 func tell(log zerolog.Logger, report bridge.Report) error {
 	(&journal{log: log}).audit(report)
 	for _, o := range report.Outside {

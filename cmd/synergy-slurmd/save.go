@@ -11,30 +11,30 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 )
 
-// accountant keeps the ledger of savings, beside the rounds: none waits for it, and none fails for it. It is told once
-// that this does not work.
+// accountant keeps the ledger of savings beside the rounds: no round waits for it, and none fails for it. A failure is
+// logged once.
 type accountant struct {
 	log   zerolog.Logger
-	dir   string      // of the ledger that is open
-	book  *book.Book  // nil: none is
-	queue chan toBook // nil: who notes books at once
+	dir   string      // of the open ledger
+	book  *book.Book  // nil: none is open
+	queue chan toBook // nil: note writes at once
 
 	mu    sync.Mutex
-	fault error // why the last round was not booked; nil: it was
+	fault error // why the last round was not written; nil: it was
 
-	metrics *metrics        // nil: nobody counts
-	ill     func(why error) // is told of each booking; nil: nobody is
+	metrics *metrics        // nil: nothing is counted
+	ill     func(why error) // called after each write with its error; may be nil
 }
 
-// toBook is a round to be booked, and where.
+// toBook is a round to be written, and where.
 type toBook struct {
 	dir   string
-	most  time.Duration // for which its speeds stand
+	most  time.Duration // how long the speeds of this round count at most
 	round savings.Round
 }
 
-// work books rounds until the function that it returns is called. What waits then is booked within a short time, and
-// left out on a disk that hangs.
+// work writes rounds until stop is called. Rounds that wait then are written within lastBookings, or left out on a disk
+// that hangs.
 func (a *accountant) work() (stop func()) {
 	a.queue = make(chan toBook, mostBehind)
 	over := make(chan struct{})
@@ -55,10 +55,10 @@ func (a *accountant) work() (stop func()) {
 	}
 }
 
-// bookedRounds is for how many rounds the speeds of one stand, when those after it failed.
+// bookedRounds is for how many rounds the speeds of one round count if those after it failed.
 const bookedRounds = 2
 
-// note has a round booked in the folder that the configuration names.
+// note queues a round for the folder that the configuration names.
 func (a *accountant) note(config Config, period time.Duration, report bridge.Report) {
 	if report.Savings == nil {
 		return
@@ -75,7 +75,7 @@ func (a *accountant) note(config Config, period time.Duration, report bridge.Rep
 	}
 }
 
-// write books a round.
+// write writes a round to the ledger, and counts what it added.
 func (a *accountant) write(b toBook) {
 	if a.book != nil && b.dir != a.dir {
 		a.close()
@@ -90,7 +90,7 @@ func (a *accountant) write(b toBook) {
 	}
 }
 
-// open opens the ledger. Each round tries again.
+// open opens the ledger and reports whether that worked. Each round tries again.
 func (a *accountant) open(dir string) bool {
 	opened, err := book.Open(dir)
 	if err != nil {
@@ -101,7 +101,7 @@ func (a *accountant) open(dir string) bool {
 	return true
 }
 
-// close writes what is still to be written.
+// close writes what is buffered, and closes the ledger.
 func (a *accountant) close() {
 	if a.book != nil {
 		a.told(a.book.Close())
@@ -109,7 +109,7 @@ func (a *accountant) close() {
 	a.book, a.dir = nil, ""
 }
 
-// told says when booking begins to fail, and when it ends to.
+// told logs when writing begins to fail, and when it works again.
 func (a *accountant) told(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// mostFeatures bounds share.by_feature and share.mode_by_feature, and mostGPUMemory what a GPU may have, in GiB.
+// mostFeatures bounds share.by_feature and share.mode_by_feature; mostGPUMemory bounds the memory of a GPU, in GiB.
 const (
 	mostFeatures  = 100
 	mostGPUMemory = 1024
@@ -53,7 +53,7 @@ func modeByFeature(c *Config, value *yaml.Node) (err error) {
 	return err
 }
 
-// ofFeatures reads a mapping of node features, each with a value; what says of the values what they are.
+// ofFeatures reads a mapping of node features to values. what describes the values in the error.
 func ofFeatures[T any](value *yaml.Node, what string, parse func(text string) (T, error)) (map[string]T, error) {
 	if value.Kind != yaml.MappingNode || len(value.Content) == 0 || len(value.Content) > 2*mostFeatures {
 		return nil, fmt.Errorf("want 1 to %d features of nodes with %s", mostFeatures, what)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// mostModes are all that a socket's permissions can be.
+// mostModes is the largest value of a socket's permissions.
 const mostModes = 0o777
 
 // checkSocket says what is wrong with the flags of the socket.
@@ -28,14 +28,14 @@ func (f *flags) checkSocket() error {
 	return nil
 }
 
-// socketPermissions are those of --socket-mode, which was checked.
+// socketPermissions is the value of --socket-mode, which has been checked.
 func (f *flags) socketPermissions() fs.FileMode {
 	mode, _ := strconv.ParseUint(f.socketMode, 8, 16)
 	return fs.FileMode(mode)
 }
 
-// listenAt answers at a socket. One that a daemon left behind which is dead is taken away; whoever may write to the new
-// one may read the pages, and nobody else has had it meanwhile.
+// listenAt answers at a socket. A socket left behind by a dead daemon is replaced. Any process that may write to the
+// socket may read the pages.
 func listenAt(path string, mode fs.FileMode, handler http.Handler) (*listening, error) {
 	if err := clearSocket(path); err != nil {
 		return nil, fmt.Errorf("listen at --socket %s: %w", path, err)
@@ -51,13 +51,13 @@ func listenAt(path string, mode fs.FileMode, handler http.Handler) (*listening, 
 	return answer(listener, handler), nil
 }
 
-// errTaken is a socket at which somebody answers.
+// errTaken means that a program answers at the socket.
 var errTaken = errors.New("another program answers there: stop it, or name another file")
 
-// answersWithin is how long whoever has a socket is given to take a connection.
+// answersWithin is how long such a program is given to accept a connection.
 const answersWithin = time.Second
 
-// clearSocket takes a socket away at which nobody listens any more. Anything but a socket is left alone.
+// clearSocket removes a socket at which no program listens. Anything but a socket is left alone.
 func clearSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -23,7 +23,7 @@ import (
 
 // sources are what pages show beside reports. The zero value has nothing.
 type sources struct {
-	config  func() Config           // that the daemon follows now
+	config  func() Config           // the configuration that the daemon follows now
 	learned func() []*learned.Entry // by user and job name
 }
 
@@ -71,7 +71,8 @@ func (s sources) pages(mux *http.ServeMux, desk *desk, h *health, reports archiv
 	}))
 }
 
-// track is what is drawn of the rounds that are kept. A report is decoded once, one at a time: each is some megabytes.
+// track has the points that are drawn of the last rounds. Each report is decoded once and one at a time, since it has
+// some megabytes.
 type track struct {
 	reports archive
 
@@ -79,6 +80,7 @@ type track struct {
 	known map[int]page.Point // by round
 }
 
+// points returns the points of the rounds that are still kept, and forgets those of others.
 func (t *track) points() (all []page.Point, err error) {
 	rounds, err := t.reports.Rounds()
 	if err != nil {
@@ -132,7 +134,7 @@ func (s sources) serveProfiles(w http.ResponseWriter, r *http.Request, reports a
 	servePage(w, err, func(text *bytes.Buffer) error { return page.Profiles(text, shelf, wanted) })
 }
 
-// serveSavings adds up what was booked in the last days.
+// serveSavings serves the sums of the ledger of savings over the last days.
 func (s sources) serveSavings(w http.ResponseWriter, r *http.Request) {
 	days := page.Spans[0]
 	if text := r.URL.Query().Get("days"); text != "" {
@@ -154,25 +156,26 @@ func (s sources) serveSavings(w http.ResponseWriter, r *http.Request) {
 	servePage(w, err, func(text *bytes.Buffer) error { return page.Savings(text, shown) })
 }
 
+// savedDays reads the sums of the ledger of savings by day, and how many damaged lines were skipped.
 func savedDays(dir string, since, until time.Time) (days []page.Day, skipped int, err error) {
 	lines, skipped, err := book.Read(dir, since, until)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, 0, nil // nothing was booked yet
+		return nil, 0, nil // nothing was written yet
 	}
 	for _, d := range book.ByDay(lines) {
 		at, fault := time.Parse(time.DateOnly, d.Day)
 		if fault != nil {
-			continue // of a year that has five digits
+			continue // a year of five digits
 		}
 		days = append(days, page.Day{Day: at, Shadow: d.Shadow, Sums: d.Sums})
 	}
 	return days, skipped, err
 }
 
-// mostFailures are kept of the rounds that failed, those in a row that failed alike as one.
+// mostFailures bounds the remembered failures of rounds. Equal ones in a row are one.
 const mostFailures = 20
 
-// failed notes a round that did. It is called with mu held.
+// failed notes a failed round. It is called with mu held.
 func (h *health) failed(now time.Time, err error) {
 	kind := diagnose(err)
 	if n := len(h.past); n > 0 && h.ailing && h.kind == kind {
@@ -186,7 +189,7 @@ func (h *health) failed(now time.Time, err error) {
 	h.past = h.past[max(0, len(h.past)-mostFailures):]
 }
 
-// note says what is wrong beside rounds, in the words that it begins with; nil: that is mended.
+// note sets what is wrong beside rounds under the heading what; a nil error removes it.
 func (h *health) note(what string, err error, remedy string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,10 +200,10 @@ func (h *health) note(what string, err error, remedy string) {
 	}
 }
 
-// longestFault bounds what is kept of an error's text, in bytes.
+// longestFault bounds the text of an error that is kept, in bytes.
 const longestFault = 2000
 
-// checkup is how the daemon does, as of the last report.
+// checkup is the content of the page /health: what is wrong now, by the last report, and what was wrong before.
 func (h *health) checkup(report bridge.Report, now time.Time) page.Checkup {
 	c := page.Checkup{Health: h.told(now), Version: running(), Round: report.Round, Began: report.Began,
 		Shadow: report.Shadow, Now: troubles(report)}
@@ -212,7 +215,7 @@ func (h *health) checkup(report bridge.Report, now time.Time) page.Checkup {
 	return c
 }
 
-// troubles are what a report says that is not as it should be, with what an administrator can do.
+// troubles are the problems in a report, with what an administrator can do about each.
 func troubles(report bridge.Report) (all []page.Trouble) {
 	say := func(wrong bool, job int, remedy, format string, args ...any) {
 		if wrong {
@@ -223,8 +226,11 @@ func troubles(report bridge.Report) (all []page.Trouble) {
 		say(true, 0, "", "round %d was cut short; this one started from what is", i.Round)
 	}
 	say(report.LimitsGap != "", 0, remedyOfLimits, "the site's limits are not known: %s", report.LimitsGap)
+	say(report.NoLeaseJob != "", 0, remedyOfLease, "each waiting job has a lease of its own: %s", report.NoLeaseJob)
 	say(report.LearnFault != "", 0, remedyOfLearning, "what jobs teach cannot be kept: %s", report.LearnFault)
 	say(report.Fallback != "", 0, remedyOfPlanner, "the built-in planner stood in: %s", report.Fallback)
+	say(report.Refused != "", 0, remedyOfRefused, "a plan broke a promise, so one was made that stops nobody: %s",
+		report.Refused)
 	say(report.ClockAhead.Abs() > farApart, 0, remedyOfClocks, "slurm's clock is %s ahead of ours",
 		report.ClockAhead.Round(time.Second))
 	for _, loss := range report.Lost {

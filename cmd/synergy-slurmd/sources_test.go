@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -83,14 +84,14 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 	start := time.Now()
 	h := newHealth(fiveMinutes, start)
 	for k := range 3 {
-		h.round(0, start.Add(time.Duration(k)*time.Minute), fmt.Errorf("observe: %w", bridge.ErrUnreachable))
+		h.round(0, start.Add(time.Duration(k)*time.Minute), fmt.Errorf("observe: %w", slurm.ErrUnreachable))
 	}
 	h.round(0, start, errors.New("something else\x1b[31m"))
 	h.round(4, start, nil)
 	h.round(0, start, errors.New("something else\x1b[31m"))
 	h.note("the configuration stays as it was", errors.New("line 3"), remedyOfReload)
 	report := bridge.Report{Round: 4, LimitsGap: "500", LearnFault: "disk full", Fallback: "late",
-		ClockAhead: time.Hour, Lost: []bridge.Loss{{Job: 7, Why: "was killed"}},
+		Refused: "job 3 is slower", ClockAhead: time.Hour, Lost: []bridge.Loss{{Job: 7, Why: "was killed"}},
 		Steps:   []bridge.Step{{Job: 8, Verb: bridge.Start, Error: "503"}, {Job: 9, Verb: bridge.Start}},
 		Ignored: map[bridge.Ignored]int{bridge.IgnoredCurve: 2}}
 	c := h.checkup(report, start)
@@ -106,9 +107,9 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 		}
 	}
 	const want = "the configuration stays as it was: line 3; the site's limits are not known: 500; what jobs teach " +
-		"cannot be kept: disk full; the built-in planner stood in: late; slurm's clock is 1h0m0s ahead of ours; did " +
-		"not come back after it was asked to save and leave: it was killed; start: 503; jobs of which a word is " +
-		"ignored, curve: 2"
+		"cannot be kept: disk full; the built-in planner stood in: late; a plan broke a promise, so one was made " +
+		"that stops nobody: job 3 is slower; slurm's clock is 1h0m0s ahead of ours; did not come back " +
+		"after it was asked to save and leave: it was killed; start: 503; jobs of which a word is ignored, curve: 2"
 	if got := strings.Join(said, "; "); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

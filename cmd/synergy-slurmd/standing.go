@@ -8,12 +8,10 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
-	"github.com/synergy-slurmd/synergy-slurmd/savings"
-	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 )
 
-// standing is what the daemon says of itself on /status, beside its health. Rounds write it, requests read it. A nil
-// one says nothing.
+// standing is what /status says of the daemon beside its health. Rounds write it, requests read it. A nil one says
+// nothing.
 type standing struct {
 	health      *health
 	seat        func() *seat
@@ -23,7 +21,7 @@ type standing struct {
 	saved       lately
 }
 
-// note counts what a round, or a small one, did not bring about.
+// note counts the failed steps of a round, full or small.
 func (s *standing) note(config Config, report bridge.Report) {
 	if s == nil {
 		return
@@ -44,7 +42,7 @@ func (s *standing) following() Config {
 	return Config{}
 }
 
-// now is how the daemon stands.
+// now is the content of /status.
 func (s *standing) now(at time.Time) rollout.Standing {
 	stands := rollout.Standing{Daemon: s.health.tells(at), Learned: int(s.taught()), FailedSteps: s.failedSteps.Load()}
 	stands.Leads = !stands.Shadow && s.leads()
@@ -54,45 +52,39 @@ func (s *standing) now(at time.Time) rollout.Standing {
 	return stands
 }
 
-// leads says that this daemon acts.
+// leads reports whether this daemon acts.
 func (s *standing) leads() bool {
 	seat := s.seat()
 	if seat == nil {
-		return true // it is alone, by its administrator's promise
+		return true // it is alone, as the administrator promised by --alone
 	}
 	line, err := seat.position()
 	return line == "" && err == nil
 }
 
-// savedOver is the time of which savings are told.
+// savedOver is the time over which savings are summed up.
 const savedOver = 7 * 24 * time.Hour
 
-// saved is what was saved lately, in a sentence; empty: nobody keeps a ledger of it, or nothing can be read there now.
+// saved is a sentence about what was saved lately; empty: no ledger of savings is kept, or it cannot be read now.
 func saved(folder string, shadow bool, at time.Time) string {
 	if folder == "" {
 		return ""
 	}
-	lines, _, err := book.Read(folder, at.Add(-savedOver), at)
+	sums, err := bookedLately(folder, shadow, at)
 	if err != nil {
 		return ""
-	}
-	var sums savings.Sums
-	for _, l := range lines {
-		if l.Shadow == shadow {
-			sums = sums.Plus(l.Sums)
-		}
 	}
 	return sums.Sentence(shadow, "in the last seven days")
 }
 
-// lately is that sentence, which takes a week of lines to read. It is read anew once a minute at most, by one at a
-// time; others are told the last one meanwhile, so that whoever watches the daemon waits for no disk.
+// lately caches that sentence, for which a week of lines is read. It is read again at most once a minute, by one
+// request at a time. Other requests get the last sentence meanwhile, so that monitoring waits for no disk.
 type lately struct {
 	reading sync.Mutex
 	last    atomic.Pointer[savedLately]
 }
 
-// savedLately is what was said, of what, and when.
+// savedLately is the cached sentence, and what it was made from and when.
 type savedLately struct {
 	at     time.Time
 	folder string
@@ -100,6 +92,7 @@ type savedLately struct {
 	text   string
 }
 
+// sentence is the cached sentence if it is less than a minute old, and a new one otherwise.
 func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
 	last := l.last.Load()
 	ours := last != nil && last.folder == folder && last.shadow == shadow
@@ -118,8 +111,7 @@ func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
 	return text
 }
 
-// forStatus serves how the daemon stands. It takes no place at the desk: whoever watches it is answered whoever else
-// reads.
+// forStatus serves /status. It takes no place at the desk, so that monitoring is answered however many others read.
 func forStatus(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now()

@@ -10,15 +10,15 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ending is how a service came to its end, as systemd tells the commands of ExecStopPost.
+// ending is how a service ended, as systemd tells the commands of ExecStopPost.
 type ending struct {
 	result string // $SERVICE_RESULT: success, exit-code, signal, watchdog, …
 	status string // $EXIT_STATUS: the code, or the name of the signal
-	job    string // what systemd has been asked to do with the unit: restart, stop, …; empty: nothing
+	job    string // systemd's queued job for the unit: restart, stop, …; empty: none
 }
 
-// comesBack says whether systemd is about to start the unit again. Where systemd cannot be asked, a service that ended
-// well is taken to be stopped for good: to hand back once too often costs less than once too seldom.
+// comesBack reports whether systemd is about to start the unit again. If systemd cannot be asked, a service that ended
+// well counts as stopped for good: handing jobs back once too often costs less than once too seldom.
 func comesBack(ctx context.Context, unit string, log zerolog.Logger) bool {
 	job, err := queued(ctx, unit)
 	if err != nil {
@@ -31,7 +31,7 @@ func comesBack(ctx context.Context, unit string, log zerolog.Logger) bool {
 	return again
 }
 
-// comesBack follows the unit: Restart=on-failure, and RestartPreventExitStatus=2.
+// comesBack follows the settings of the unit: Restart=on-failure and RestartPreventExitStatus=2.
 func (e ending) comesBack() bool {
 	switch e.job {
 	case "restart", "start", "try-restart", "reload-or-start":
@@ -58,7 +58,7 @@ func queued(ctx context.Context, unit string) (string, error) {
 	return jobOf(unit, string(listing)), err
 }
 
-// jobOf reads lines of number, unit, kind and state.
+// jobOf reads the output of systemctl list-jobs: lines of number, unit, kind and state.
 func jobOf(unit, listing string) string {
 	for line := range strings.Lines(listing) {
 		if words := strings.Fields(line); len(words) >= 3 && words[1] == unit {

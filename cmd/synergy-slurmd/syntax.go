@@ -15,8 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// broken says what is wrong with a text that is no YAML, in which line, and what would be right. A parser stops where
-// it cannot go on, which is often behind the mistake, and says what it wanted, which is its own business.
+// broken says what is wrong with a text that is not YAML, in which line, and what would be right. The parser's own
+// error is of less use: it is often in a line behind the mistake, and names what the parser expected.
 func broken(text []byte, err error) error {
 	lines := strings.Split(string(text), "\n")
 	failure := (*yaml.LoadError)(nil)
@@ -37,7 +37,7 @@ func broken(text []byte, err error) error {
 	)
 }
 
-// unreadable finds the first line with what no YAML may have, or what nobody sees and no name should have.
+// unreadable finds the first line with a character that YAML does not allow, or an invisible one.
 func unreadable(text []byte) error {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if !utf8.Valid(line) {
@@ -64,19 +64,21 @@ func unreadable(text []byte) error {
 	return nil
 }
 
-// diagnoses are tried in turn. Each says in which line the mistake is, or 0 if it is another.
+// diagnoses are tried in turn. Each returns the line of the mistake and what it is, or 0 if it is another one. at is
+// the parser's line, from 1, and message its error.
 var diagnoses = []func(lines []string, at int, message string) (line int, what string){
 	tabbed, unclosed, unquoted, withoutColon, twoValues, crooked,
 }
 
-// indented are the blanks that a line begins with.
+// indented is the white space that a line begins with.
 func indented(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }
 
-// shownOf is a line, short enough to be shown.
+// shownOf quotes a line, cut to 60 bytes.
 func shownOf(line string) string {
 	return fmt.Sprintf("%q", printable.Line(strings.TrimSpace(line), 60))
 }
 
+// tabbed finds a line that is indented by a tab.
 func tabbed(lines []string, at int, _ string) (int, string) {
 	if strings.Contains(indented(lines[at-1]), "\t") {
 		return at, "begins with a tab, and YAML takes only spaces there: write two spaces for each level"
@@ -84,7 +86,7 @@ func tabbed(lines []string, at int, _ string) (int, string) {
 	return 0, ""
 }
 
-// bare is what is left of a line without its comment and what stands in quotes; open is a quote that is not closed.
+// bare is a line without its comment and its quoted parts; open is a quote that is not closed.
 func bare(line string) (rest string, open rune) {
 	var kept strings.Builder
 	before := ' '
@@ -117,7 +119,7 @@ func unclosed(lines []string, at int, message string) (int, string) {
 			return i + 1, fmt.Sprintf("has a quote %c that is not closed: write another one behind the value", open)
 		}
 		if i == at-1 {
-			break // where it went wrong may already be behind the mistake
+			break // the parser's line may be behind the mistake
 		}
 		for _, r := range rest {
 			switch r {
@@ -144,7 +146,7 @@ func unclosed(lines []string, at int, message string) (int, string) {
 	return 0, ""
 }
 
-// reserved is what no value may begin with.
+// reserved are the characters that no value may begin with.
 const reserved = "@`%*&!|>"
 
 // unquoted finds a value that begins with a character that means something to YAML.
@@ -165,7 +167,7 @@ func unquoted(lines []string, at int, message string) (int, string) {
 
 var startsOdd = regexp.MustCompile("(?:^|[:\\[{,-])\\s*([" + regexp.QuoteMeta(reserved) + "][^\\s,\\]}]*)")
 
-// withoutColon finds the line that is no key with a value. The parser says so only at the next one.
+// withoutColon finds the line that is no key with a value. The parser reports it only at the next line.
 func withoutColon(lines []string, at int, message string) (int, string) {
 	if !strings.Contains(message, "could not find expected ':'") {
 		return 0, ""
@@ -204,7 +206,7 @@ func twoValues(lines []string, at int, message string) (int, string) {
 		"take the value away"
 }
 
-// crooked finds a line that is not below the ones that it belongs to.
+// crooked finds a line whose indentation fits no line before it.
 func crooked(lines []string, at int, message string) (int, string) {
 	switch {
 	case strings.Contains(message, "<document start>"): // the first line is further in than the second

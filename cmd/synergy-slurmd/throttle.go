@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// throttle finds out whether slurmctld bounds us. With rl_enable a request that comes too soon is told to back off;
-// slurmrestd then sleeps for a second and asks again, so nothing fails: from some moment on every second update takes a
-// second more than it should. It may be told of requests from several goroutines.
+// throttle finds out whether slurmctld limits our requests. With rl_enable, a request that comes too soon is told to
+// back off; slurmrestd then sleeps for a second and asks again, so nothing fails. It shows in that from some moment on
+// every second update takes a second longer. It may be used by several goroutines.
 type throttle struct {
 	mu   sync.Mutex
-	last []bool // whether each of the last updates took such a second
-	said bool   // it was told, and has not ended since
+	last []bool // whether each of the last updates was late by such a second
+	said bool   // it was reported, and has not ended since
 }
 
-// How many updates are looked at, how many of them must be late, and how late that is. A slurmctld that is merely busy
-// answers late by any time and not by a second.
+// throttleLook is how many updates are looked at, throttleLate how many of them must be late, and late means from
+// backOff to backOffEnds. A slurmctld that is merely busy is late by other times than a second.
 const (
 	throttleLook = 20
 	throttleLate = 8
@@ -23,8 +23,8 @@ const (
 	backOffEnds  = 1500 * time.Millisecond
 )
 
-// update notes how long an update took. It says whether that is the moment to tell: once, and again only after it had
-// ended.
+// update notes how long an update took. It returns true if the limit should be reported now: once, and again only after
+// it has ended.
 func (t *throttle) update(took time.Duration) (tell bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,15 +19,15 @@ import (
 const (
 	trendLimit  = 10 * time.Second // of one request; the next one goes on from there
 	trendLength = time.Hour        // of the means that are remembered: some 10 kB a day
-	closedAfter = time.Hour        // after its end nobody writes to a day any more
-	mostPoints  = 2000             // that are held of one day, before they are drawn together
+	closedAfter = time.Hour        // how long after a day has ended its file may still be written
+	mostPoints  = 2000             // that are held of one day before they are averaged
 )
 
-// trend is what is drawn of the history. A day that is over is read once, and its means are remembered; one request
-// reads at a time.
+// trend has the points that are drawn of the history. A day that is over is read once, and its means are remembered.
+// One request reads at a time.
 type trend struct {
 	turn  chan struct{}
-	store *history.Store          // whose days are known
+	store *history.Store          // whose days are in known
 	known map[string][]page.Point // means of trendLength, by day
 }
 
@@ -35,7 +35,7 @@ func newTrend() *trend { return &trend{turn: make(chan struct{}, 1)} }
 
 var errTrendLong = errors.New("reading takes too long: load this page again, it goes on from there")
 
-// points are those of a reach up to now, as means, and what is left out.
+// points are the means over a reach of time up to now, and which days are missing from them.
 func (t *trend) points(ctx context.Context, past *historian, reach page.Reach, now time.Time) (points []page.Point,
 	gaps []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, trendLimit)
@@ -48,7 +48,7 @@ func (t *trend) points(ctx context.Context, past *historian, reach page.Reach, n
 	}
 	store := past.current()
 	if store == nil {
-		return nil, nil, nil // it was let go meanwhile
+		return nil, nil, nil // it was closed meanwhile
 	}
 	if store != t.store {
 		t.store, t.known = store, nil
@@ -81,7 +81,7 @@ func (t *trend) points(ctx context.Context, past *historian, reach page.Reach, n
 	return page.Mean(points, reach.Length), gaps, nil
 }
 
-// daysOf are the days that are kept of a time.
+// daysOf are the kept days in a span of time.
 func daysOf(reader *history.Reader, since, now time.Time) (days []string, err error) {
 	all, err := reader.Days()
 	first, last := since.UTC().Format(time.DateOnly), now.UTC().Format(time.DateOnly)
@@ -93,7 +93,7 @@ func daysOf(reader *history.Reader, since, now time.Time) (days []string, err er
 	return days, err
 }
 
-// day is what is drawn of one day: its means, as fine as is wanted.
+// day returns the points of one day as means of the reach's length, but at most trendLength.
 func (t *trend) day(reader *history.Reader, day string, reach page.Reach, now time.Time) ([]page.Point,
 	error) {
 	coarse := reach.Length >= trendLength
@@ -105,9 +105,9 @@ func (t *trend) day(reader *history.Reader, day string, reach page.Reach, now ti
 	err := reader.Points(day, func(text []byte) {
 		p, err := page.ReadPoint(text)
 		if err != nil {
-			return // one that is damaged is one that is not drawn
+			return // a damaged point is not drawn
 		}
-		if points = append(points, p); len(points) == mostPoints { // rounds of a second
+		if points = append(points, p); len(points) == mostPoints { // rounds may be one second apart
 			points = page.Mean(points, length)
 		}
 	})
@@ -122,7 +122,7 @@ func (t *trend) day(reader *history.Reader, day string, reach page.Reach, now ti
 	return means, err
 }
 
-// withinTime leaves out what began before.
+// withinTime keeps the points that began in a span of time.
 func withinTime(points []page.Point, since, now time.Time) (some []page.Point) {
 	for _, p := range points {
 		if !p.Began.Before(since) && !p.Began.After(now) {
@@ -132,7 +132,7 @@ func withinTime(points []page.Point, since, now time.Time) (some []page.Point) {
 	return some
 }
 
-// reachAsked is how far back a request wants to look.
+// reachAsked reads from a request how far back it wants to look.
 func reachAsked(r *http.Request) (page.Reach, error) {
 	text := r.URL.Query().Get("days")
 	if text == "" {
@@ -147,7 +147,7 @@ func reachAsked(r *http.Request) (page.Reach, error) {
 	return reach, nil
 }
 
-// drawn is what is kept of a round to be drawn.
+// drawn is what the history keeps of a round for drawing.
 func drawn(report *bridge.Report) ([]byte, error) {
 	p := page.PointOf(*report)
 	return p.Print()

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -46,24 +46,24 @@ func slurmInMemory() {
 		clock := slurmtest.NewClock(time.Now().Truncate(time.Second))
 		nodes := slurmtest.Rack(3, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")
 		nodes[2].Closed = "DRAIN"
-		slurm := slurmtest.New(clock, slurmtest.Options{Nodes: nodes})
+		manager := slurmtest.New(clock, slurmtest.Options{Nodes: nodes})
 		for _, spec := range []slurmtest.Spec{
 			{Name: "vision", User: "alice", Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
-				Request: bridge.Request{GPUs: 8}},
-			{Name: "speech", User: "bob", Comment: "synergy-profile=deepspeech.json", Request: bridge.Request{GPUs: 5}},
-			{Name: "large", User: "carol", Comment: "synergy-profile=res50.json", Request: bridge.Request{GPUs: 8}},
+				Request: slurm.Request{GPUs: 8}},
+			{Name: "speech", User: "bob", Comment: "synergy-profile=deepspeech.json", Request: slurm.Request{GPUs: 5}},
+			{Name: "large", User: "carol", Comment: "synergy-profile=res50.json", Request: slurm.Request{GPUs: 8}},
 			{Name: "held", User: "dave", Comment: "synergy-profile=lstm.json", Held: true,
-				Request: bridge.Request{GPUs: 1}},
+				Request: slurm.Request{GPUs: 1}},
 			{Name: "\x1b[2J\u202eevil\n", User: "mallory", Comment: "synergy-profile=none.json",
-				Request: bridge.Request{GPUs: 4}},
+				Request: slurm.Request{GPUs: 4}},
 			{Name: "alone", User: "erin", Comment: "synergy-profile=lstm.json", Shape: "exclusive",
-				Request: bridge.Request{GPUs: 1}},
-			{Name: "slurm", User: "frank", Request: bridge.Request{GPUs: 1}, Begin: clock.Now().Add(time.Hour)},
+				Request: slurm.Request{GPUs: 1}},
+			{Name: "slurm", User: "frank", Request: slurm.Request{GPUs: 1}, Begin: clock.Now().Add(time.Hour)},
 		} {
 			if spec.Comment != "" {
 				spec.Lease = time.Hour
 			}
-			if _, err := slurm.Submit(spec); err != nil {
+			if _, err := manager.Submit(spec); err != nil {
 				return plugin.Driven{}, err
 			}
 		}
@@ -74,6 +74,6 @@ func slurmInMemory() {
 				clock.Advance(tick)
 			}
 		}()
-		return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: "in memory"}, nil
+		return plugin.Driven{Slurm: manager, Tickets: manager.Tickets(), Version: "in memory"}, nil
 	})
 }

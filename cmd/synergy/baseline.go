@@ -12,7 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// noBaseline is the word for a table of the daemon's schedules alone.
+// noBaseline is the value of --baseline that shows the daemon's schedules only.
 const noBaseline = "none"
 
 func (p *productionOptions) baselineGroup() group {
@@ -31,13 +31,13 @@ func (p *productionOptions) baselineGroup() group {
 	return g
 }
 
-// usualBackfill are the defaults of the times above.
+// usualBackfill sets the defaults of the times above.
 func (p *productionOptions) usualBackfill() {
 	usual := backfill.Defaults()
 	p.bfInterval, p.bfResolution, p.bfWindow = span(usual.Interval), span(usual.Resolution), span(usual.Window)
 }
 
-// backfill is how Slurm's scheduler is set up.
+// backfill is how Slurm's backfill scheduler is configured.
 func (p *productionOptions) backfill() (backfill.Backfill, error) {
 	b := backfill.Defaults()
 	b.Interval, b.Resolution = time.Duration(p.bfInterval), time.Duration(p.bfResolution)
@@ -53,7 +53,7 @@ func (p *productionOptions) backfill() (backfill.Backfill, error) {
 	return b, nil
 }
 
-// habits are who opts in and who has a checkpoint.
+// habits are which parts of the jobs opt in, have a checkpoint and share GPUs.
 func (p *productionOptions) habits() (users.Habits, error) {
 	if !(p.optIn >= 0 && p.optIn <= 1) { // written so that NaN fails
 		return users.Habits{}, fmt.Errorf("--opt-in %g: want a part of the jobs, from 0 to 1", p.optIn)
@@ -67,7 +67,7 @@ func (p *productionOptions) habits() (users.Habits, error) {
 	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints, Sharing: p.share}, nil
 }
 
-// mode is by which way nodes have GPUs shared; empty, as it is by turns, where nobody shares any.
+// mode is how nodes share their GPUs; empty, as the default in the simulator, for turns.
 func (p *productionOptions) mode() (share.Mode, error) {
 	m, err := share.ParseMode(p.shareMode)
 	if err != nil {
@@ -79,8 +79,8 @@ func (p *productionOptions) mode() (share.Mode, error) {
 	return m, nil
 }
 
-// baselines are the schedules that go in front of the daemon's: those that are named, or else both, where the log tells
-// what became of its jobs. Why a log that is one of Slurm does not, is told to notes.
+// baselines are the schedules shown before the daemon's. Without --baseline they are both, if the log says when its
+// jobs started and ended. If a Slurm log does not say it, the reason is written to notes.
 func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Schedule, error) {
 	if !o.changed("baseline") {
 		return usualBaselines(sim.Engine(o.schedules.engine), workloads, notes), nil
@@ -110,6 +110,7 @@ func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Sc
 	return all, nil
 }
 
+// usualBaselines are the baselines without --baseline.
 func usualBaselines(engine sim.Engine, workloads []sim.Workload, notes io.Writer) []sim.Schedule {
 	if engine != sim.Production {
 		return nil

@@ -19,7 +19,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// bill is what a user's runs were charged, and what they would have been by what they held; in hours of billing.
+// bill is what a user's runs were charged, and what they would have been charged by what they held, in hours of
+// billing.
 type bill struct {
 	User    string  `json:"user"`
 	Jobs    int     `json:"jobs"`
@@ -29,10 +30,10 @@ type bill struct {
 	Given   float64 `json:"given_h"`
 }
 
-// owes is what a user would owe the site; negative: the site would owe him.
+// owes is what the user would owe the site; negative: what the site would owe the user.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// charge answers --billing: runs are charged as Slurm does, and as what they held.
+// charge answers --billing: it charges the runs as Slurm does (by the job's first run), and by what they held.
 func (o *past) charge(c *cobra.Command, q history.Question, runs []story.Run, now time.Time) error {
 	weights, err := billing.Parse(o.billing)
 	if err != nil {
@@ -55,8 +56,8 @@ func (o *past) charge(c *cobra.Command, q history.Question, runs []story.Run, no
 	return done(showBills(c.OutOrStdout(), bills))
 }
 
-// earlier are the runs from the submission of the first of these jobs on: what a job is charged is that of its first
-// run.
+// earlier are the runs since the submission of the first of these jobs, because a job is charged by its first run,
+// which may be before the time that was asked for.
 func (o *past) earlier(c *cobra.Command, q history.Question, runs []story.Run) ([]story.Run, error) {
 	since := firstSubmitted(runs, q.Since)
 	if !since.Before(q.Since) {
@@ -73,7 +74,7 @@ func (o *past) earlier(c *cobra.Command, q history.Question, runs []story.Run) (
 	return all, err
 }
 
-// firstSubmitted is when the first of the jobs was submitted that had runs since, or that moment.
+// firstSubmitted is when the earliest of the jobs was submitted, or since if that is earlier.
 func firstSubmitted(runs []story.Run, since time.Time) time.Time {
 	for i := range runs {
 		if at := runs[i].Submitted; !at.IsZero() {
@@ -83,7 +84,7 @@ func firstSubmitted(runs []story.Run, since time.Time) time.Time {
 	return since
 }
 
-// which is a job: Slurm may give a number again.
+// which identifies a job. Its number is not enough, since Slurm may use a number again.
 type which struct {
 	job       int
 	submitted int64
@@ -103,7 +104,7 @@ func firstRuns(runs []story.Run) map[which]*story.Run {
 	return first
 }
 
-// billsOf are what runs were charged between two moments, by user.
+// billsOf sums up by user what runs were charged between two moments.
 func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weights, since, until time.Time) []bill {
 	by, seen := map[string]*bill{}, map[which]bool{}
 	for i := range runs {
@@ -127,7 +128,7 @@ func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weigh
 	return all
 }
 
-// add takes a run of a job whose first run was this one.
+// add adds a run. first is the first run of the same job.
 func (b *bill) add(r, first *story.Run, hours float64, weights billing.Weights) {
 	b.Runs++
 	if first.Held.PerNode != r.Held.PerNode {
@@ -137,7 +138,7 @@ func (b *bill) add(r, first *story.Run, hours float64, weights billing.Weights) 
 	b.Given += hours * weights.Of(len(r.Held.Nodes), r.Held.PerNode)
 }
 
-// hoursWithin is for how long a run ran between two moments.
+// hoursWithin is how long a run ran between two moments, in hours.
 func hoursWithin(r *story.Run, since, until time.Time) float64 {
 	begin, end := r.Began, until
 	if begin.Before(since) {
@@ -156,7 +157,7 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// showBills is the table for people.
+// showBills prints the bills as a table for people.
 func showBills(out io.Writer, bills []bill) error {
 	if len(bills) == 0 {
 		_, err := fmt.Fprintln(out, "no runs are known of that time")
@@ -181,7 +182,7 @@ func showBills(out io.Writer, bills []bill) error {
 	return table.Flush()
 }
 
-// writeBills is the table for programs.
+// writeBills writes the bills as CSV.
 func writeBills(w io.Writer, bills []bill) error {
 	table := csv.NewWriter(w)
 	table.Write([]string{"user", "jobs", "runs", "resized", "charged_h", "given_h", "owes_h"})

@@ -17,24 +17,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// usualHistory is the folder of a daemon that is down, where nobody names one.
+// usualHistory is the folder of the history if none is named and no daemon answers.
 const usualHistory = "/var/lib/synergy/history"
 
-// chronicle is where is read what goes back further than the rounds that are kept: from a daemon, or from the folder of
-// its history or its ledger where it is down.
+// chronicle reads what is older than the last rounds: from a daemon, or from the folder of its history or its ledger if
+// the daemon is down.
 type chronicle struct {
 	source
 	folder string
 }
 
-// define gives a command the options.
+// define adds the flags to a command.
 func (s *chronicle) define(where group) {
 	s.source.define(where)
 	where.give(&s.folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
 		"(default, where no daemon answers and nothing is named: "+usualHistory+")")
 }
 
-// archive is the folder that was named; nil: none was.
+// archive opens the folder named by --history; nil: none is named.
 func (s *chronicle) archive() (*history.Reader, error) {
 	if s.folder == "" {
 		return nil, nil
@@ -42,8 +42,7 @@ func (s *chronicle) archive() (*history.Reader, error) {
 	return openHistory(s.folder)
 }
 
-// fallback is the usual folder of a daemon that does not answer and that nobody has named; nil: there is none that can
-// be read.
+// fallback opens the usual history folder if no daemon was named and none answered; nil: it cannot be read.
 func (s *chronicle) fallback(err error) *history.Reader {
 	if s.daemon != "" || s.ledger != "" || !errors.Is(err, errSilent) {
 		return nil
@@ -55,7 +54,7 @@ func (s *chronicle) fallback(err error) *history.Reader {
 	return past
 }
 
-// story is what is known of a job, and over what.
+// story is what is known of a job, and over names what was searched for it.
 func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
 	past, err := s.archive()
 	if past == nil && err == nil && s.ledger == "" {
@@ -68,7 +67,7 @@ func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told s
 	}
 	var now story.Story
 	if past == nil || s.ledger != "" {
-		reports, err := s.reports(ctx) // of a ledger, or of an older daemon
+		reports, err := s.reports(ctx) // of a ledger, or of a daemon too old to have /story
 		if now = story.Of(job, reports); past == nil || err != nil {
 			return now, fmt.Sprintf("%d rounds that are kept", len(reports)), err
 		}
@@ -86,7 +85,7 @@ func (s *chronicle) askStory(ctx context.Context, job int) (told story.Story, er
 	return told, daemon.get(ctx, "/story/"+strconv.Itoa(job), &told)
 }
 
-// runs are those that are asked for. more says that there are others.
+// runs are the runs that the question asks for. more: there are others.
 func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool,
 	err error) {
 	past, err := s.archive()
@@ -113,6 +112,7 @@ func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Questio
 	return runs, more, err
 }
 
+// askRuns asks a daemon for runs.
 func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
 	words := url.Values{"since": {q.Since.UTC().Format(time.RFC3339)}, "until": {q.Until.UTC().Format(time.RFC3339)}}
 	if q.User != "" {
@@ -139,7 +139,7 @@ func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Ques
 	return answer.Runs, answer.More, nil
 }
 
-// round is a kept round with all that it takes to plan it again, as text.
+// round is the text of a kept round with all that is needed to plan it again.
 func (s *chronicle) round(ctx context.Context, number int) ([]byte, error) {
 	past, err := s.archive()
 	switch {
@@ -167,6 +167,7 @@ func (s *chronicle) round(ctx context.Context, number int) ([]byte, error) {
 	return text, nil
 }
 
+// roundOfLedger is a round of the ledger with all that is needed to plan it again, as text.
 func (s *chronicle) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 	reports, err := s.reports(ctx)
 	if err != nil {
@@ -186,7 +187,7 @@ func keptOf(r *bridge.Report) *replay.Round {
 		Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator, Plan: r.Plan}
 }
 
-// tellGaps says which days of a history could not be read.
+// tellGaps prints which days of a history could not be read.
 func tellGaps(notes io.Writer, gaps []error) {
 	for _, gap := range gaps {
 		remedy := ""

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// experiment is what the options describe. What it takes to know about the files that they name is told to notes.
+// experiment is the simulation that the options describe. Remarks about the named files are written to notes.
 func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 	if err := o.misfits(); err != nil {
 		return sim.Experiment{}, err
@@ -93,7 +93,8 @@ func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
 	return cross(policies, meanings(allocators), meanings(placements)), nil
 }
 
-// spelled are the schedules in the artifact's spelling. Where none says it, placement is the usual one.
+// spelled are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule names
+// none.
 func (s schedules) spelled(engine sim.Engine, placement string) ([]sim.Schedule, error) {
 	var all []sim.Schedule
 	for _, text := range s.schedulers {

@@ -15,7 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// explainOptions are where the rounds are read, and how a story is told.
+// explainOptions are the flags of explain.
 type explainOptions struct {
 	chronicle
 	json bool
@@ -68,7 +68,8 @@ func (o *explainOptions) run(ctx context.Context, out, notes io.Writer, name str
 	return nil
 }
 
-// narrate writes a story for people. All of it may hold what users or Slurm wrote.
+// narrate prints a story for people. Any part of it may contain words of users or of Slurm, so each line is made
+// printable.
 func narrate(out io.Writer, s story.Story) {
 	line := func(text string) { fmt.Fprintln(out, printable.Line(text, longestLine)) }
 	more := func(text string) { fmt.Fprintln(out, "  "+printable.Line(text, longestLine)) }
@@ -102,7 +103,7 @@ func narrate(out io.Writer, s story.Story) {
 	}
 }
 
-// roundOf names the round of an event. A small round has the number of the one before it.
+// roundOf names the round of an event. A small round has the number of the round before it.
 func roundOf(e story.Event) string {
 	if e.Small {
 		return fmt.Sprintf("after round %d", e.Round)
@@ -110,7 +111,7 @@ func roundOf(e story.Event) string {
 	return fmt.Sprintf("round %d", e.Round)
 }
 
-// speedOf is how fast a run reported to be, beside what its profile says.
+// speedOf is the speed that a run reported, and the speed of its profile.
 func speedOf(r *story.Run) string {
 	text := fmt.Sprintf("%.3g iterations/s by its own reports", r.Ran)
 	if r.Claimed > 0 {
@@ -130,7 +131,7 @@ func who(s story.Story) string {
 	return fmt.Sprintf(" %q of %s: %d GPUs, %s", strings.TrimSpace(s.Name), s.User, s.GPUs, profile)
 }
 
-// ahead says behind whom a job waits; empty: behind nobody.
+// ahead says which jobs go before a waiting one; empty: none do.
 func ahead(joint string, n int, next []int) string {
 	names := ""
 	for _, job := range next {
@@ -143,7 +144,7 @@ func ahead(joint string, n int, next []int) string {
 	switch {
 	case n == 0:
 		return ""
-	case names == "": // an older daemon names nobody
+	case names == "": // an older daemon sends no job numbers
 		return fmt.Sprintf("%sjobs that go before it: %d", joint, n)
 	case n == 1:
 		return joint + "one job that waits for room goes before it: " + names

@@ -16,20 +16,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
 )
 
-// gresOptions are the command line of synergy gres.
+// gresOptions are the flags of synergy gres.
 type gresOptions struct {
 	layout    inventory.Layout
 	node      string
 	inventory string // a file that --json wrote, in place of this host's GPUs
 	check     bool
-	slurmd    string // a file with what slurmd -G printed
+	slurmd    string // a file with the output of slurmd -G
 	job       int
-	gpus      string // numbers, as SLURM_JOB_GPUS has them
+	gpus      string // numbers, as in SLURM_JOB_GPUS
 	every     span
 	json      string
 }
 
-// gresCommand is what can be asked about the GPUs of a node.
+// gresCommand is the command about the GPUs of a node.
 func gresCommand() *cobra.Command {
 	var o gresOptions
 	command := &cobra.Command{
@@ -82,7 +82,7 @@ func (o *gresOptions) groups() []group {
 	return []group{lines, check, job, output}
 }
 
-// validate says which options do not go together.
+// validate refuses options that do not go together.
 func (o *gresOptions) validate() error {
 	switch {
 	case o.layout.Shards < 0 || o.layout.Shards > maxShards:
@@ -106,10 +106,10 @@ func (o *gresOptions) validate() error {
 	return nil
 }
 
-// watches says that the question is how busy GPUs are.
+// watches reports whether the command shows how busy GPUs are.
 func (o *gresOptions) watches() bool { return o.job > 0 || o.gpus != "" }
 
-// maxShards is beyond what anybody would divide a GPU into.
+// maxShards is more shards than anyone would divide a GPU into.
 const maxShards = 1000
 
 func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -129,7 +129,7 @@ func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return o.show(n, stdout)
 }
 
-// read is the node's inventory: this host's, or one that was written elsewhere.
+// read is the node's inventory: this host's, or one from a file.
 func (o *gresOptions) read() (inventory.Node, error) {
 	if o.inventory == "" {
 		return o.look()
@@ -146,7 +146,7 @@ func (o *gresOptions) read() (inventory.Node, error) {
 	return n, nil
 }
 
-// look sees this host's GPUs.
+// look reads this host's GPUs.
 func (o *gresOptions) look() (inventory.Node, error) {
 	name, err := o.here()
 	if err != nil {
@@ -166,7 +166,7 @@ func (o *gresOptions) look() (inventory.Node, error) {
 
 func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
-// here is what Slurm calls this node.
+// here is Slurm's name of this node.
 func (o *gresOptions) here() (string, error) {
 	long, err := os.Hostname()
 	short, _, _ := strings.Cut(long, ".")
@@ -177,10 +177,10 @@ func (o *gresOptions) here() (string, error) {
 	return name, nil
 }
 
-// maxFile bounds the files that are read.
+// maxFile bounds the files that are read, in bytes.
 const maxFile = 4 << 20
 
-// readFile reads a file that somebody else may have written, or the standard input.
+// readFile reads a file, or the standard input for "-". The file may be somebody else's, so its size is bounded.
 func readFile(path string) ([]byte, error) {
 	in := io.Reader(os.Stdin)
 	if path != standard {
@@ -201,7 +201,7 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// show writes the inventory and the lines that fit it.
+// show writes the inventory and the lines of Slurm's configuration that fit it.
 func (o *gresOptions) show(n inventory.Node, stdout io.Writer) error {
 	lines, err := n.Lines(o.layout)
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-// verdict is what --check found, as JSON.
+// verdict is the result of --check as JSON.
 type verdict struct {
 	Version     int                    `json:"version"`
 	Node        string                 `json:"node"`
 	States      []string               `json:"state"`   // of the node in Slurm
-	Reason      string                 `json:"reason"`  // why it is drained or down, if so
-	Sources     []string               `json:"sources"` // who was asked: slurmctld, and slurmd where that was possible
+	Reason      string                 `json:"reason"`  // why it is drained or down, if it is
+	Sources     []string               `json:"sources"` // the programs asked: slurmctld, and slurmd if possible
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// compare writes in what Slurm is wrong about the node. Where slurmd is here and cannot read its gres.conf, what
-// slurmctld says is worth something all the same.
+// compare writes where Slurm is wrong about the node. If slurmd cannot read its gres.conf, the comparison with
+// slurmctld is still made, and the error is returned at the end.
 func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
 	records, blind := o.records(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
@@ -82,7 +82,7 @@ func writeVerdict(w io.Writer, v verdict) error {
 	return err
 }
 
-// asked says whose word it was, as the end of a sentence.
+// asked names the sources, as the end of a sentence.
 func asked(sources []string) string {
 	if len(sources) == 1 {
 		return sources[0] + " has them"
@@ -90,22 +90,21 @@ func asked(sources []string) string {
 	return strings.Join(sources, " and ") + " have them"
 }
 
-// patience is how long a program of Slurm's may take. slurmd waits for device files that do not come for twenty seconds
-// or so.
+// patience is how long a program of Slurm may take. slurmd waits about twenty seconds for device files that do not
+// appear.
 const patience = 40 * time.Second
 
-// askController asks slurmctld about the node, by scontrol: that has found its way to it wherever a user could submit a
-// job.
+// askController asks slurmctld about the node by scontrol, which works wherever a user can submit a job.
 func askController(ctx context.Context, node string) (inventory.Belief, error) {
-	stdout, stderr, err := slurm(ctx, "scontrol", "--json", "show", "node", node)
+	stdout, stderr, err := slurmCommand(ctx, "scontrol", "--json", "show", "node", node)
 	if err != nil {
 		return inventory.Belief{}, fmt.Errorf("scontrol show node %s: %w%s", node, err, lastWords(stdout+"\n"+stderr))
 	}
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no
-// slurmd it is nil, and nothing is compared with it.
+// records is gres.conf as slurmd reads it: from a file, or from slurmd itself if the node is this one. It is nil
+// without a slurmd, and nothing is compared with it.
 func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)
@@ -125,7 +124,7 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 	if o.node != "" {
 		args = append(args, "-N", o.node)
 	}
-	out, log, err := slurm(ctx, "slurmd", args...)
+	out, log, err := slurmCommand(ctx, "slurmd", args...)
 	if errors.Is(err, exec.ErrNotFound) {
 		fmt.Fprintln(stderr, "synergy: gres.conf was not compared: there is no slurmd here")
 		return nil, nil
@@ -140,8 +139,8 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 	return records, nil
 }
 
-// slurm runs one of Slurm's own programs and gives what it wrote, as far as it is bounded.
-func slurm(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
+// slurmCommand runs one of Slurm's programs and returns its output. It is an error if that is larger than maxFile.
+func slurmCommand(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, args...)
@@ -155,7 +154,7 @@ func slurm(ctx context.Context, name string, args ...string) (stdout, stderr str
 	return out.String(), log.String(), cmp.Or(err, out.err(), log.err())
 }
 
-// bounded keeps the first bytes of what is written, and says if there were more.
+// bounded keeps the first maxFile bytes that are written to it, and notes whether there were more.
 type bounded struct {
 	bytes.Buffer
 	lost bool
@@ -175,7 +174,7 @@ func (b *bounded) err() error {
 	return nil
 }
 
-// lastWords is the last line that a program wrote, behind a colon.
+// lastWords is the last line that a program wrote, after a colon.
 func lastWords(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if last := inventory.Printable(strings.TrimSpace(lines[len(lines)-1])); last != "" {

@@ -13,10 +13,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
 )
 
-// look is one look at the GPUs that were asked for.
+// look takes one sample of the GPUs that were asked for.
 type look func() (nvml.Sample, error)
 
-// watch shows how busy GPUs are, once or until it is interrupted or the job has ended.
+// watch shows how busy GPUs are, once, or again and again until it is interrupted or the job has ended.
 func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	if o.every > 0 && o.json != "" && o.json != standard {
 		return errors.New("--every: want --json without a file: each look is a line on the standard output")
@@ -40,7 +40,8 @@ func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	return o.often(ctx, at, stdout)
 }
 
-// target is at what to look: the GPUs with these numbers, or those that the job's processes use each time.
+// target returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at that
+// time.
 func (o *gresOptions) target(sampler *nvml.Sampler) (look, error) {
 	if o.gpus != "" {
 		minors, err := inventory.ParseSet(o.gpus)
@@ -64,7 +65,7 @@ func (o *gresOptions) once(at look, stdout io.Writer) error {
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-// often looks again and again. A job whose control group was there and is gone has ended.
+// often samples again and again. If the job's control group existed and is gone, the job has ended.
 func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
@@ -84,7 +85,7 @@ func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) erro
 	}
 }
 
-// looked is one sample as JSON: one line.
+// looked is one sample as JSON, on one line.
 type looked struct {
 	Version int       `json:"version"`
 	Job     int       `json:"job,omitempty"`
@@ -92,7 +93,7 @@ type looked struct {
 	GPUs    []use     `json:"gpus"`
 }
 
-// use is one GPU of a sample. Figures are -1 where the driver does not tell them.
+// use is one GPU of a sample. Figures are -1 if the driver does not tell them.
 type use struct {
 	Minor  int         `json:"minor"`
 	UUID   string      `json:"uuid"`

@@ -12,7 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
 )
 
-// writeNode writes what a person reads of a node: its GPUs, and the lines that fit.
+// writeNode prints a node for people: its GPUs, and the lines of Slurm's configuration.
 func writeNode(w io.Writer, n inventory.Node, lines inventory.Lines) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "node %s: %s, driver %s, %s\n", n.Name, counted(len(n.GPUs), "GPU"), n.Driver, mpsDaemon(n))
@@ -68,7 +68,7 @@ func mig(m inventory.MIG) string {
 
 func mebibytes(m gres.Memory) string { return fmt.Sprintf("%d MiB", int64(m)) }
 
-// known is a number, or a dash where it is not known.
+// known is a number, or a dash if it is unknown.
 func known(n int) string {
 	if n < 0 {
 		return "-"
@@ -93,7 +93,7 @@ func writeLines(w io.Writer, n inventory.Node, lines inventory.Lines) {
 	}
 }
 
-// writeSample writes how busy GPUs are.
+// writeSample prints how busy GPUs are.
 func writeSample(w io.Writer, s nvml.Sample) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", s.At.Format("2006-01-02 15:04:05"))

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/term"
 )
 
-// group are options that belong together.
+// group is a set of options under one title in the help.
 type group struct {
 	title string
 	flags *pflag.FlagSet
@@ -22,7 +22,7 @@ func newGroup(title string) group {
 	return group{title, set}
 }
 
-// grouped gives a command its options and shows them by groups in its help.
+// grouped gives a command its options, and shows them by groups in its help.
 func grouped(command *cobra.Command, groups ...group) {
 	command.Flags().SortFlags = false
 	for _, g := range groups {
@@ -39,7 +39,7 @@ func grouped(command *cobra.Command, groups ...group) {
 	})
 }
 
-// columns is how wide a help text may be: as wide as the terminal, and readable.
+// columns is the width of a help text: the terminal's, from 60 to 110 columns.
 func columns(out io.Writer) int {
 	const readable = 110
 	file, is := out.(interface{ Fd() uintptr })
@@ -53,7 +53,7 @@ func columns(out io.Writer) int {
 	return max(width, 60)
 }
 
-// isTerminal says that a person reads what is written.
+// isTerminal reports whether the output goes to a terminal.
 func isTerminal(out io.Writer) bool {
 	file, is := out.(interface{ Fd() uintptr })
 	return is && term.IsTerminal(int(file.Fd()))

@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// past is what the flags of history say.
+// past are the flags of history.
 type past struct {
 	chronicle
 	user, since, until string
@@ -69,9 +69,10 @@ they held: Slurm reckons billing for a job's first run and charges each later on
 	return command
 }
 
-// mostRuns is how many runs are listed.
+// mostRuns bounds how many runs are listed.
 const mostRuns = 10_000
 
+// run lists the runs that were asked for, or their charges with --billing.
 func (o *past) run(c *cobra.Command, now time.Time) error {
 	q, err := o.question(now)
 	if err != nil {
@@ -113,7 +114,7 @@ func (o *past) question(now time.Time) (q history.Question, err error) {
 	return q, err
 }
 
-// showRuns lists runs for people. All of it may hold what users wrote.
+// showRuns prints runs for people. Any cell may contain words of users, so each is made printable.
 func showRuns(out io.Writer, runs []story.Run) error {
 	if len(runs) == 0 {
 		_, err := fmt.Fprintln(out, "no runs are known of that time")
@@ -154,7 +155,7 @@ func amounts(r *story.Run) string {
 	return text
 }
 
-// figure3 is a figure, or nothing where it is not known.
+// figure3 is a figure, or a dash if it is unknown.
 func figure3(format string, x float64) string {
 	if x == 0 {
 		return "-"
@@ -162,7 +163,7 @@ func figure3(format string, x float64) string {
 	return fmt.Sprintf(format, x)
 }
 
-// writeRuns lists runs for programs: amounts on each node, memory in MiB, speeds in iterations a second.
+// writeRuns writes runs as CSV: amounts per node, memory in MiB, speeds in iterations a second.
 func writeRuns(w io.Writer, runs []story.Run) error {
 	table := csv.NewWriter(w)
 	table.Write([]string{"job", "user", "name", "profile", "submitted", "began", "ended", "nodes", "gpus", "cores",
@@ -182,8 +183,8 @@ func writeRuns(w io.Writer, runs []story.Run) error {
 	return table.Error()
 }
 
-// plain is a text of somebody's that no spreadsheet takes for a formula. What cannot be printed goes first: it could
-// stand before the sign that begins one.
+// plain is a foreign text that no spreadsheet takes for a formula. Unprintable characters are removed first, since they
+// could hide the sign with which a formula begins.
 func plain(text string) string {
 	if text = printable.Line(text, longestLine); strings.IndexAny(text, "=+-@") == 0 {
 		return "'" + text

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/history"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -39,7 +40,7 @@ func lastMonth() []bridge.Report {
 	job.Running, job.Started = grant, noon.Add(time.Minute)
 	runs, over := report(42, 5*time.Minute, job, evil), report(43, 20*time.Hour, evil)
 	runs.Speeds = []bridge.Speed{{Job: 17, Ran: 10, Claimed: 12.5}}
-	over.Ended = []bridge.Ended{{Job: 17, End: bridge.End{State: "COMPLETED"}, Attained: 2 * 19 * 3600}}
+	over.Ended = []bridge.Ended{{Job: 17, End: slurm.End{State: "COMPLETED"}, Attained: 2 * 19 * 3600}}
 	return []bridge.Report{first, small, runs, over}
 }
 

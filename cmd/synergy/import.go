@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// importCommand takes in what a site knows of its past.
+// importCommand has the commands that read a site's accounting.
 func importCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:                   "import",
@@ -24,7 +24,7 @@ func importCommand() *cobra.Command {
 	return command
 }
 
-// importing is the command line of synergy import sacct.
+// importing are the flags of synergy import sacct.
 type importing struct {
 	days int
 	file string
@@ -55,7 +55,7 @@ FILE is - for the standard input.`,
 	return command
 }
 
-// mostDays is how far back a command line asks: ten years.
+// mostDays is how far back the command line for sacct may ask: ten years.
 const mostDays = 3650
 
 func (i *importing) run(c *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func (i *importing) run(c *cobra.Command, args []string) error {
 	return i.read(c, args[0], given("output"))
 }
 
-// read checks one file, and writes the trace where that is asked for.
+// read checks one file, and writes the trace if asked to.
 func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	t, err := openTrace(c, path, string(trace.Sacct))
 	if err != nil {
@@ -97,7 +97,7 @@ func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	return save("output", i.file, c.OutOrStdout(), func(w io.Writer) error { return trace.WriteSacct(w, t) })
 }
 
-// account says what the records of a file were, and what became of the jobs.
+// account says what the records of a file were, and how many jobs they gave.
 func account(w io.Writer, t *trace.Trace) {
 	line := func(count int, what string) {
 		if count > 0 {

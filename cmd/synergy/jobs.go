@@ -13,7 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// workloads are the jobs that the options name. What is left out of a log is told to notes.
+// workloads are the jobs that the options name. What is left out of a log is written to notes.
 func (o *options) workloads(g ground, notes io.Writer) ([]sim.Workload, error) {
 	if o.recorded.trace == "" {
 		return o.drawn(g)
@@ -33,7 +33,7 @@ func (o *options) workloads(g ground, notes io.Writer) ([]sim.Workload, error) {
 	return o.logged(t, g, notes)
 }
 
-// tell says what is not in a trace, or not as it was.
+// tell prints which jobs of a trace are left out or changed.
 func tell(notes io.Writer, t *trace.Trace) {
 	for _, d := range t.Dropped {
 		fmt.Fprintf(notes, "synergy: trace %s: left out %d jobs: %s\n", t.Name, d.Count, d.Why)
@@ -43,7 +43,7 @@ func tell(notes io.Writer, t *trace.Trace) {
 	}
 }
 
-// drawn are the workloads of generated jobs.
+// drawn are the workloads of generated jobs, one for each load and seed.
 func (o *options) drawn(g ground) ([]sim.Workload, error) {
 	config := workload.Config{Classes: g.classes, Jobs: o.recorded.jobs}
 	var err error
@@ -76,7 +76,7 @@ func (o *options) drawn(g ground) ([]sim.Workload, error) {
 	return sim.Drawn(o.drawing.name(), config, loads, seeds), nil
 }
 
-// models are the parts of the models and how jobs get theirs.
+// models are the parts of the models (--split), and how jobs get their model (--assign).
 func (d drawing) models() (workload.Split, workload.Assign, error) {
 	split, err := workload.ParseSplit(d.split)
 	if err != nil {
@@ -89,6 +89,7 @@ func (d drawing) models() (workload.Split, workload.Assign, error) {
 	return split, assign, nil
 }
 
+// mix is the distribution of the jobs' GPUs.
 func (d drawing) mix() string {
 	if d.multigpu {
 		return string(workload.PaperMix)
@@ -104,6 +105,7 @@ func (d drawing) coming() string {
 	return d.arrivals
 }
 
+// series are the loads (jobs an hour) and the seeds; each pair is a workload.
 func (d drawing) series() (loads []float64, seeds []int64, err error) {
 	if loads, err = parseLoads(d.load); err != nil {
 		return nil, nil, fmt.Errorf("--load %w", err)
@@ -114,7 +116,7 @@ func (d drawing) series() (loads []float64, seeds []int64, err error) {
 	return loads, seeds, nil
 }
 
-// name is what people call the workload: what is not as in the paper, but for the split, which is named elsewhere.
+// name describes the workload by what differs from the paper's. The split is left out, since it is shown elsewhere.
 func (d drawing) name() string {
 	parts := []string{"generated"}
 	if mix := d.mix(); mix != string(workload.OneGPU) {
@@ -169,8 +171,8 @@ func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
 	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.drawing.static}}, nil
 }
 
-// atOnce moves jobs to the beginning, a millisecond apart, which keeps their order. Jobs that all come within the first
-// second are there already, and stay.
+// atOnce moves all arrivals to the beginning, a millisecond apart, which keeps their order. Jobs that all arrive within
+// the first second stay as they are.
 func atOnce(jobs []trace.Job) []trace.Job {
 	if len(jobs) == 0 || jobs[len(jobs)-1].Arrival <= 1 {
 		return jobs
@@ -182,7 +184,7 @@ func atOnce(jobs []trace.Job) []trace.Job {
 	return moved
 }
 
-// logged are the workloads that a site's log gives: one for each load, where arrivals are drawn, and each seed.
+// logged are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn.
 func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workload, error) {
 	rules, err := o.log(g)
 	if err != nil {
@@ -217,7 +219,7 @@ func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workl
 	return all, nil
 }
 
-// holds makes sure that the cluster, where there is one, has the GPUs of every job of a log.
+// holds checks that the cluster, if there is one, has enough GPUs for each job of a log.
 func (g ground) holds(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
@@ -230,12 +232,12 @@ func (g ground) holds(jobs []trace.Job) error {
 	return nil
 }
 
-// comesAtRate says that arrivals are drawn at a load.
+// comesAtRate reports whether arrivals are drawn at a load.
 func comesAtRate(a workload.LogArrivals) bool {
 	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
 }
 
-// log is how the options have jobs made of a log. What they do not name is the log's own.
+// log says how jobs are made from the entries of a log. What no option names is taken from the log.
 func (o *options) log(g ground) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}
@@ -262,7 +264,7 @@ func (o *options) log(g ground) (workload.FromLog, error) {
 	return rules, o.fromLog.ranges(&rules)
 }
 
-// or is an option's value, or log where it was not given.
+// or is an option's value, or "log" if it was not given.
 func (o *options) or(name, value string) string {
 	if o.changed(name) {
 		return value
@@ -291,8 +293,8 @@ func (l fromLog) ranges(rules *workload.FromLog) error {
 	return nil
 }
 
-// parseSpans reads two times, the earlier or shorter one first, in seconds: 30m-100h. The second may be missing, which
-// is no bound, and is 0.
+// parseSpans reads two times in seconds, the earlier or shorter one first, as 30m-100h. The second may be missing,
+// which means no bound and is returned as 0.
 func parseSpans(text string) (low, high float64, err error) {
 	first, second, _ := strings.Cut(text, "-")
 	var from, to span

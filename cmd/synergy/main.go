@@ -1,7 +1,6 @@
-// Command synergy is the tool for people: it simulates clusters that share GPUs, cores and memory among training jobs,
-// and says what GPUs a node has and whether Slurm knows. It turns the command line into an experiment of package sim,
-// or a question to package gres/nvml, and the outcomes into tables, files and pictures; what happens in between is the
-// packages' business.
+// Command synergy is the tool for people: it asks the daemon, simulates clusters that share GPUs, cores and memory
+// among training jobs, and says which GPUs a node has and whether Slurm knows. It turns the command line into a call of
+// a package and the outcome into tables, files and pictures; it decides nothing itself.
 package main
 
 import (
@@ -27,7 +26,7 @@ const (
 	exitGood   = 0
 	exitFailed = 1
 	exitUsage  = 2 // the command line or a file that it names is wrong: the same start would fail again
-	exitUnseen = 3 // what was asked about could not be looked at: no driver, no Slurm
+	exitUnseen = 3 // what was asked about could not be read: no driver, no Slurm
 )
 
 // version is set by the linker.
@@ -40,11 +39,11 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// What a simulation keeps is little beside what it leaves behind, so that collecting less often costs some memory and
-// saves much time.
-const garbage = 400 // percent of what is kept
+// garbage is the tool's GOGC. A simulation keeps little and discards much, so collecting less often costs some memory
+// and saves much time.
+const garbage = 400 // percent of the live heap
 
-// collectLess sets that, unless the environment says otherwise.
+// collectLess sets it, unless the environment has GOGC.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
@@ -89,7 +88,7 @@ type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
 
-// unseen is an error that says nothing of what was asked about, but that it could not be looked at.
+// unseen is an error in reading what was asked about: the answer is unknown, as without a driver or without Slurm.
 type unseen struct{ error }
 
 func (u unseen) Unwrap() error { return u.error }
@@ -121,7 +120,6 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy savings --since 7d           what was saved, or would have been, and how sure that is
-  synergy rollout                      may the daemon manage more than it does?
   synergy share predict a.json b.json  how fast would two jobs be on one GPU?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
@@ -132,11 +130,21 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
 		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
-		rolloutCommand(), gresCommand(), shareCommand(), manual.Command("1", "synergy "+running()))
+		gresCommand(), shareCommand(), manual.Command("1", "synergy "+running()))
+	root.AddCommand(gone("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
+		"/usr/lib/synergy/prove-failing-open shows that jobs start when the daemon dies"))
 	return root
 }
 
-// running is the version that runs: what the linker was told, or else what the compiler knows of the source.
+// gone is a command of an earlier release. It says what does the same today.
+func gone(name, instead string) *cobra.Command {
+	return &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true,
+		RunE: func(*cobra.Command, []string) error {
+			return fmt.Errorf("%s is no command any more: %s", name, instead)
+		}}
+}
+
+// running is the program's version: what the linker was given, or else what the compiler knows of the source.
 func running() string {
 	if version != "" {
 		return version

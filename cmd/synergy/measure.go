@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// measureOptions are those of a job that measures itself.
+// measureOptions are the flags of measure.
 type measureOptions struct {
 	pid                              int
 	progress, watched, text, pretend string
@@ -61,20 +61,20 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 	return command
 }
 
-// run measures a job that is to be. What goes wrong costs the measurement alone, and the exit status tells.
+// run measures the job if the daemon asks for that. An error costs only the measurement, and shows in the exit status.
 func (o *measureOptions) run(ctx context.Context) error {
 	if o.window < time.Second || o.total < o.window || o.total > inside.DefaultTotal {
 		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window,
 			o.total, inside.DefaultTotal)
 	}
-	slurm := inside.Slurm{Job: inside.JobOf(os.Getenv)}
+	manager := inside.Slurm{Job: inside.JobOf(os.Getenv)}
 	var asked inside.Asked
 	if !o.anyway {
-		if slurm.Job == "" {
+		if manager.Job == "" {
 			return nil
 		}
 		var err error
-		if asked, err = slurm.Asked(ctx); err != nil {
+		if asked, err = manager.Asked(ctx); err != nil {
 			return failed{err}
 		}
 		if !asked.Measure {
@@ -87,34 +87,36 @@ func (o *measureOptions) run(ctx context.Context) error {
 	}
 	during, end := ctx, func() {}
 	if tree, is := job.Cores.(*inside.Tree); is {
-		tree.Job = slurm.Job
+		tree.Job = manager.Job
 		during, end = tree.During(ctx)
 	}
 	defer end()
 	points, err := inside.Measure(during, job)
 	switch {
-	case errors.Is(err, inside.ErrClaimed) || during.Err() != nil && ctx.Err() == nil: // the trainer has ended
+	case errors.Is(err, inside.ErrClaimed) || during.Err() != nil && ctx.Err() == nil:
+		// Another process measures the job, or the trainer has ended.
 		return nil
 	case err != nil:
 		return failed{fmt.Errorf("measure: %w", err)}
 	}
-	return o.say(ctx, slurm, points)
+	return o.say(ctx, manager, points)
 }
 
-func (o *measureOptions) say(ctx context.Context, slurm inside.Slurm, points []profiler.Point) error {
+// say writes the measured curve into the job's comment, or prints it with --print.
+func (o *measureOptions) say(ctx context.Context, manager inside.Slurm, points []profiler.Point) error {
 	word := inside.Word(points, time.Now())
 	if o.anyway {
 		_, err := fmt.Println(word)
 		return err
 	}
-	if err := slurm.Say(ctx, word); err != nil {
+	if err := manager.Say(ctx, word); err != nil {
 		return failed{fmt.Errorf("say %s: %w", word, err)}
 	}
 	fmt.Fprintln(os.Stderr, "synergy: measured", word)
 	return nil
 }
 
-// job is what is measured, by what it prints to these files unless others are named.
+// job is what is measured. Its iterations are read from these files of its output, unless options name others.
 func (o *measureOptions) job(output []string) (inside.Job, error) {
 	pattern, err := local.ParsePattern(o.text)
 	if err != nil {

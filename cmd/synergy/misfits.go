@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// drawingOptions have nothing to do with jobs that are recorded.
+// drawingOptions have no meaning for recorded jobs.
 var drawingOptions = []string{
 	"load", "split", "gpus", "multigpu", "durations", "arrivals", "assign", "seed", "gpu-limit", "keep", "submitted",
 	"compress",
@@ -17,7 +17,7 @@ var drawingOptions = []string{
 // logOptions are only for logs.
 var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"}
 
-// What only one of the engines can be told.
+// The options that only one of the engines has.
 var (
 	productionOnly = []string{
 		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience",
@@ -122,7 +122,7 @@ func (o *options) misfitOutput() error {
 	return o.misfitPaths()
 }
 
-// misfitPaths finds files that would take each other's place.
+// misfitPaths finds output files that would overwrite each other or the trace.
 func (o *options) misfitPaths() error {
 	paths := make(map[string]string)
 	for _, s := range o.sheets() {

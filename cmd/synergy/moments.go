@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// between reads a time that begins and ends so. What is yet to come is not waited for: a time that ends later ends now.
+// between reads --since and --until. An end in the future is replaced by now, unless the begin is in the future, too.
 func between(from, to string, now time.Time) (since, until time.Time, err error) {
 	if since, err = moment(from, now); err != nil {
 		return since, until, fmt.Errorf("--since: %w", err)
@@ -31,12 +31,12 @@ func between(from, to string, now time.Time) (since, until time.Time, err error)
 	return since, until, nil
 }
 
-// mostAgo is how many days ago can be meant.
+// mostAgo is the most days that --since may go back.
 const mostAgo = 10_000
 
 var written = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
 
-// moment reads a time: so long ago, or a day.
+// moment reads a time: a duration before now, or a day.
 func moment(text string, now time.Time) (time.Time, error) {
 	const usual = "want so long ago, as 7d or 12h, or a day, as 2026-11-01"
 	if day, err := time.Parse(time.DateOnly, text); err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// options are the command line of synergy sim, as it was typed.
+// options are the flags of synergy sim, as typed.
 type options struct {
 	drawing    drawing
 	recorded   recorded
@@ -26,7 +26,7 @@ type options struct {
 	output     output
 
 	flags   *pflag.FlagSet // all of them
-	outputs *pflag.FlagSet // those that make no difference to the figures
+	outputs *pflag.FlagSet // those that do not change the figures
 }
 
 // drawing says how a workload is drawn.
@@ -35,21 +35,21 @@ type drawing struct {
 	multigpu, static                                     bool
 }
 
-// recorded says which workload is replayed, and of any workload how much of it.
+// recorded says which workload is replayed, and how much of a workload is simulated.
 type recorded struct {
 	trace, format, window string
 	jobs                  int
 	until                 span
 }
 
-// fromLog says which jobs of a site's log are taken.
+// fromLog says which jobs of a site's log are used.
 type fromLog struct {
 	limit           int
 	keep, submitted string
 	compress        float64
 }
 
-// site is where the jobs run.
+// site is the cluster and its profiles.
 type site struct {
 	cluster, profiles string
 	ratio             int
@@ -62,7 +62,7 @@ type schedules struct {
 	round                                span
 }
 
-// productionOptions are what only the production engine can be told.
+// productionOptions are the options that only the production engine has.
 type productionOptions struct {
 	restart, checkpoint, minRun, horizon, payback, patience span
 	schedulerDelay, teardown, launch                        span
@@ -75,30 +75,31 @@ type productionOptions struct {
 	shareMode                                               string
 }
 
-// referenceOptions are what only the artifact engine can be told.
+// referenceOptions are the options that only the artifact engine has.
 type referenceOptions struct{ prioritize, strict bool }
 
-// output is what is done with the outcomes.
+// output says what is written.
 type output struct {
 	json, jobs, rounds, report, record string
 	quiet, wall, certify               bool
 	parallel                           int
 }
 
-// What is drawn where nothing else is said: the load of the paper's check run on 128 GPUs, and enough jobs for a look.
+// The defaults of a drawn workload: the load of the paper's check run on 128 GPUs, and enough jobs for a first
+// impression.
 const (
 	defaultLoad = "9"
 	defaultJobs = 200
 )
 
-// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that it makes a
-// difference who gets how much.
+// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that the
+// allocators differ.
 var example = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// fill takes over the example where no workload is named, as far as other options do not say otherwise. It says what it
-// took, as an option line, or nothing where a workload is named.
+// fill takes over the example if no workload is named, except for options that were given. It returns what it took as a
+// line of options, or nothing if a workload is named.
 func (o *options) fill() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
@@ -123,7 +124,7 @@ const (
 	endsInRounds = "rounds"
 )
 
-// groups defines the options, in the order in which the help shows them.
+// groups defines the options, in the order of the help.
 func (o *options) groups() []group {
 	return []group{
 		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
@@ -256,7 +257,7 @@ func (o *options) outputGroup() group {
 	return g
 }
 
-// newOptions has the defaults of those options that are times.
+// newOptions has the defaults of the options that are times.
 func newOptions() *options {
 	o := &options{
 		schedules: schedules{round: span(5 * time.Minute)},
@@ -278,10 +279,10 @@ func (o *options) define(command *cobra.Command) {
 	o.completions(command)
 }
 
-// changed says whether an option was given.
+// changed reports whether an option was given.
 func (o *options) changed(name string) bool { return o.flags.Changed(name) }
 
-// command is the command line that gives the same figures again. How they are written and how fast is left out.
+// command is the command line that gives the same figures again. Options that do not change the figures are left out.
 func (o *options) command() string {
 	words := []string{"synergy", "sim"}
 	o.flags.VisitAll(func(f *pflag.Flag) {
@@ -303,7 +304,7 @@ func (o *options) command() string {
 	return strings.Join(words, " ")
 }
 
-// completions are what a shell offers for the values of options.
+// completions registers what a shell offers for the values of options.
 func (o *options) completions(command *cobra.Command) {
 	offer := func(name string, complete cobra.CompletionFunc) {
 		if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// sheet is one file that a command writes, and what into it.
+// sheet is one file that a command writes, and how.
 type sheet struct {
 	option, path string
 	write        func(w io.Writer, e sim.Experiment, runs []outcome.Run) error
@@ -39,10 +39,10 @@ func (o *options) sheets() []sheet {
 	return named
 }
 
-// standard is the standard output's name.
+// standard names the standard output.
 const standard = "-"
 
-// record writes the jobs that were drawn, as far as any simulation needed them.
+// record writes the drawn jobs, as many of them as any simulation needed.
 func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	drawn := e.Workloads[0]
 	count := len(drawn.Jobs) + drawn.Draw.Jobs
@@ -71,11 +71,11 @@ func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	return trace.WriteRecorded(w, jobs)
 }
 
-// publishedRatio is that of the traces that say nothing of theirs.
+// publishedRatio is the ratio of cores to GPUs of the paper's traces, which do not state it.
 const publishedRatio = 3
 
-// draft is a file that is being written, beside the one that it will replace. Who names a folder that is not there
-// shall know before an hour of simulation, and who interrupts it shall keep what he had.
+// draft is a file being written beside the one that it will replace. It is opened before the simulation, so that a
+// missing folder is found before an hour is spent, and an interrupted command keeps the old file.
 type draft struct {
 	sheet
 	file *os.File
@@ -100,7 +100,7 @@ func (o *options) drafts() ([]*draft, error) {
 	return all, nil
 }
 
-// openDraft opens what will become the file at path; a pipe or a device is opened itself.
+// openDraft opens the file that will replace the one at path. A pipe or a device is opened itself.
 func openDraft(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -112,7 +112,7 @@ func openDraft(path string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 }
 
-// cause leaves out what an error of the operating system's repeats of the path.
+// cause drops the path from an operating system's error, since the message has it already.
 func cause(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -121,7 +121,7 @@ func cause(err error) error {
 	return err
 }
 
-// discard removes what was not finished.
+// discard removes unfinished files.
 func discard(drafts []*draft) {
 	for _, d := range drafts {
 		d.file.Close()
@@ -133,8 +133,8 @@ func discard(drafts []*draft) {
 
 func (d *draft) replaces() bool { return d.file.Name() != d.path }
 
-// finish writes a file and puts it in its place. A file that could not be written to its end takes no place; one in
-// which some simulations have no figures does, and the error says which.
+// finish writes a file and puts it in its place. A file that could not be written completely is discarded. A file in
+// which some simulations have no figures is kept, and the error says which.
 func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	const readable = 0o644
 	out := &latch{Writer: d.file}
@@ -161,8 +161,8 @@ func (l *latch) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// deliver writes what was asked for. Where some simulations have no figures, the others' are written all the same, and
-// the error says which. It is the first of possibly many, since what spoils one output mostly spoils the next.
+// deliver writes all outputs. If some simulations have no figures, the others' are written all the same. The error is
+// the first of possibly many, since most of them have the same cause.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
 	equal := untimed(runs)
 	filed, shown := equal, equal
@@ -190,7 +190,7 @@ func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs
 	return cmp.Or(outcome.WriteTable(out, shown), wrong)
 }
 
-// untimed are the runs without the time that they took, which would make equal simulations unequal.
+// untimed are the runs without the time that they took, which would make equal simulations differ.
 func untimed(runs []outcome.Run) []outcome.Run {
 	all := make([]outcome.Run, len(runs))
 	for i, run := range runs {
@@ -200,13 +200,13 @@ func untimed(runs []outcome.Run) []outcome.Run {
 	return all
 }
 
-// reportOptions are what a report says beside its figures. Its command line leaves out what makes no difference to
-// them.
+// reportOptions are what a report says beside its figures. Its command line leaves out options that do not change them.
 func (o *options) reportOptions(e sim.Experiment) report.Options {
 	return report.Options{Command: o.command(), Version: running(),
 		Family: func(model string) string { return family(e, model) }}
 }
 
+// family is the task of a model, by its profile or the paper's table; empty: unknown.
 func family(e sim.Experiment, model string) string {
 	if p, known := e.Site.Profiles[model]; known {
 		return p.Task

@@ -13,8 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 )
 
-// given is a text on the command line that stands for nothing where it is empty: a shell's variable that nobody has
-// set would otherwise be taken for a flag that was left out.
+// given is a flag whose value may not be empty: with an unset shell variable the flag would otherwise look as if it had
+// been left out.
 type given struct{ text *string }
 
 func (g given) Set(text string) error {
@@ -32,16 +32,17 @@ func (g given) String() string {
 	return *g.text
 }
 
-// Type is how pflag calls the value in the help.
+// Type is the type's name in the help.
 func (g given) Type() string { return "string" }
 
-// give defines such an option.
+// give defines such a flag.
 func (g group) give(to *string, name, value, usage string) {
 	*to = value
 	g.flags.Var(given{to}, name, usage)
 }
 
-// keptAt is what a path on the command line names: whose it is, what was wanted there, and how that is called usually.
+// keptAt describes a place of the daemon for error messages: the flag or the word for it, what it should be, and its
+// usual path.
 type keptAt struct{ of, want, usual string }
 
 var (
@@ -50,7 +51,7 @@ var (
 	savingsPlace = keptAt{"--book", "the folder that the daemon's configuration has as savings", usualSavings}
 )
 
-// wrong says what stands there in place of what was wanted.
+// wrong says that the place is not what was wanted.
 func (p keptAt) wrong(path string, err error) error {
 	if p.usual == path {
 		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)
@@ -66,7 +67,7 @@ var (
 	errEmpty   = errors.New("is empty")
 )
 
-// read says why what is there cannot be read, in the place of the system's words.
+// read says why the place cannot be read, with a remedy instead of the system's words.
 func (p keptAt) read(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -87,7 +88,7 @@ type reworded struct {
 func (n reworded) Error() string { return n.words }
 func (n reworded) Unwrap() error { return n.error }
 
-// plainFile says whether a ledger may be there: to open a pipe would wait for ever.
+// plainFile checks that a ledger may be at a path. It does not open it, since opening a pipe would wait for ever.
 func plainFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -135,7 +136,7 @@ func openHistory(path string) (*history.Reader, error) {
 	return past, nil
 }
 
-// folder says whether a folder is there, and may be listed.
+// folder checks that a folder exists and may be listed.
 func folder(p keptAt, path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
@@ -150,7 +151,7 @@ func folder(p keptAt, path string) error {
 	return nil
 }
 
-// openSavings says whether a folder can be one of the ledger of savings. An empty one is that of a site that begins.
+// openSavings checks that a folder can be a ledger of savings. begins: it is empty, as at a site that has just started.
 func openSavings(path string) (begins bool, err error) {
 	if err := folder(savingsPlace, path); err != nil {
 		return false, err

@@ -20,7 +20,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// planning is what the flags of plan say.
+// planning are the flags of plan.
 type planning struct {
 	policy, allocator string
 	profiles          []string
@@ -54,9 +54,10 @@ snapshot, as the daemon's page /snapshot gives it, or the report of a round that
 	return command
 }
 
-// mostBytes is how large a file may be: several times a snapshot of a hundred thousand jobs.
+// mostBytes bounds a file: several times a snapshot of a hundred thousand jobs.
 const mostBytes = 1 << 28
 
+// run plans the snapshot, checks the plan, and shows it with its certificate.
 func (p *planning) run(c *cobra.Command, path string) error {
 	if err := p.check(); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (p *planning) check() error {
 	return nil
 }
 
-// By what is planned where nobody says it.
+// Policy and allocator if neither the flags nor the snapshot name them.
 const (
 	fallbackPolicy    = "fifo"
 	fallbackAllocator = "tune"
@@ -120,6 +121,7 @@ func rulers(who, how string) (policy.Policy, policy.Allocator, error) {
 	return first, much, nil
 }
 
+// readAll reads a file of at most mostBytes, or the standard input for "-".
 func readAll(path string, input io.Reader) ([]byte, error) {
 	if path != standard {
 		file, err := os.Open(path)
@@ -139,13 +141,14 @@ func readAll(path string, input io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// shelf finds profiles by the names that jobs gave, and remembers the names that nobody has.
+// shelf finds profiles by the names that jobs give, and remembers which are missing.
 type shelf struct {
 	profiles map[string]*sensitivity.Profile // by file name, without its extension
-	missing  map[string]int                  // jobs
+	missing  map[string]int                  // number of jobs, by missing name
 	names    []string                        // missing ones, in the order in which they came
 }
 
+// shelf has the profiles of the named folders, or else the paper's.
 func (p *planning) shelf() (*shelf, error) {
 	s := &shelf{profiles: map[string]*sensitivity.Profile{}, missing: map[string]int{}}
 	if len(p.profiles) == 0 {
@@ -161,6 +164,7 @@ func (p *planning) shelf() (*shelf, error) {
 
 const profileExtension = ".json"
 
+// add reads the profiles of a folder. A name that is known already is skipped: the first folder wins.
 func (s *shelf) add(folder fs.FS) error {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
@@ -198,7 +202,7 @@ func (s *shelf) find(name string) *sensitivity.Profile {
 // toldNames is how many missing profiles are named.
 const toldNames = 10
 
-// tell says which profiles are missing.
+// tell prints which profiles are missing.
 func (s *shelf) tell(notes io.Writer) {
 	for i, name := range s.names {
 		if i == toldNames {
@@ -251,8 +255,8 @@ func (p *planning) show(out io.Writer, on *policy.Cluster, plan policy.Plan, cer
 	return err
 }
 
-// restarting is what a restart costs those that run, by job: who of them has a reason in a plan is stopped or
-// restarted.
+// restarting is the cost of a restart of each running job, by job. A running job with a reason in the plan is stopped
+// or restarted.
 func restarting(on *policy.Cluster) map[int]time.Duration {
 	costs := map[int]time.Duration{}
 	for i := range on.Jobs {

@@ -27,7 +27,7 @@ func pluginCommand() *cobra.Command {
 	return command
 }
 
-// examination is what the flags of plugin check say.
+// examination are the flags of plugin check.
 type examination struct {
 	paper     exam.Paper
 	policy    string
@@ -67,6 +67,7 @@ the one that you want is not asked.`,
 	return command
 }
 
+// run starts the plugin, asks it for plans, and prints which promises they keep.
 func (e *examination) run(c *cobra.Command, path string) error {
 	if err := e.read(); err != nil {
 		return err
@@ -92,14 +93,14 @@ func (e *examination) run(c *cobra.Command, path string) error {
 	case interrupted != nil:
 		return failed{interrupted}
 	case !verdict.Passed() && verdict.First() == nil && e.only != "":
-		return nil // one cluster does not put everything to the test
+		return nil // one cluster cannot test every promise
 	case !verdict.Passed():
 		return failed{errors.New("the plugin breaks a promise")}
 	}
 	return nil
 }
 
-// read takes over what the flags name.
+// read takes over the values of the flags.
 func (e *examination) read() (err error) {
 	if e.paper.Policy, err = policy.ParsePolicy(e.policy); err != nil {
 		return fmt.Errorf("--policy: %w", err)
@@ -167,7 +168,7 @@ func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 
 func tidy(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// keep writes the first cluster that a promise was broken on.
+// keep writes the first cluster on which a promise was broken.
 func (e *examination) keep(v exam.Verdict) error {
 	first := v.First()
 	if e.save == "" || first == nil {

@@ -18,7 +18,7 @@ type present struct {
 	source
 	snapshot string
 	profiles []string
-	started  map[int]*policy.Placement // jobs that the round that was read has started
+	started  map[int]*policy.Placement // jobs that the last round has started
 }
 
 func (p *present) register(where group) {
@@ -29,7 +29,7 @@ func (p *present) register(where group) {
 		"`folder` with the profiles that jobs name, where what is read does not bring them along")
 }
 
-// read reads the state, and tells which profiles are missing.
+// read reads the state, and prints which profiles are missing.
 func (p *present) read(ctx context.Context, input io.Reader, notes io.Writer) (whatif.Case, error) {
 	if p.snapshot != "" && (p.ledger != "" || p.daemon != "") {
 		return whatif.Case{},
@@ -48,7 +48,7 @@ func (p *present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	if err != nil {
 		return whatif.Case{}, fmt.Errorf("%s: %w", from, err)
 	}
-	file.Now = file.Now.Local() // what follows is told in this zone
+	file.Now = file.Now.Local() // times are shown in this zone
 	return whatif.Case{Cluster: file.Cluster, Policy: who, Allocator: how, Habits: forecast.Habits(file.Habits)}, nil
 }
 
@@ -69,7 +69,7 @@ func (p *present) file(ctx context.Context, input io.Reader, s *shelf) (snapshot
 	return file, p.snapshot, nil
 }
 
-// round is what the last round saw. A daemon is believed no more than a file.
+// round is what the last round saw. The daemon's answer is checked as strictly as a file.
 func (p *present) round(ctx context.Context, s *shelf) (snapshot.File, error) {
 	report, err := p.latest(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *present) round(ctx context.Context, s *shelf) (snapshot.File, error) {
 	return file, nil
 }
 
-// startedBy are the jobs that a round has started, and with what.
+// startedBy are the jobs that a round has started, with their placements.
 func startedBy(report *bridge.Report) map[int]*policy.Placement {
 	started := map[int]*policy.Placement{}
 	for i := range report.Steps {

@@ -59,10 +59,10 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 	return command
 }
 
-// onNode is a node for which something is said: GPUs/cores/GB.
+// onNode is a flag that describes a node: GPUs/cores/GB.
 type onNode struct{ gres.Vector }
 
-// String is what pflag shows as the default.
+// String is shown as the default in the help.
 func (n *onNode) String() string {
 	if n.GPUs == 0 {
 		return ""
@@ -87,10 +87,10 @@ func (n *onNode) Set(text string) error {
 	return nil
 }
 
-// Type is what pflag calls the value.
+// Type is the type's name in the help.
 func (n *onNode) Type() string { return "GPUs/cores/GB" }
 
-// paperNode is the paper's.
+// paperNode is the paper's node.
 func paperNode() onNode { return onNode{gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}} }
 
 // named is a profile with the file that it is from.
@@ -114,7 +114,7 @@ func readProfiles(paths []string) (all []named, err error) {
 	return all, nil
 }
 
-// checkGPUs says whether a job of so many GPUs is one for a node.
+// checkGPUs checks that a job of so many GPUs fits on the node.
 func checkGPUs(gpus int, node gres.Vector) error {
 	if gpus < 1 || gpus > node.GPUs {
 		return fmt.Errorf("--gpus %d: want 1 to %d, which the node of --node has", gpus, node.GPUs)
@@ -133,7 +133,7 @@ func number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 3, 64)
 }
 
-// checkCommand says of each file whether it is a profile.
+// checkCommand checks files for being profiles.
 func checkCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:     "check FILE…",
@@ -161,7 +161,7 @@ func checkCommand() *cobra.Command {
 	return command
 }
 
-// summary is a profile in a line, with what would make it a better one.
+// summary is a profile in a line, with what would improve it.
 func summary(p named) string {
 	text := fmt.Sprintf("%s on %s, %d × %d sizes", p.Model, p.GPUType, len(p.CoresPerGPU), len(p.MemoryPerGPU))
 	if p.Source == "" {
@@ -173,7 +173,7 @@ func summary(p named) string {
 	return text
 }
 
-// mergeCommand puts profiles of one model together.
+// mergeCommand merges profiles of one model.
 func mergeCommand() *cobra.Command {
 	var out string
 	command := &cobra.Command{
@@ -193,6 +193,7 @@ mean; where they differ by more than 10 % that is said.`,
 	return command
 }
 
+// merge merges the profiles, prints where they disagree, and writes the result if it is a valid profile.
 func merge(paths []string, out string, stdout, stderr io.Writer) error {
 	all, err := readProfiles(paths)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// task is a measurement as it is handed to whoever makes it: this process, or another inside a job.
+// task is a measurement as it is passed to the process that makes it: this one, or one inside a job.
 type task struct {
 	Question profiler.Question `json:"question"`
 	Kept     question          `json:"kept"`
@@ -32,8 +32,8 @@ type task struct {
 	Pattern  string            `json:"pattern"` // empty: none
 	Patience time.Duration     `json:"patience"`
 	Budget   time.Duration     `json:"budget"`
-	Asks     string            `json:"checkpoint"` // empty: what leaving costs is not measured
-	GPUTypes map[string]string `json:"gpu_types"`  // of nodes, where Slurm knows
+	Asks     string            `json:"checkpoint"` // empty: the cost of leaving is not measured
+	GPUTypes map[string]string `json:"gpu_types"`  // by node, if Slurm knows them
 }
 
 func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task {
@@ -50,7 +50,7 @@ func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task
 // grace is how long a trainer has to end when a trial is over.
 const grace = 15 * time.Second
 
-// trainer is the task's with these CPUs.
+// trainer is the task's trainer on these CPUs.
 func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
@@ -71,7 +71,7 @@ func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	return trainer, nil
 }
 
-// saver is the trainer where it is to be asked to save.
+// saver is the trainer if it is to be asked to save; nil: it is not.
 func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	if t.Asks == "" {
 		return nil
@@ -90,7 +90,7 @@ var signals = map[string]syscall.Signal{
 	"TERM": syscall.SIGTERM,
 }
 
-// parseRequest reads USR1@60, as the contract's synergy-checkpoint has it.
+// parseRequest reads USR1@60, the form of the directive synergy-checkpoint.
 func parseRequest(text string) (r local.Request, err error) {
 	const usual, most = 60, 3600
 	if strings.HasSuffix(text, "/steps") {
@@ -113,7 +113,7 @@ func parseRequest(text string) (r local.Request, err error) {
 	return local.Request{Signal: signal, Name: name, Within: time.Duration(n) * time.Second}, nil
 }
 
-// jobReport is what the job says of itself, to whoever submitted it.
+// jobReport is what the measuring job reports to the command that submitted it.
 type jobReport struct {
 	Node  string `json:"node"` // where it has begun; empty: it has not
 	Ended bool   `json:"ended"`
@@ -125,7 +125,7 @@ func (t task) tell(is jobReport) error {
 	if err != nil {
 		return err
 	}
-	// Not by a rename: a file that was there before is read anew by every client of NFS that opens it.
+	// Written in place and not by a rename: every NFS client that opens a file that existed before reads it anew.
 	return os.WriteFile(t.Outcome, append(text, '\n'), 0o644)
 }
 
@@ -145,7 +145,7 @@ func insideCommand() *cobra.Command {
 			}
 			is := jobReport{Node: node, Ended: true}
 			wrong := t.measure(c, node)
-			if c.Context().Err() != nil { // Slurm knows why it ends this job, and we do not
+			if c.Context().Err() != nil { // Slurm ends this job and knows why; nothing is reported
 				return done(wrong)
 			}
 			if wrong != nil {
@@ -156,6 +156,7 @@ func insideCommand() *cobra.Command {
 	}
 }
 
+// readTask reads a task, and refuses what synergy profile cannot have written.
 func readTask(path string) (t task, err error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -172,7 +173,7 @@ func readTask(path string) (t task, err error) {
 	return t, nil
 }
 
-// measure is a session in a job.
+// measure measures inside the job.
 func (t task) measure(c *cobra.Command, node string) error {
 	cpus, err := t.cpus()
 	if err != nil {
@@ -198,7 +199,7 @@ func (t task) measure(c *cobra.Command, node string) error {
 	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
 		s.Record.Where += fmt.Sprintf(" (job %s%s)", job, of(os.Getenv("SLURM_CLUSTER_NAME")))
 	}
-	// The time of others that wait for this GPU is bounded, too: a trial that would end too late does not begin.
+	// No trial begins that would end after the budget, since others wait for this GPU.
 	s.Enough = func() bool {
 		return told.elapsed()+time.Duration(s.Record.Start*float64(time.Second))+t.Question.Short > t.Budget
 	}
@@ -213,8 +214,8 @@ func of(cluster string) string {
 	return " of " + cluster
 }
 
-// cpus are those that the job may use. Where Slurm binds nobody, these are all of the node's, and the job takes as
-// many as it was given.
+// cpus are the CPUs that the job may use. If Slurm does not bind jobs to CPUs, all CPUs of the node are allowed, and as
+// many are used as the job was given.
 func (t task) cpus() ([]int, error) {
 	cpus, err := local.Allowed()
 	if err != nil {

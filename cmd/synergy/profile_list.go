@@ -18,7 +18,7 @@ import (
 	learnedshelf "github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
 )
 
-// listOptions are those of what the daemon has learned.
+// listOptions are the flags of profile list.
 type listOptions struct {
 	dir, export, user, out, json string
 }
@@ -67,7 +67,7 @@ func (o *listOptions) run(stdout, stderr io.Writer) error {
 	return listTable(stdout, all)
 }
 
-// listedEntry is an entry for programs.
+// listedEntry is a learned profile as JSON.
 type listedEntry struct {
 	*learned.Entry
 	Climbs  bool    `json:"climbs"`
@@ -101,7 +101,7 @@ func listTable(w io.Writer, all []*learned.Entry) error {
 	return t.Flush()
 }
 
-// curve is what is known, in a few words.
+// curve is the learned curve in a few words; points from progress reports have a star.
 func curve(e *learned.Entry) string {
 	if len(e.Points) == 0 {
 		return "forgotten: a job ran otherwise"
@@ -120,7 +120,7 @@ func curve(e *learned.Entry) string {
 	return strings.Join(said, ", ")
 }
 
-// shownText is a user's text as a terminal may have it.
+// shownText is a user's text as a terminal may show it.
 func shownText(text string) string {
 	const most = 40
 	quoted := strconv.QuoteToGraphic(text)
@@ -131,7 +131,7 @@ func shownText(text string) string {
 	return quoted
 }
 
-// write makes an ordinary profile of an entry.
+// write writes an ordinary profile made from a learned one.
 func (o *listOptions) write(all []*learned.Entry, stdout io.Writer) error {
 	all = slices.DeleteFunc(all, func(e *learned.Entry) bool { return e.Job != o.export })
 	switch {

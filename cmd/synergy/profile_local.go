@@ -26,7 +26,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// localOptions are the command line of synergy profile --local.
+// localOptions are the flags of synergy profile.
 type localOptions struct {
 	here    bool
 	size    struct{ cores, memory string }
@@ -106,7 +106,7 @@ func (o *localOptions) groups() []group {
 	return []group{what, job, from, cache, about, out}
 }
 
-// run measures.
+// run measures here or in a job.
 func (o *localOptions) run(c *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		return errors.New("want the trainer behind --, as synergy profile -- ./train.sh")
@@ -167,7 +167,8 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	return o.deliver(c, q, d, s.Record, []place{{o.node, ""}})
 }
 
-// interrupted says what is kept of what was measured.
+// interrupted is the error of a measurement that did not finish. If the user interrupted it, the error says where its
+// results are kept.
 func (o *localOptions) interrupted(ctx context.Context, err error, path string, r profiling.Record) error {
 	if ctx.Err() != nil {
 		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there",
@@ -221,7 +222,7 @@ func (o *localOptions) name(command []string) {
 	if o.from.progress == "" {
 		o.from.progress = stem + ".progress"
 	}
-	if path, err := filepath.Abs(o.from.progress); err == nil { // the trainer may change its folder
+	if path, err := filepath.Abs(o.from.progress); err == nil { // absolute, since the trainer may change its folder
 		o.from.progress = path
 	}
 }
@@ -232,7 +233,8 @@ type reach struct {
 	whose       string // the end of a sentence
 }
 
-// question is what is asked of a trainer that can have so many cores, and without --memory has so much.
+// question is what is measured. can bounds the cores; usual is the memory without --memory. The longest trial takes
+// an equal part of the budget, but 6 s at least and a minute at most.
 func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
 	if q.Cores, err = o.cores(can); err != nil {
@@ -301,7 +303,7 @@ func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) 
 	return slices.Compact(all), nil
 }
 
-// machineMemory is all that this machine has, as Linux says it.
+// machineMemory is this machine's memory by /proc/meminfo, or 1 GB if that cannot be read.
 func machineMemory() gres.Memory {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err == nil {
@@ -315,17 +317,17 @@ func machineMemory() gres.Memory {
 	return gres.Gigabyte
 }
 
-// runsExtension is that of the file of what was measured.
+// runsExtension is the extension of the file of measured runs.
 const runsExtension = ".runs.json"
 
-// keep is what is kept of a measurement, so that it can go on.
+// keep is the measured runs on disk, so that an interrupted measurement can go on.
 type keep struct {
 	path string
 	Kept question `json:"question"`
 	profiling.Record
 }
 
-// question is what makes trials comparable.
+// question is what must be equal for runs to be comparable.
 type question struct {
 	Command []string      `json:"command"`
 	GPUs    int           `json:"gpus"`
@@ -346,7 +348,7 @@ func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error
 	return k, nil
 }
 
-// read takes what is in the file, which must be an answer to the same question.
+// read reads the file. It is an error if the file answers another question or has impossible values.
 func (k *keep) read() error {
 	text, err := readFile(k.path)
 	if err != nil {
@@ -386,10 +388,10 @@ func (k *keep) read() error {
 	return nil
 }
 
-// mostGPUMemory is the most that a profile says of a GPU's memory, MiB.
+// mostGPUMemory is the most GPU memory that a profile may say, in MiB.
 const mostGPUMemory = 1 << 20
 
-// longest is the most that a profile says of a checkpoint or a start, in seconds.
+// longest is the longest checkpoint or start that a profile may say, in seconds.
 const longest = 86400
 
 func (k *keep) write(r profiling.Record) error {
@@ -401,10 +403,10 @@ func (k *keep) write(r profiling.Record) error {
 	return save("out", k.path, io.Discard, func(w io.Writer) error { return writeAll(w, append(text, '\n')) })
 }
 
-// place is a kind of node for which it is said what a profile is worth.
+// place is a kind of node for which the command says what the profile is worth.
 type place struct {
 	node onNode
-	many string // how many of them there are, where that is known
+	many string // how many such nodes there are, if known
 }
 
 // deliver writes the profile and says what it is worth.
@@ -442,7 +444,7 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
 }
 
-// says is what a profile says beside its figures: what the user said, or else what was found.
+// says is what a profile says beside its figures: what the user said, or else what was measured.
 func (o *localOptions) says(
 	c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 ) profiler.About {
@@ -465,10 +467,10 @@ func (o *localOptions) says(
 	return about
 }
 
-// tenths rounds seconds up, so that what was measured is never nothing.
+// tenths rounds seconds up to tenths, so that a measured time is never 0.
 func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)/10) }
 
-// source is the profile's: who measured, where, when, and how well.
+// source says where, when and how well the profile was measured.
 func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	host, _ := os.Hostname()
 	where, how := cmp.Or(plainASCII(host), "an unnamed host"), " --local"

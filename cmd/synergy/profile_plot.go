@@ -43,7 +43,7 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 	return command
 }
 
-// plot writes the picture of a profile, with what was measured where that is known.
+// plot writes the picture of a profile, with the measured points if they are known.
 func (o *showOptions) plot(p *sensitivity.Profile, curve *profiler.Curve, path, option string, stdout io.Writer) error {
 	drawn := o.figure(p, curve)
 	kinds := []string{".png", ".svg"}
@@ -70,15 +70,16 @@ func picture(f figure.Figure, kind string) ([]byte, error) {
 	return []byte(text), err
 }
 
-// fitStyle and others are those of figure's series.
+// Styles of figure.StyleOf, and a height.
 const (
-	fitStyle   = 2 // blue, solid
-	firstLine  = 3 // of less memory
+	fitStyle  = 2 // blue, solid: the line with most memory
+	firstLine = 3 // of the lines with less memory
+	// markStyle is the base from which the pictures of synergy share count the styles of models.
 	markStyle  = 5
 	panelPoint = 230 // height
 )
 
-// figure is samples a second over cores, both per GPU.
+// figure draws samples a second over cores, both per GPU.
 func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figure.Figure {
 	worth := profiler.On(p, o.node.Vector, o.gpus)
 	share, knee := perGPU(worth.Fair), perGPU(worth.Best.Size)
@@ -141,7 +142,7 @@ func (o *showOptions) marked(
 	return f
 }
 
-// ticks are at round numbers, and name the share and the knee; a round number beside one of these is left out.
+// ticks name the share and the knee, and round numbers that are not close to one of these.
 func ticks(most, share, knee float64) []figure.Name {
 	names := []figure.Name{{At: share, Label: fmt.Sprintf("share: %g", share)}}
 	if knee == share {
@@ -158,7 +159,7 @@ func ticks(most, share, knee float64) []figure.Name {
 	return names
 }
 
-// band is where the curve can be.
+// band is the range in which the curve lies.
 func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
 	band := figure.Band{Style: figure.StyleOf(fitStyle)}
 	const steps = 200

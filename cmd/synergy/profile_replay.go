@@ -12,7 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler/replay"
 )
 
-// replayCommand holds the estimator against recorded curves.
+// replayCommand tests the estimator on recorded curves.
 func replayCommand() *cobra.Command {
 	var asJSON string
 	command := &cobra.Command{
@@ -50,21 +50,22 @@ the bound, what the GPUs do with their data at hand, may be left out, and other 
 	return command
 }
 
-// replayed is what was found, as JSON has it.
+// replayed is the result as JSON.
 type replayed struct {
 	Models []replayedModel `json:"models"`
 	misses
 }
 
+// replayedModel is the result for one model.
 type replayedModel struct {
 	Model  string `json:"model"`
 	Points int    `json:"points"` // that it asked for
-	Asked  []int  `json:"cores"`  // in that order
+	Asked  []int  `json:"cores"`  // in the order in which it asked
 	Stop   string `json:"stopped_because"`
 	misses
 }
 
-// misses are over the recorded points, in %.
+// misses are the errors over the recorded points, in %.
 type misses struct {
 	Mean  float64 `json:"mean_error_pct"`
 	P90   float64 `json:"p90_error_pct"`

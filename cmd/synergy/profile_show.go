@@ -15,7 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// showOptions are those of what is said of profiles on a node.
+// showOptions are the node and the job for which profiles are shown.
 type showOptions struct {
 	node onNode
 	gpus int
@@ -29,7 +29,7 @@ func (o *showOptions) group() group {
 	return where
 }
 
-// read reads profiles that are looked at on the node of the options.
+// read reads profiles, and checks that the job fits on the node.
 func (o *showOptions) read(paths []string) ([]named, error) {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
 		return nil, err
@@ -61,6 +61,7 @@ func showCommand() *cobra.Command {
 	return command
 }
 
+// show prints a profile: its facts, its table of rates, and what it is worth on the node.
 func (o *showOptions) show(w io.Writer, p named) error {
 	fmt.Fprintf(w, "%s: %s, %s, on %s, batch %d\n", p.path, p.Model, p.Task, p.GPUType, p.Batch)
 	if p.Source != "" {
@@ -97,7 +98,7 @@ func (o *showOptions) show(w io.Writer, p named) error {
 // worth is what a profile promises on the node, in words.
 func (o *showOptions) worth(p *sensitivity.Profile) string { return o.worthOn(p, "") }
 
-// worthOn is worth with how many such nodes there are.
+// worthOn is worth with a remark on how many such nodes there are.
 func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
@@ -140,6 +141,7 @@ far the others are off the first; and what each would have a job given on a node
 	return command
 }
 
+// compare prints the rates of all profiles side by side, with their differences from the first in percent.
 func (o *showOptions) compare(w io.Writer, all []named) error {
 	for _, p := range all[1:] {
 		for _, d := range differences(all[0].Profile, p.Profile) {
@@ -177,7 +179,7 @@ func (o *showOptions) compare(w io.Writer, all []named) error {
 	return nil
 }
 
-// differences are the fields that make figures incomparable.
+// differences are the fields that make the figures of two profiles incomparable.
 func differences(a, b *sensitivity.Profile) (all []string) {
 	for _, f := range []struct{ name, a, b string }{
 		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType},

@@ -21,13 +21,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// jobOptions are those of the job that measures.
+// jobOptions are the flags for the measuring job.
 type jobOptions struct {
 	partition string
 	sbatch    []string
 }
 
-// runJob measures through Slurm, in one job.
+// runJob measures in one job through Slurm.
 func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	options, err := slurmjob.Options(o.job.sbatch)
 	if err != nil {
@@ -71,7 +71,7 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	return o.deliver(c, q, d, kept.Record, site.places(o, c))
 }
 
-// absolute names the files such that a job finds them, whatever its folder.
+// absolute makes the names of the files absolute, so that the job finds them whatever its folder.
 func (t *task) absolute() (err error) {
 	for _, path := range []*string{&t.Runs, &t.Log, &t.Watch} {
 		if *path != "" && err == nil {
@@ -81,13 +81,13 @@ func (t *task) absolute() (err error) {
 	return err
 }
 
-// unfinished says that there is something to measure.
+// unfinished reports whether there is something left to measure.
 func (t task) unfinished(r profiling.Record) bool {
 	d := profiler.Next(t.Question, r.Runs)
 	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
 }
 
-// withDirectives is the trainer's script if it asks sbatch for something by itself; empty: none does.
+// withDirectives is the trainer's script if it has #SBATCH lines; empty: none has.
 func withDirectives(command []string) string {
 	const most = 64 << 10
 	for _, path := range command {
@@ -104,10 +104,10 @@ func withDirectives(command []string) string {
 	return ""
 }
 
-// hosts are what of the cluster matters here.
+// hosts are the parts of the cluster on which the job can run.
 type hosts struct {
 	partition string            // where the job goes; empty: where Slurm sends it
-	shapes    []slurmjob.Shape  // of nodes that can have it, the most frequent first
+	shapes    []slurmjob.Shape  // of nodes on which it can run, the most frequent first
 	types     map[string]string // of GPUs, by node
 	gpuType   string            // that the job asks for; empty: any
 }
@@ -140,7 +140,7 @@ func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 		s.types[n.Name] = n.GPUType
 		typed = typed || n.GPUType != ""
 	}
-	if !typed { // then Slurm knows none of that name, and the profile says what its user says
+	if !typed { // then Slurm has no GPU types, and the type is only for the profile
 		s.gpuType = ""
 	}
 	return s, nil
@@ -153,7 +153,7 @@ func labelled(label, text string) string {
 	return label + fmt.Sprintf("%.40s", text)
 }
 
-// gpusOf is what GPUs there are, in words.
+// gpusOf is what GPUs the cluster has, in words.
 func gpusOf(nodes []slurmjob.Node) string {
 	var all []string
 	for _, n := range slurmjob.Shapes(nodes, "", "", 1) {
@@ -163,13 +163,13 @@ func gpusOf(nodes []slurmjob.Node) string {
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
-// times the share is as much as any model of the paper has a use for.
+// timesShare is how many times the share is tried at most by default: as much as any model of the paper can use.
 const timesShare = 4
 
-// share is the proportional share on the node that is most frequent.
+// share is the proportional share on the most frequent kind of node.
 func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-// reach is how many cores the job can ask for; of those that are pretended all.
+// reach is how many cores the job can ask for. Virtual cores are all used.
 func (s *hosts) reach(gpus, virtual int) reach {
 	most := 0
 	for _, shape := range s.shapes {
@@ -181,7 +181,8 @@ func (s *hosts) reach(gpus, virtual int) reach {
 	return reach{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
 }
 
-// places are the kinds of nodes for which it is said what the profile is worth: the user's, or else the cluster's.
+// places are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
+// cluster's.
 func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 	const most = 4
 	if c.Flags().Changed("node") {
@@ -193,7 +194,7 @@ func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 	return all
 }
 
-// measurement is one job, from before it is submitted until it is over.
+// measurement is one job, from before it is submitted until it has ended.
 type measurement struct {
 	options *localOptions
 	task    task
@@ -204,8 +205,8 @@ type measurement struct {
 	folder  string // of the job's files, beside the profile
 
 	job     slurmjob.ID
-	shown   int    // runs of which the line was printed
-	said    string // the last sentence on the queue
+	shown   int    // runs whose line was printed
+	said    string // the last sentence on the job's state
 	outcome jobReport
 }
 
@@ -243,7 +244,8 @@ func (m *measurement) run(ctx context.Context) error {
 	return err
 }
 
-// underWay says whether there is a job of an earlier call, such as one whose terminal went away.
+// underWay looks for a job of an earlier call that still measures, for instance because its terminal was closed. It is
+// an error if that job measures something else.
 func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	text, err := os.ReadFile(m.at(numberFile))
 	if err != nil {
@@ -273,8 +275,8 @@ func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// submit puts the job's files into its folder and submits it. The program is a copy of this one: a job finds it
-// wherever it finds the folder, and an update of the installed one meanwhile is none of its business.
+// submit writes the job's files into its folder and submits it. The program is copied there, so that the job finds it
+// wherever it finds the folder, and an update of the installed program does not affect it.
 func (m *measurement) submit(ctx context.Context) error {
 	if err := os.MkdirAll(m.folder, 0o700); err != nil {
 		return failed{err}
@@ -288,7 +290,7 @@ func (m *measurement) submit(ctx context.Context) error {
 		return failed{err}
 	}
 	size := m.size()
-	// Whoever interrupts sbatch does not know whether there is a job; follow cancels the one that there is.
+	// An interrupted sbatch may have submitted the job or not. So it is not interrupted, and follow cancels the job.
 	m.job, err = slurmjob.Submit(context.WithoutCancel(ctx), slurmjob.Job{
 		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition,
 		Limit: m.limit(), Folder: here,
@@ -306,6 +308,7 @@ func (m *measurement) submit(ctx context.Context) error {
 	return nil
 }
 
+// write writes the files that the job needs, and those that it will write to.
 func (m *measurement) write() error {
 	text, err := json.MarshalIndent(m.task, "", "  ")
 	if err != nil {
@@ -341,7 +344,7 @@ func copySelf(path string) error {
 		return err
 	}
 	defer from.Close()
-	_ = os.Remove(path) // one that an ended job still maps cannot be written
+	_ = os.Remove(path) // a program that an ended job still maps cannot be overwritten
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
 	if err != nil {
 		return err
@@ -350,28 +353,28 @@ func copySelf(path string) error {
 	return errors.Join(err, to.Close())
 }
 
-// forShell is a word for a shell.
+// forShell quotes a word for a shell.
 func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// name is the model's as a part of the job's.
+// name is the model's name as a part of the job's.
 func (m *measurement) name() string {
 	const most = 40
 	name := notInNames.ReplaceAllString(m.options.about.Model, "_")
 	return name[:min(len(name), most)]
 }
 
-// size is the largest that is to be tried.
+// size is the largest size that is to be tried.
 func (m *measurement) size() gres.Vector {
 	q := m.task.Question
 	return gres.Vector{GPUs: q.GPUs, CPUs: q.Cores[len(q.Cores)-1], Memory: q.Memory[len(q.Memory)-1]}
 }
 
-// gpuType is what the user said, or else what the trials so far had.
+// gpuType is the user's, or else that of the trials so far.
 func (m *measurement) gpuType() string { return cmp.Or(m.site.gpuType, m.kept.GPU) }
 
-// limit is the job's time: the budget, a last trial that begins just then, and what leaving may take.
+// limit is the job's time limit: the budget, a last trial that begins at its end, and the time for leaving.
 func (m *measurement) limit() time.Duration {
 	limit := m.task.Budget + m.task.Patience + m.task.Question.Long + time.Minute
 	if request, err := parseRequest(m.task.Asks); err == nil {
@@ -380,8 +383,8 @@ func (m *measurement) limit() time.Duration {
 	return limit
 }
 
-// How often files and Slurm are looked at. Slurm's answers cost all its users; a minute after it was submitted a job
-// mostly waits or runs for long.
+// How often files and Slurm are read. Requests to Slurm are a cost for all its users, so after the time soon they are
+// rarer: by then a job usually waits or runs for long.
 const (
 	lookAtFiles = 500 * time.Millisecond
 	askSoon     = time.Second
@@ -389,7 +392,7 @@ const (
 	soon        = 20 * time.Second
 )
 
-// follow looks at the job until it is over.
+// follow watches the job until it has ended.
 func (m *measurement) follow(ctx context.Context) error {
 	var status slurmjob.Status
 	var asked time.Time
@@ -418,7 +421,7 @@ func (m *measurement) follow(ctx context.Context) error {
 	}
 }
 
-// ask asks Slurm, and says what has changed. While slurmctld does not answer the job goes on, and so does this.
+// ask asks Slurm, and prints what has changed. If slurmctld does not answer, the job goes on and is followed further.
 func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
 	status, err := slurmjob.Look(ctx, m.job)
 	switch {
@@ -437,7 +440,7 @@ func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob
 	return status, nil
 }
 
-// once says a sentence that is not the last one.
+// once prints a sentence, unless it was the last one printed.
 func (m *measurement) once(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	if text != m.said {
@@ -459,7 +462,7 @@ func (m *measurement) look() {
 		}
 	}
 	before := len(m.kept.Runs)
-	if m.kept.read() != nil { // half written, or not there for a moment
+	if m.kept.read() != nil { // half written, or missing for a moment
 		return
 	}
 	m.shown = min(m.shown, len(m.kept.Runs)) // a run that was to be prolonged begins anew
@@ -478,7 +481,7 @@ func (m *measurement) look() {
 
 func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Question, m.kept.Runs).Next }
 
-// measured is the end of a job that came to its own.
+// measured is the result of a job that reported its end.
 func (m *measurement) measured() error {
 	if m.outcome.Error != "" {
 		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.rest())}
@@ -486,7 +489,8 @@ func (m *measurement) measured() error {
 	return nil
 }
 
-// over is the end of one that did not.
+// over returns the error of a measurement whose job has ended without a last report. The report may still be on its way
+// over a shared file system, so over looks for it for two seconds; nil: it came, and all is well.
 func (m *measurement) over(ctx context.Context, status slurmjob.Status, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -509,7 +513,7 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 	return failed{fmt.Errorf("%s; %s", text, m.rest())}
 }
 
-// unborn says why a job that got a node may have said nothing.
+// unborn says why a job that got a node may have reported nothing.
 func (m *measurement) unborn() string {
 	text, _ := readFile(m.at(outputFile))
 	if last := lastWords(string(text)); last != "" {
@@ -519,7 +523,7 @@ func (m *measurement) unborn() string {
 		m.folder)
 }
 
-// rest says what is left of a measurement that did not come to its end.
+// rest says what is left of an unfinished measurement.
 func (m *measurement) rest() string {
 	if len(m.kept.Runs) == 0 {
 		return "nothing was measured"
@@ -528,7 +532,7 @@ func (m *measurement) rest() string {
 		m.kept.path)
 }
 
-// cancel is for a user who interrupts.
+// cancel cancels the job of a command that the user interrupts.
 func (m *measurement) cancel() error {
 	const patience = 15 * time.Second
 	ctx, stop := context.WithTimeout(context.Background(), patience)
@@ -536,7 +540,7 @@ func (m *measurement) cancel() error {
 	if err := slurmjob.Cancel(ctx, m.job); err != nil {
 		return failed{fmt.Errorf("interrupted, and job %s goes on: %w; %s", m.job, err, m.rest())}
 	}
-	for ctx.Err() == nil { // it may write what it has measured, and a call after this one must not meet it
+	for ctx.Err() == nil { // the job may still write its results, and the next call must not find it
 		if status, err := slurmjob.Look(ctx, m.job); err != nil || status.Ended() {
 			break
 		}
@@ -550,7 +554,7 @@ func (m *measurement) cancel() error {
 	return failed{fmt.Errorf("interrupted: job %s was cancelled; %s", m.job, m.rest())}
 }
 
-// clean removes the job's files, and leaves what a user may have put beside them.
+// clean removes the job's files, and leaves others that a user put beside them.
 func (m *measurement) clean() {
 	for _, file := range []string{programFile, taskFile, scriptFile, outputFile, outcomeFile, numberFile} {
 		_ = os.Remove(m.at(file))

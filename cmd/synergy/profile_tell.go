@@ -14,17 +14,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// teller tells a person how a measurement goes: a bar where somebody sees it move, and a line for each trial.
+// teller shows a person how a measurement goes: a bar on a terminal, and a line for each trial.
 type teller struct {
 	out    io.Writer
 	q      profiler.Question
 	began  time.Time
 	budget time.Duration
 
-	bar    *progressbar.ProgressBar // nil: nobody sees it
+	bar    *progressbar.ProgressBar // nil: the output is no terminal
 	ending chan struct{}
 	gone   sync.WaitGroup
-	spent  time.Duration // measured in the trial under way
+	spent  time.Duration // measured in the current trial
 }
 
 func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
@@ -62,6 +62,7 @@ func (t *teller) begins(trial profiler.Trial) {
 	t.gone.Go(func() { t.move(trial, t.ending) })
 }
 
+// move draws the bar until ending is closed.
 func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
 	const pause = 200 * time.Millisecond
 	for {
@@ -76,7 +77,7 @@ func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
 	}
 }
 
-// clear takes the bar away, so that a line can be printed.
+// clear removes the bar, so that a line can be printed.
 func (t *teller) clear() {
 	if t.ending != nil {
 		close(t.ending)
@@ -85,7 +86,7 @@ func (t *teller) clear() {
 	}
 }
 
-// ends prints the line of a trial that is over.
+// ends prints the line of a trial that has ended. A trial that is to be prolonged has no line yet.
 func (t *teller) ends(trial profiler.Trial, d profiler.Decision) {
 	t.clear()
 	if d.Stop != "" || !d.Next.Prolongs {
@@ -101,6 +102,7 @@ func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
 	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.result(trial, d), t.spent.Seconds())
 }
 
+// result is the measured rate of the trial, by the curve that it gave.
 func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
 	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		return "measured with less memory"
@@ -121,14 +123,14 @@ func (t *teller) say(format string, values ...any) {
 	fmt.Fprintf(t.out, format+"\n", values...)
 }
 
-// starts shows the bar of a trial that somebody else makes; of none where there is none.
+// starts shows the bar of a trial that another process makes. A trial without cores is none, and shows nothing.
 func (t *teller) starts(trial profiler.Trial) {
 	if trial.Cores > 0 {
 		t.begins(trial)
 	}
 }
 
-// ran prints the line of a run that somebody else has made.
+// ran prints the line of a run that another process has made.
 func (t *teller) ran(run profiler.Run, d profiler.Decision) {
 	t.clear()
 	t.spent = 0
@@ -138,7 +140,7 @@ func (t *teller) ran(run profiler.Run, d profiler.Decision) {
 	t.line(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
 }
 
-// odd says what was odd, a sentence each.
+// odd prints what was unusual, a sentence each.
 func (t *teller) odd(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
 		if run.Fault != "" {

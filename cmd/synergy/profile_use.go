@@ -8,8 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// gpuLooks sees what a trainer has of this machine's GPUs, through NVIDIA's library. Where there is none, or this build
-// has no way to it, it is nil: the profile says nothing of that then. The function ends it.
+// gpuLooks returns a function that samples the GPU use of a trainer's processes through NVIDIA's library. It is nil
+// without the library, or if this build has no access to it; the profile then says nothing about the GPU. end closes
+// the library.
 func gpuLooks() (look func(processes []int) (profiler.Use, bool), end func()) {
 	driver, err := nvml.Open(host())
 	if err != nil {
@@ -23,9 +24,9 @@ func gpuLooks() (look func(processes []int) (profiler.Use, bool), end func()) {
 	return func(processes []int) (profiler.Use, bool) { return useIn(sampler.OfProcesses(processes...)) }, end
 }
 
-// useIn is what a look at the GPUs of a trainer says; false: nothing. How busy a GPU is, is told of all who use it; and
-// where the driver does not tell whose memory is whose, as in some containers, all that is in use counts as its own: it
-// has the GPU to itself while it is measured.
+// useIn is the trainer's use in one sample; false: nothing is known. The driver tells how busy a GPU is for all
+// processes together. If it does not tell whose memory is whose, as in some containers, all memory in use counts. Both
+// are right because the trainer has the GPU to itself while it is measured.
 func useIn(s nvml.Sample) (profiler.Use, bool) {
 	var use profiler.Use
 	busy, seen := 0, 0

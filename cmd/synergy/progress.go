@@ -13,7 +13,7 @@ import (
 // whole is the length of the bar, in parts.
 const whole = 1000
 
-// pause is the time between two pictures of the bar.
+// pause is the time between two updates of the bar.
 const pause = 100 * time.Millisecond
 
 // bar shows how far an experiment is.
@@ -24,7 +24,7 @@ type bar struct {
 	drawn *progressbar.ProgressBar
 }
 
-// newBar is a bar on out, or nil where nobody would see it move.
+// newBar is a bar on out, or nil if out is not a terminal that can show one.
 func newBar(out io.Writer, now func() time.Time) *bar {
 	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
 		return nil
@@ -40,8 +40,8 @@ func newBar(out io.Writer, now func() time.Time) *bar {
 	)}
 }
 
-// show draws the bar, but not so often that the drawing takes time from the simulation. An error of the terminal's is
-// nobody's concern: the experiment goes on without a bar.
+// show draws the bar, but at most once in each pause, so that the simulation does not become slower. An error of the
+// terminal is ignored: the experiment goes on without a bar.
 func (b *bar) show(p sim.Progress) {
 	now := b.now()
 	if now.Sub(b.last) < pause {
@@ -65,8 +65,7 @@ func describe(p sim.Progress, elapsed time.Duration) string {
 	return text
 }
 
-// remaining estimates how long the rest will take, at the pace of what is done. It is not known before enough of that
-// is.
+// remaining estimates how long the rest will take at the pace so far; false: less than 1 % is done, or all of it.
 func remaining(done float64, elapsed time.Duration) (time.Duration, bool) {
 	const enough = 0.01
 	if done < enough || done >= 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// queueOptions are where rounds are read, and of whose jobs.
+// queueOptions are the flags of queue.
 type queueOptions struct {
 	source
 	user, partition string
@@ -54,7 +54,7 @@ type queued struct {
 	Round  int       `json:"round"`
 	Began  time.Time `json:"began"`
 	Shadow bool      `json:"shadow"`
-	// Waiting and Reasons are of all jobs, whichever are listed.
+	// Waiting and Reasons count all jobs, whichever are listed.
 	Waiting int             `json:"waiting"`
 	Reasons []story.Reasons `json:"reasons"`
 	Jobs    []story.Waiting `json:"jobs"`
@@ -105,7 +105,7 @@ func (o *queueOptions) show(s *screen, q *queued, now time.Time) {
 	s.write("\n")
 	head := []string{"PLACE", "JOB", "USER", "PARTITION", "GPUS", "SINCE", "REASON", "NAME", "WHY"}
 	estimated := slices.ContainsFunc(q.Jobs, func(w story.Waiting) bool { return w.Starts != nil })
-	const starts = 6 // the column before which it stands
+	const starts = 6 // the index of its column
 	if estimated {
 		head = slices.Insert(head, starts, "STARTS")
 	}
@@ -138,7 +138,7 @@ func reasons(all []story.Reasons) string {
 	return strings.Join(parts, ", ")
 }
 
-// expected is about when a job starts, and the time before which nine of ten would have.
+// expected is about when a job starts (the median), and by when with a chance of 90 %.
 func expected(s *forecast.Spread) string {
 	const form = "01-02 15:04"
 	switch {
@@ -152,7 +152,8 @@ func expected(s *forecast.Spread) string {
 	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
 }
 
-// reasonOf is a job's reason with its cause, in the words of metrics; next: Slurm starts it as soon as room is free.
+// reasonOf is a job's reason and cause, in the words of the metrics. "next": the job is armed, so Slurm starts it as
+// soon as there is room.
 func reasonOf(w *story.Waiting) string {
 	text := cell(string(w.Reason), longestName)
 	if w.Cause != "" && w.Reason != bridge.OnHold {

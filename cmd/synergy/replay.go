@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// replaying is what the flags of replay say.
+// replaying are the flags of replay.
 type replaying struct {
 	chronicle
 	file, export      string
@@ -55,6 +55,8 @@ it: then the versions differ in it.`,
 	return command
 }
 
+// run plans the round again and shows the differences. A difference is an error only if the same policy and allocator
+// were asked for and the plan was the built-in planner's.
 func (o *replaying) run(c *cobra.Command, args []string) error {
 	text, err := o.text(c.Context(), c.InOrStdin(), args)
 	if err != nil {
@@ -96,7 +98,7 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// from is the file that the round is read from, in what is said of that.
+// from names the file that the round is read from, for an error.
 func (o *replaying) from() string {
 	if o.file == "" {
 		return ""
@@ -122,12 +124,12 @@ func (o *replaying) text(ctx context.Context, input io.Reader, args []string) ([
 	return o.round(ctx, number)
 }
 
-// smallOnes says what is not in a round that is kept.
+// smallOnes says what is missing from a kept round.
 const smallOnes = "not in it: what small rounds started between round %d and the next; a busy day has thousands of " +
 	"them, each with a snapshot of the whole cluster, so they have no number and are not kept to be planned again; " +
 	"synergy explain JOB tells their starts, and why"
 
-// plannedAgain is what came of a replay.
+// plannedAgain is the result of a replay.
 type plannedAgain struct {
 	Round    int       `json:"round"`
 	Began    time.Time `json:"began"`

@@ -21,7 +21,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
-// Where a daemon is looked for that nobody has named, one after the other.
+// Where a daemon is looked for if none is named: first the socket, then the address. The ledger and the savings are a
+// daemon's usual ones.
 const (
 	usualSocket  = "/run/synergy/synergy-slurmd.sock"
 	usualAddress = "http://127.0.0.1:9817"
@@ -29,12 +30,12 @@ const (
 	usualSavings = "/var/lib/synergy/savings"
 )
 
-// source is where rounds are read: from a daemon, by its address or its socket, or from the ledger of one that is down.
+// source is where rounds are read: from a daemon by its address or its socket, or from the ledger of one that is down.
 type source struct {
 	daemon, ledger string
 }
 
-// define gives a command the options.
+// define adds the flags to a command.
 func (s *source) define(where group) {
 	where.give(&s.daemon, "daemon", "", "the daemon's `address`, as "+usualAddress+
 		", or its socket, as unix:"+usualSocket+" (default: that socket, else that address)")
@@ -43,17 +44,17 @@ func (s *source) define(where group) {
 			usualLedger+")")
 }
 
-// readings are what a source has to tell.
+// readings are what a source can be asked.
 type readings interface {
-	// reports are those of the rounds that are kept. One that is overwritten meanwhile is left out.
+	// reports are the reports of the rounds that are kept. One that is overwritten meanwhile is left out.
 	reports(ctx context.Context) ([]bridge.Report, error)
-	// latest is that of the last round; errNoRound: there was none.
+	// latest is the report of the last round; errNoRound: there was none.
 	latest(ctx context.Context) (bridge.Report, error)
 }
 
 var errNoRound = errors.New("no round has been held yet")
 
-// reports are those of all the rounds that are kept.
+// reports are the reports of all rounds that are kept.
 func (s *source) reports(ctx context.Context) (all []bridge.Report, err error) {
 	err = s.ask(func(from readings) error {
 		all, err = from.reports(ctx)
@@ -71,7 +72,8 @@ func (s *source) latest(ctx context.Context) (last bridge.Report, err error) {
 	return last, err
 }
 
-// ask asks the ledger that was named, or else the daemon; and where none was named and none answers, the usual ledger.
+// ask asks the ledger that was named, or else the daemon. If none was named and no daemon answers, it asks the usual
+// ledger.
 func (s *source) ask(question func(readings) error) error {
 	if s.ledger != "" && s.daemon != "" {
 		return errors.New("--ledger, --daemon: are two places to read rounds: want one of them")
@@ -92,7 +94,7 @@ func (s *source) ask(question func(readings) error) error {
 	return err
 }
 
-// newest is the number of the last round that a daemon has kept; 0: none.
+// newest is the number of the last round that a daemon keeps; 0: none.
 func (s *source) newest(ctx context.Context) (newest int, err error) {
 	daemon, err := s.remote()
 	if err != nil {
@@ -108,7 +110,7 @@ func (s *source) newest(ctx context.Context) (newest int, err error) {
 	return newest, nil
 }
 
-// health is what the daemon says of itself; a ledger says nothing of that.
+// health is what the daemon says of itself. A ledger does not have that.
 func (s *source) health(ctx context.Context) (rollout.Standing, error) {
 	var d rollout.Standing
 	if s.ledger != "" {
@@ -121,7 +123,7 @@ func (s *source) health(ctx context.Context) (rollout.Standing, error) {
 	return d, err
 }
 
-// shut is the ledger of a daemon that is down.
+// shut is the path of the ledger of a daemon that is down.
 type shut string
 
 func (s shut) reports(context.Context) (all []bridge.Report, err error) {
@@ -152,11 +154,11 @@ func (s shut) read(look func(*ledger.Book) error) error {
 	return look(book)
 }
 
-// Limits on what a daemon answers: a report of a large cluster is some megabytes.
+// Limits on a daemon's answers. A report of a large cluster is some megabytes.
 const (
 	answerLimit = time.Minute
 	answerBytes = 1 << 28
-	answerWords = 1 << 10 // of one that is no good answer
+	answerWords = 1 << 10 // of an error's text
 )
 
 // remote is a daemon that is asked over HTTP.
@@ -165,7 +167,7 @@ type remote struct {
 	client *http.Client
 }
 
-// remote is the daemon that was named, or the one that is usual on this host.
+// remote is the daemon that was named, or the usual one on this host.
 func (s *source) remote() (remote, error) {
 	name := s.daemon
 	if name == "" {
@@ -185,7 +187,7 @@ func (s *source) remote() (remote, error) {
 	return remote{at, &http.Client{Timeout: answerLimit}}, nil
 }
 
-// bySocket is the daemon that listens there. Its pages have the socket's name before their own in what is said of them.
+// bySocket is the daemon that listens at a unix socket.
 func bySocket(path string) remote {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -194,7 +196,7 @@ func bySocket(path string) remote {
 		&http.Client{Timeout: answerLimit, Transport: &http.Transport{DialContext: dial}}}
 }
 
-// reports are those of the rounds that it keeps.
+// reports are the reports of the rounds that the daemon keeps.
 func (a remote) reports(ctx context.Context) ([]bridge.Report, error) {
 	var rounds []int
 	if err := a.get(ctx, "/rounds", &rounds); err != nil {
@@ -215,7 +217,7 @@ func (a remote) reports(ctx context.Context) ([]bridge.Report, error) {
 	return reports, nil
 }
 
-// latest is that of the last round.
+// latest is the report of the last round.
 func (a remote) latest(ctx context.Context) (last bridge.Report, err error) {
 	if err = a.get(ctx, "/round", &last); errors.Is(err, errGone) {
 		err = unseen{errNoRound}
@@ -228,7 +230,7 @@ var (
 	errSilent = errors.New("is the daemon down? Then name its ledger: --ledger FILE")
 )
 
-// get reads a page as JSON. errGone: there is none; errSilent: nobody answers there.
+// get reads a page as JSON. errGone: there is no such page; errSilent: no daemon answers.
 func (a remote) get(ctx context.Context, path string, into any) error {
 	text, err := a.text(ctx, path)
 	if err != nil {
@@ -240,7 +242,7 @@ func (a remote) get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// text is what a page has, whose path may have a query.
+// text is the content of a page. The path may have a query.
 func (a remote) text(ctx context.Context, path string) ([]byte, error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := a.at.JoinPath(path)
@@ -265,9 +267,9 @@ func (a remote) text(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// refused is an answer that is no good one, in its words.
+// refused is the error of an answer that is not OK, with its text.
 func refused(page string, answer *http.Response) error {
-	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
+	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // the status alone says enough
 	if answer.StatusCode == http.StatusNotFound {
 		return fmt.Errorf("%s: %w: %s", page, errGone, printable.Line(string(words), 300))
 	}

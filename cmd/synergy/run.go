@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 )
 
-// runOptions are the command line of synergy run.
+// runOptions are the flags of synergy run.
 type runOptions struct {
 	on, send               string
 	children, group, steps bool
@@ -29,8 +29,8 @@ type runOptions struct {
 	beside
 }
 
-// ignored is what whoever started us has us ignore. It is asked here since the tool itself catches signals before it
-// knows its command.
+// ignored are the signals that the calling process has made us ignore. They are read at the start, since the tool
+// catches signals before it knows its command.
 var ignored = launcher.Ignored()
 
 func runCommand() *cobra.Command {
@@ -90,7 +90,7 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 			"for each GPU of the task, SYNERGY_CPUS, SYNERGY_GPUS and SYNERGY_MEMORY_MB",
 	)
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
-	command.Flags().SetInterspersed(false) // what stands behind COMMAND is its own
+	command.Flags().SetInterspersed(false) // options after COMMAND are its own
 	o.beside.add(come.flags)
 	grouped(command, asked, left, come)
 	return command
@@ -119,7 +119,7 @@ func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	return ended{code, err}
 }
 
-// launcher is what the options say.
+// launcher is the launcher that the options describe.
 func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 	l := &launcher.Command{Argv: argv, Grace: time.Duration(o.grace), Exit: o.exit, Accept: o.accept, Ignored: ignored}
 	var err error
@@ -148,7 +148,8 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 	return l, nil
 }
 
-// target is to whom the signal goes. srun passes signals on to its tasks, but for those of which it ends them at once.
+// target is which processes get the signal. srun passes signals on to its tasks, but TERM, INT and QUIT make it end
+// them.
 func (o *runOptions) target(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
 	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,
@@ -171,8 +172,8 @@ func (o *runOptions) target(command string, send syscall.Signal) (launcher.Targe
 
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all of
-// its tasks.
+// stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all
+// tasks, so a task is named as 17_3.
 func stepsOf(getenv func(string) string) (string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
@@ -187,7 +188,7 @@ func stepsOf(getenv func(string) string) (string, error) {
 	return job, nil
 }
 
-// inform tells the command what it was given, where that is asked for, and people what will not reach it.
+// inform gives the command its size in its environment, if asked for, and warns if the signal will not reach it.
 func (o *runOptions) inform(l *launcher.Command) error {
 	if other := launcher.Unheard(l.On, os.Getenv("SLURM_TASK_PID")); other != "" && os.Getenv("SLURM_JOB_ID") != "" {
 		l.Say(fmt.Sprintf("%s would reach %s and not this process, and end it: begin the line with exec", o.on, other))
@@ -205,7 +206,7 @@ func (o *runOptions) inform(l *launcher.Command) error {
 	return nil
 }
 
-// ended is how a command ended: its code is ours. An error says why it did not begin.
+// ended is how a command ended. Its exit code becomes ours. cause is why it did not begin; nil: it did.
 type ended struct {
 	code  int
 	cause error

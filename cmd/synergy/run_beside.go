@@ -15,7 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// beside is what synergy run does beside its command: the job is measured, and its progress told.
+// beside is what synergy run does beside its command: it measures the job, and reports its progress.
 type beside struct {
 	progress, watched, text string
 	window                  time.Duration
@@ -30,14 +30,14 @@ func (b *beside) add(flags *pflag.FlagSet) {
 	times.Var(flags, &b.window, "window", inside.DefaultWindow, "`time` for each size that is measured")
 }
 
-// longestWindow leaves time for a few sizes.
+// longestWindow leaves time for five sizes within the default total.
 const longestWindow = inside.DefaultTotal / 5
 
-// firstIteration is how long a trainer may take to it: a data set that is unpacked first may take that long.
+// firstIteration is how long a trainer may take to its first iteration, as when it unpacks a data set first.
 const firstIteration = 2 * time.Hour
 
-// accompany has the launcher do all that beside its command, in a job, and in the first of its tasks alone: all of them
-// have come as far, and slurmctld need not hear it from each.
+// accompany makes the launcher measure and report beside its command, in a job, and only in the first of its tasks: all
+// tasks have the same progress, and slurmctld need not get it from each.
 func (b *beside) accompany(l *launcher.Command, getenv func(string) string) error {
 	pattern, err := local.ParsePattern(b.text)
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *beside) accompany(l *launcher.Command, getenv func(string) string) erro
 	}
 	alone := getenv("SLURM_STEP_NUM_TASKS")
 	l.Beside = append(l.Beside, func(ctx context.Context, pid int) {
-		if alone == "" || alone == "1" { // of several tasks each would see its own part
+		if alone == "" || alone == "1" { // of several tasks each would see only its own part
 			c.Measure = func(ctx context.Context, count func() int64) ([]profiler.Point, error) {
 				return b.measure(ctx, pid, job, count)
 			}
@@ -66,8 +66,8 @@ func (b *beside) accompany(l *launcher.Command, getenv func(string) string) erro
 	return nil
 }
 
-// printed are the files in which iterations are looked for: a file that is named, those that the command prints to, or
-// those of the batch script, to which srun brings what a task prints to a pipe.
+// printed are the files in which iterations are looked for: the file of --watch, the files that the command prints to,
+// or those of the batch script, to which srun copies what a task prints to a pipe.
 func (b *beside) printed(ofJob []string) (files []string) {
 	if b.watched != "" {
 		return []string{b.watched}

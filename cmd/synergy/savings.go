@@ -19,7 +19,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// saved is what the flags of savings say.
+// saved are the flags of savings.
 type saved struct {
 	book, since, until string
 	csv, plot, json    string
@@ -55,6 +55,7 @@ have been. docs/savings.md says what is assumed.`,
 	return command
 }
 
+// run reads the ledger of savings, compares it with accounting if --sacct is given, and writes the outputs.
 func (o *saved) run(c *cobra.Command, now time.Time) error {
 	since, until, err := between(o.since, o.until, now)
 	if err != nil {
@@ -94,6 +95,7 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	return o.tell(c.OutOrStdout(), days, realised, since, until)
 }
 
+// tell writes the files, and the table unless one of them goes to the standard output.
 func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	if o.csv != "" {
 		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days, realised) }); err != nil {
@@ -126,7 +128,7 @@ func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised,
 	return done(showDays(out, days, realised, since, until))
 }
 
-// bookedSums is what was added up, as JSON has it.
+// bookedSums is the sums as JSON.
 type bookedSums struct {
 	Since      time.Time   `json:"since"`
 	Until      time.Time   `json:"until"`
@@ -134,7 +136,7 @@ type bookedSums struct {
 	Accounting *accounting `json:"accounting,omitempty"` // with --sacct
 }
 
-// showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
+// showDays prints the table, and sentences on how certain the sums are, for shadow mode and for real rounds.
 func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
@@ -162,7 +164,7 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	for mode, s := range all {
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			sure := ""
-			if s.Seconds > 0 { // of nothing nobody need be sure
+			if s.Seconds > 0 { // of nothing there is nothing to be certain of
 				sure = s.Certainty().Words(looked) + byAccounting(realised, s, mode == 1) + "\n"
 			}
 			if _, err := fmt.Fprintf(out, "\n%s\n%s", s.Sentence(mode == 1, over), sure); err != nil {
@@ -173,7 +175,7 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	return nil
 }
 
-// byAccounting is what accounting has shown of what was real.
+// byAccounting is what accounting has shown for real rounds.
 func byAccounting(realised *savings.Realised, s savings.Sums, shadow bool) string {
 	if realised == nil || shadow {
 		return ""
@@ -181,6 +183,7 @@ func byAccounting(realised *savings.Realised, s savings.Sums, shadow bool) strin
 	return " " + realised.Words(s)
 }
 
+// row prints the sums of a day in hours.
 func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 	if shadow {
 		day += " (shadow)"
@@ -201,10 +204,10 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 	fmt.Fprintf(table, "%d\t%d (%s)\t%d (%s)\t\n", s.Ended, s.Sooner, runs(s.Earlier), s.Later, runs(s.Belated))
 }
 
-// runs is a sum of times of runs.
+// runs prints seconds of runs in hours.
 func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
 
-// writeDays writes all sums, in seconds and GPU-seconds under the names that they have in the ledger.
+// writeDays writes all sums as CSV, in seconds and GPU-seconds, under their names in the ledger.
 func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	table := csv.NewWriter(w)
 	header := []string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
@@ -231,7 +234,7 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	return table.Error()
 }
 
-// savedFigure draws GPU-hours by day: there, trained as asked and with what was given, and idle though somebody waited.
+// savedFigure draws GPU-hours by day: held, trained as asked, trained as given, and idle beside waiting jobs.
 func savedFigure(days []book.Day) figure.Figure {
 	const place = 240
 	series := []struct {

@@ -14,10 +14,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// comparedDays is for how long back accounting is asked for: what was before it was switched on is needed, too.
+// comparedDays is how far back accounting is asked for, since runs before the switch-on are needed, too.
 const comparedDays = 60
 
-// realised holds the runs of the ledger against what sacct printed. nil: nobody asked for it.
+// realised compares the runs of the ledger with what sacct printed. nil: not asked for.
 func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.Time) (*savings.Realised, error) {
 	if o.sacct == "" {
 		return nil, nil
@@ -65,7 +65,7 @@ func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.
 	return &realised, nil
 }
 
-// accounts are the jobs of a log that ended well in their only run, by ID. The number of a job may come again.
+// accounts are the jobs of a log that ended well in their only run, by ID. An ID may occur again.
 type accounts struct {
 	begin time.Time
 	jobs  map[string][]trace.Entry
@@ -85,14 +85,15 @@ func accountsOf(t *trace.Trace) accounts {
 // sameStart is by how much two times of one start may differ.
 const sameStart = time.Minute
 
-// Zones differ by quarters of an hour, by no more than the widest, and to the second but for fractions of it.
+// A log without zones is off by a multiple of zones (a quarter of an hour), by at most widest. Apart from that, the
+// times agree to exactly.
 const (
 	zones   = 15 * time.Minute
 	widest  = 14 * time.Hour
 	exactly = 2 * time.Second
 )
 
-// of is the job of a run, and when it ended.
+// of finds the job of a run, and when it ended.
 func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
 		if a.at(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
@@ -102,7 +103,7 @@ func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	return e, ended, false
 }
 
-// shifted says that the job of a run began at another time of day, as where nobody says in which zone that is.
+// shifted reports whether the job of a run started at a time that differs by a time zone, as in a log without zones.
 func (a accounts) shifted(r book.Run) bool {
 	return slices.ContainsFunc(a.jobs[fmt.Sprint(r.Job)], func(e trace.Entry) bool {
 		by := a.at(e.Told.Past.Started).Sub(r.Started).Round(zones)
@@ -114,8 +115,8 @@ func (a accounts) at(seconds float64) time.Time {
 	return a.begin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// accounting is what the check by accounting came to, as JSON has it. Low and High are GPU-seconds that are saved of
-// all that was real; none of them where too few runs could be compared.
+// accounting is the check by accounting as JSON. Low and High bound the GPU-seconds saved in real rounds; both are
+// missing if too few runs could be compared.
 type accounting struct {
 	savings.Realised
 	Checked bool     `json:"checked"`
@@ -123,6 +124,7 @@ type accounting struct {
 	High    *float64 `json:"saved_high,omitempty"`
 }
 
+// accountingOf is the result over all real days; nil: it was not asked for.
 func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
 	if realised == nil {
 		return nil
@@ -141,12 +143,12 @@ func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
 	return a
 }
 
-// accountingColumns are those that a table of days has more where accounting was asked for.
+// accountingColumns are the additional columns of the table with --sacct.
 var accountingColumns = []string{"accounting_runs", "accounting_said", "accounting_ran", "accounting_within",
 	"accounting_saved_low", "accounting_saved_high"}
 
-// accountingFields are these of a day: what was found of all of them, and what that leaves of the day. They are empty
-// in the shadow, and where too little could be compared.
+// accountingFields are these columns for a day: the result for all runs, and what it means for the day. They are empty
+// in shadow mode, and if too few runs could be compared.
 func accountingFields(realised *savings.Realised, d book.Day) []string {
 	fields := make([]string, len(accountingColumns))
 	if d.Shadow {

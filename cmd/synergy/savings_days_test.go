@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -98,7 +99,7 @@ func newCampaign(t *testing.T, on, days int, streams []stream) *campaign {
 		clock: slurmtest.NewClock(dawn), measured: map[string]*sensitivity.Profile{}}
 	c.slurm = slurmtest.New(c.clock, slurmtest.Options{
 		Nodes: slurmtest.Rack(5, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500_000}, "gpu")})
-	c.site = &abroad{Slurm: c.slurm, clock: c.clock}
+	c.site = &abroad{Manager: c.slurm, clock: c.clock}
 	c.runner = &bridge.Runner{Ledger: &ledger.Memory{Keep: 1}, Settings: bridge.Settings{
 		Partitions: []string{"gpu"}, Policy: policy.Slurm(), Allocator: policy.Tune(),
 		Rules: policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50,
@@ -154,10 +155,10 @@ func (c *campaign) submit(f *stream, length time.Duration) {
 	}
 	asked := gres.Vector{GPUs: f.gpus, CPUs: f.cores * f.gpus, Memory: gres.Memory(62_500 * f.gpus)}
 	spec := slurmtest.Spec{Name: f.name, User: f.user, Partition: "gpu",
-		Request: bridge.Request{GPUs: f.gpus, CPUsPerTask: asked.CPUs, Memory: asked.Memory},
+		Request: slurm.Request{GPUs: f.gpus, CPUsPerTask: asked.CPUs, Memory: asked.Memory},
 		Work: slurmtest.Work{Length: length, Launch: 5 * time.Second, Restart: 20 * time.Second, Save: 10 * time.Second,
 			OnSignal: slurmtest.Saves, OnTerm: slurmtest.Saves,
-			Rate: func(has bridge.Allocated) float64 { return f.truth(p, asked, has.PerNode) }}}
+			Rate: func(has slurm.Allocated) float64 { return f.truth(p, asked, has.PerNode) }}}
 	shadow := c.runner.Settings.Shadow
 	if f.says || !shadow && !f.out {
 		spec.Comment = "synergy-profile=" + f.model + ".json"
@@ -245,7 +246,7 @@ func (c *campaign) hold() {
 // abroad is a Slurm whose clock may be set back by an hour. What happened before shows the time that the clock showed
 // then.
 type abroad struct {
-	bridge.Slurm
+	slurm.Manager
 	clock *slurmtest.Clock
 	back  time.Time // when it is; zero: never
 }
@@ -258,9 +259,9 @@ func (a *abroad) shown(at time.Time) time.Time {
 	return at.Add(-time.Hour)
 }
 
-func (a *abroad) Observe(ctx context.Context) (bridge.Observed, error) {
-	seen, err := a.Slurm.Observe(ctx)
-	jobs := make([]*bridge.Job, len(seen.Jobs))
+func (a *abroad) Observe(ctx context.Context) (slurm.Observed, error) {
+	seen, err := a.Manager.Observe(ctx)
+	jobs := make([]*slurm.Job, len(seen.Jobs))
 	for k, j := range seen.Jobs {
 		here := *j
 		here.Submitted = a.shown(j.Submitted)
@@ -276,10 +277,10 @@ func (a *abroad) Observe(ctx context.Context) (bridge.Observed, error) {
 	return seen, err
 }
 
-func (a *abroad) Update(ctx context.Context, u bridge.Update) error {
+func (a *abroad) Update(ctx context.Context, u slurm.Update) error {
 	now := a.clock.Now()
 	u.Begin = u.Begin.Add(now.Sub(a.shown(now)))
-	return a.Slurm.Update(ctx, u)
+	return a.Manager.Update(ctx, u)
 }
 
 // berlin is a moment as sacct prints it in central Europe, where clocks are set back on the fifth day.

@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// The other names that things have: the artifact's readme, scheduler strings and paper use them.
+// synonyms are other names of policies and placements: those of the artifact's readme, its scheduler strings and the
+// paper.
 var synonyms = map[string]string{
 	"fair":         "proportional",
 	"first-fit":    "random",
@@ -30,7 +31,7 @@ func meanings(words []string) []string {
 	return all
 }
 
-// cross is every policy with every allocator with every placement.
+// cross combines every policy with every allocator and every placement.
 func cross(policies, allocators, placements []string) []sim.Schedule {
 	var all []sim.Schedule
 	for _, p := range policies {
@@ -43,9 +44,8 @@ func cross(policies, allocators, placements []string) []sim.Schedule {
 	return all
 }
 
-// parseScheduler reads a scheduler as the paper's artifact spells it: the policy, and what follows it with a + in
-// front, as in SRTF+tune+place. With nothing behind it, the policy is greedy. The placement stays empty where none is
-// named.
+// parseScheduler reads a scheduler in the spelling of the paper's artifact: the policy, and words behind a +, as
+// SRTF+tune+place. Without an allocator it is greedy. The placement stays empty if none is named.
 func parseScheduler(text string) (sim.Schedule, error) {
 	parts := strings.Split(strings.ToLower(text), "+")
 	schedule := sim.Schedule{Policy: parts[0]}

@@ -16,13 +16,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Words of users and of Slurm are as long as they like.
+// Words of users and of Slurm may have any length, so they are cut to these lengths, in bytes.
 const (
 	longestName     = 24
 	longestSentence = 400
 )
 
-// screen is where answers are written. Nothing that others wrote reaches it but through text and cell.
+// screen is where answers are written. Foreign text reaches it only through functions that make it printable.
 type screen struct {
 	out   io.Writer
 	width int // columns; 0: no bound
@@ -30,7 +30,7 @@ type screen struct {
 	err   error
 }
 
-// screenOf is as wide as the terminal, or as COLUMNS says.
+// screenOf is a screen as wide as the terminal, or as COLUMNS says.
 func screenOf(out io.Writer) *screen {
 	s := &screen{out: out}
 	if file, is := out.(interface{ Fd() uintptr }); is {
@@ -51,7 +51,7 @@ func (s *screen) write(text string) {
 	}
 }
 
-// say writes words in lines that are no wider than the screen; those after the first are further to the right.
+// say writes a text in lines no wider than the screen. Lines after the first are indented further.
 func (s *screen) say(indent int, text string) {
 	const further = 4
 	line := strings.Repeat(" ", indent)
@@ -71,7 +71,7 @@ func (s *screen) say(indent int, text string) {
 	s.write(s.cut(line) + "\n")
 }
 
-// cut is a line as far as the screen goes.
+// cut is a line cut to the width of the screen.
 func (s *screen) cut(line string) string {
 	if s.width <= 0 || utf8.RuneCountInString(line) <= s.width {
 		return line
@@ -80,8 +80,8 @@ func (s *screen) cut(line string) string {
 	return string(letters[:max(0, s.width-1)]) + "…"
 }
 
-// table writes cells in columns, the first row their names, and no line wider than the screen. most bounds the rows;
-// the others are counted.
+// table writes rows in columns, the first row being the titles. Lines are cut to the screen. At most most rows are
+// written (0: all), and the others counted.
 func (s *screen) table(rows [][]string, most int) {
 	left := 0
 	if most > 0 && len(rows)-1 > most {
@@ -102,7 +102,7 @@ func (s *screen) table(rows [][]string, most int) {
 	}
 }
 
-// cell is a word of somebody else's in a table.
+// cell is foreign text in a table, cut to most bytes.
 func cell(text string, most int) string {
 	if text = printable.Line(text, most); text == "" {
 		return "-"
@@ -110,7 +110,7 @@ func cell(text string, most int) string {
 	return text
 }
 
-// orDash is a count in a table; nothing for none.
+// orDash is a count in a table, or a dash for 0.
 func orDash(n int) string {
 	if n == 0 {
 		return "-"
@@ -118,14 +118,14 @@ func orDash(n int) string {
 	return strconv.Itoa(n)
 }
 
-// asJSON writes an answer for programs.
+// asJSON writes an answer as JSON.
 func asJSON(out io.Writer, answer any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
 	return done(encoder.Encode(answer))
 }
 
-// ago is a time that has passed, in its two largest units.
+// ago is a duration in its two largest units.
 func ago(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -140,7 +140,7 @@ func ago(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// since is how long ago a moment was; nothing for none.
+// since is how long ago a moment was, or a dash for none.
 func since(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"

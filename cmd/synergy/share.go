@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shareCommand is what can be asked and tried about several jobs on one GPU.
+// shareCommand has the commands about several jobs on one GPU.
 func shareCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "share",

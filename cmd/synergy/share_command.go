@@ -14,7 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 )
 
-// ownOptions are commands of the user's that run in place of emulated jobs.
+// ownOptions are the user's own commands that run in place of emulated jobs.
 type ownOptions struct {
 	commands []string
 	cores    int
@@ -29,19 +29,19 @@ func (o *ownOptions) flags(g group) {
 	g.flags.Float64Var(&o.host, "memory", 4, "`GB` of the node's memory that each command has")
 }
 
-// What a command's model has in the folder beside what each has.
+// Extensions of the files that a command's model has beside those of every model.
 const (
 	ownJobs = ".jobs" // the command's own CSV file
-	ownOver = ".over" // it has ended
+	ownOver = ".over" // the command has ended
 )
 
 const (
 	mostCommand = 64 << 10
-	mostOfLog   = 16 << 20 // of what it prints before it is loaded
+	mostOfLog   = 16 << 20 // that is searched for the line "model loaded"
 	mostOfJobs  = 128 << 20
 )
 
-// byName are the commands by their models.
+// byName are the commands by the models that they replace.
 func (o *ownOptions) byName(t *trial) (map[string]string, error) {
 	found := map[string]string{}
 	for _, text := range o.commands {
@@ -76,13 +76,14 @@ func (o *ownOptions) byName(t *trial) (map[string]string, error) {
 	return found, nil
 }
 
-// size is what each of the commands has.
+// size is the size of each command's job.
 func (o *ownOptions) size() gres.Vector {
 	return gres.Vector{GPUs: 1, CPUs: o.cores, Memory: gres.Memory(1000 * o.host)}
 }
 
-// ownScript runs a command of the user's behind the same barrier: the file that has the emulated jobs begin is a line
-// for its standard input. It is the user's own shell that takes the command apart; all else is quoted.
+// ownScript is the batch script of a user's command. The command gets the line "run" on its standard input when the
+// file appears that starts the emulated jobs, too. The command is interpreted by the user's own shell; everything else
+// is quoted.
 func (r *clusterRun) ownScript(i int, command string) string {
 	name := r.Models[i].Out
 	return fmt.Sprintf(`#!/bin/sh
@@ -103,7 +104,7 @@ over=%s
 		int(r.queue/(100*time.Millisecond)), forShell(command))
 }
 
-// saysLoaded says that a command's log has the line by which it is loaded.
+// saysLoaded reports whether a command's log has the line "model loaded".
 func saysLoaded(path string) bool {
 	text, err := beginning(path, mostOfLog)
 	if err != nil {
@@ -118,8 +119,8 @@ func saysLoaded(path string) bool {
 	return false
 }
 
-// ownDone are the jobs in a command's own file. It may be written to just now: a last row that is cut counts as not
-// there.
+// ownDone reads the jobs in a command's own file. The command may be writing to it, so an incomplete last row is
+// ignored.
 func ownDone(path string) ([]experiment.Job, error) {
 	text, err := beginning(path, mostOfJobs)
 	if err != nil {
@@ -136,7 +137,7 @@ func ownDone(path string) ([]experiment.Job, error) {
 	return jobs, nil
 }
 
-// beginning is that of a file.
+// beginning is the first bytes of a file, at most most.
 func beginning(path string, most int64) (text []byte, err error) {
 	file, err := os.Open(path)
 	if err != nil {

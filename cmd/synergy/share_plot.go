@@ -24,10 +24,10 @@ func draw(f figure.Figure, stem string, stdout io.Writer) error {
 	return nil
 }
 
-// mostDots keeps a picture readable: of more jobs evenly chosen ones are drawn.
+// mostDots keeps a picture readable: of more jobs, evenly chosen ones are drawn.
 const mostDots = 1500
 
-// figure is how long each model's jobs took over time, the first left out.
+// figure draws how long each model's jobs took over time. The first job is left out.
 func (t *trial) figure(p experiment.Preset, all []tried) figure.Figure {
 	panel := &figure.Panel{X: figure.Axis{Label: "time, s", Max: 1}, Y: figure.Axis{Label: "job, ms", Max: 1}}
 	f := figure.Figure{Title: "How long a job takes", Note: "emulated, " + string(p), Height: panelPoint,

@@ -20,7 +20,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 )
 
-// predictOptions are the command line of synergy share predict.
+// predictOptions are the flags of synergy share predict.
 type predictOptions struct {
 	memory float64 // GiB of the GPU
 	trip   time.Duration
@@ -60,7 +60,7 @@ others 0.2. What is said of speeds was fitted to one H100 with two image models:
 type candidate struct {
 	predict.Tenant
 	Name  string
-	Known bool          // how busy it is
+	Known bool          // whether Busy is known
 	Step  time.Duration // 0: not said
 }
 
@@ -70,12 +70,13 @@ type togetherness struct {
 	Speeds map[predict.Mode][]float64   `json:"speeds"`
 	Wait   *expectedWait                `json:"wait,omitempty"` // of the important job for a step of another
 	Memory struct{ Needed, Most int64 } `json:"memory_mib"`
-	// Refused says why they would not be put on one GPU, by turns; empty: they would.
+	// Refused says why the planner would not put the jobs on one GPU by turns; empty: it would.
 	Refused []string `json:"refused,omitempty"`
-	// RefusedToFill says why not where the node fills its GPUs.
+	// RefusedToFill says the same for a node that fills its GPUs (MPS).
 	RefusedToFill []string `json:"refused_to_fill,omitempty"`
 }
 
+// expectedJob is a job as the prediction took it.
 type expectedJob struct {
 	Name   string      `json:"name"`
 	Class  share.Class `json:"class"`
@@ -83,6 +84,7 @@ type expectedJob struct {
 	Memory gres.Memory `json:"gpu_memory_mib,omitempty"`
 }
 
+// expectedWait is what waiting for turns costs, in seconds.
 type expectedWait struct {
 	Worst     float64 `json:"worst_s"`
 	Mean      float64 `json:"mean_s"`
@@ -114,7 +116,8 @@ func (o *predictOptions) run(out io.Writer, args []string) error {
 	return done(s.err)
 }
 
-// readCandidate reads a job of the command line.
+// readCandidate reads a job of the command line. place is its index among the arguments: the first is class high by
+// default.
 func readCandidate(arg string, place int) (candidate, error) {
 	c := candidate{Name: string(rune('A' + place)), Tenant: predict.Tenant{Class: share.Low}}
 	if place == 0 {
@@ -148,9 +151,10 @@ func readCandidate(arg string, place int) (candidate, error) {
 	return c, nil
 }
 
+// set reads one word of a job, as busy=0.5.
 func (c *candidate) set(name, value string) error {
 	switch name {
-	case "mem": // the same words as the directive has
+	case "mem": // in the form of the directive
 		r, err := share.ParseRequest(string(share.Low) + ",mem=" + value)
 		c.Memory = r.Memory
 		return err
@@ -182,6 +186,7 @@ func (c *candidate) set(name, value string) error {
 // shareModes are the ways to share a GPU, in the order in which they are shown.
 var shareModes = []predict.Mode{predict.Slicing, predict.Turns, predict.LookAhead, predict.Fill}
 
+// expect predicts speeds, memory and the planner's decision for the jobs.
 func (o *predictOptions) expect(jobs []candidate) *togetherness {
 	a := &togetherness{Speeds: map[predict.Mode][]float64{}}
 	var tenants []predict.Tenant
@@ -199,7 +204,7 @@ func (o *predictOptions) expect(jobs []candidate) *togetherness {
 	return a
 }
 
-// wait is what turns cost the first that is important, beside the longest step of the others.
+// wait is what turns cost the first job of class high, beside the longest step of the others; nil: not known.
 func (o *predictOptions) wait(jobs []candidate) *expectedWait {
 	var first, other *candidate
 	for i := range jobs {
@@ -226,7 +231,7 @@ func (o *predictOptions) wait(jobs []candidate) *expectedWait {
 	return a
 }
 
-// refusals say why the planner would not put the jobs on one GPU that is shared so, by its own bounds.
+// refusals say why the planner would not put the jobs on one GPU that is shared in this mode.
 func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 	important := 0
 	for i, j := range a.Jobs {
@@ -255,11 +260,10 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 	return why
 }
 
-// hundredths are those of a speed that are full: what is refused since it is too little is not rounded to what would
-// do.
+// hundredths rounds a speed down to hundredths, so that a refused speed is not shown as one that would do.
 func hundredths(speed float64) float64 { return math.Floor(100*speed) / 100 }
 
-// keeps is the part of its speed that a job of a class has to keep where it is put beside others.
+// keeps is the part of its speed that a job of this class must keep beside others.
 func keeps(class share.Class) float64 {
 	if class == share.High {
 		return share.HighKeeps
@@ -306,7 +310,7 @@ func (a *togetherness) show(s *screen) {
 	a.verdict(s)
 }
 
-// verdict is what the planner would do, which most often is the same in both modes.
+// verdict says what the planner would do, which is usually the same in both modes.
 func (a *togetherness) verdict(s *screen) {
 	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
 	switch {
@@ -331,7 +335,7 @@ var modeNames = map[predict.Mode]string{
 	predict.Fill: "fill (MPS)",
 }
 
-// String is a sentence.
+// String is the cost of turns in a sentence.
 func (w *expectedWait) String() string {
 	text := fmt.Sprintf("turns: the important one waits %s on the average and %s at worst for a step of another",
 		milliseconds(w.Mean), milliseconds(w.Worst))

@@ -21,7 +21,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 )
 
-// trialOptions are what synergy share run and sweep both have.
+// trialOptions are the flags that synergy share run and sweep have in common.
 type trialOptions struct {
 	file     string
 	kernels  []string
@@ -52,7 +52,7 @@ type trial struct {
 	work []experiment.Work
 }
 
-// read reads the experiment and says what is odd about it.
+// read reads the experiment and prints remarks about it.
 func (o *trialOptions) read(notes io.Writer) (*trial, error) {
 	if o.file == "" {
 		return nil, errors.New("-f: want an experiment file")
@@ -79,7 +79,7 @@ func (o *trialOptions) read(notes io.Writer) (*trial, error) {
 	return t, o.works(t, notes)
 }
 
-// works fills in what each model does.
+// works fills in what each model does: its kernels, and how long its job takes alone.
 func (o *trialOptions) works(t *trial, notes io.Writer) error {
 	said, err := byModel(t, "kernels", o.kernels, 2)
 	if err != nil {
@@ -117,7 +117,7 @@ func (o *trialOptions) works(t *trial, notes io.Writer) error {
 	return nil
 }
 
-// byModel reads NAME=NUMBER,… options, whose names are those of models.
+// byModel reads options of the form NAME=NUMBER,…, where NAME is a model's.
 func byModel(t *trial, option string, all []string, numbers int) (map[string][]float64, error) {
 	found := map[string][]float64{}
 	for _, text := range all {
@@ -149,7 +149,7 @@ func (o *trialOptions) config(t *trial, p experiment.Preset) testbed.Config {
 	return c
 }
 
-// shareRunOptions are the command line of synergy share run.
+// shareRunOptions are the flags of synergy share run.
 type shareRunOptions struct {
 	trialOptions
 	clusterOptions
@@ -197,7 +197,7 @@ input, and writes its jobs, in Deft's columns, to the file that SYNERGY_SHARE_CS
 	return command
 }
 
-// run runs each preset in turn, or what the nodes have.
+// run runs the experiment under each preset in turn, or once through Slurm.
 func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
 	var presets []experiment.Preset
 	for name := range strings.SplitSeq(o.presets, ",") {
@@ -251,7 +251,7 @@ func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
 	return done(s.err)
 }
 
-// tried is what became of a model.
+// tried is the result of one model.
 type tried struct {
 	jobs  []experiment.Job
 	alone time.Duration
@@ -282,7 +282,7 @@ func (o *shareRunOptions) try(ctx context.Context, t *trial, p experiment.Preset
 	return all, nil
 }
 
-// throughSlurm runs it as jobs.
+// throughSlurm runs the experiment as jobs.
 func (o *shareRunOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer) ([]tried, error) {
 	folder := cmp.Or(o.out, t.Models[0].Folder, ".")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -299,7 +299,7 @@ func (o *shareRunOptions) throughSlurm(ctx context.Context, t *trial, notes io.W
 	return all, nil
 }
 
-// rows are a line for each model.
+// rows are the lines of the table, one for each model.
 func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
 	for i, one := range all {
 		s := experiment.Summarise(one.jobs, one.alone)
@@ -313,9 +313,9 @@ func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
 
 func inMS(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
-// write writes the experiment's files, into a folder of its own where one is named.
+// write writes the experiment's files. own is a folder of their own within the folder; empty: none.
 func (o *shareRunOptions) write(t *trial, p experiment.Preset, all []tried, own string, notes io.Writer) error {
-	shared := "" // where what belongs to all goes: beside the first model's
+	shared := "" // the folder of what belongs to all models: the first model's
 	pids := make([]int, len(t.Models))
 	for i, m := range t.Models {
 		folder := filepath.Join(cmp.Or(o.out, m.Folder, "."), own)

@@ -20,7 +20,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 )
 
-// clusterOptions are how an experiment is run through Slurm.
+// clusterOptions are the flags for running an experiment through Slurm.
 type clusterOptions struct {
 	slurm  bool
 	sbatch []string
@@ -53,8 +53,8 @@ type clusterRun struct {
 	notes  io.Writer
 }
 
-// onCluster runs the experiment as jobs, and gives those that each model has done. The jobs are cancelled when it ends,
-// however it does.
+// onCluster runs the experiment as jobs, and returns what each model has done and the numbers of the jobs. The jobs are
+// cancelled at the end, however it ends.
 func (o *clusterOptions) onCluster(
 	ctx context.Context, t *trial, folder string, notes io.Writer,
 ) (done [][]experiment.Job, pids []int, err error) {
@@ -102,7 +102,8 @@ func (o *clusterOptions) onCluster(
 
 func (r *clusterRun) at(name string) string { return filepath.Join(r.folder, name) }
 
-// profile is a model's, for the daemon and for the program that emulates it: a sample is a job with its pause.
+// profile is a model's profile, for the daemon and for synergy-emujob. One sample of it is a job of the model with the
+// pause after it.
 func (r *clusterRun) profile(i int) *sensitivity.Profile {
 	m, w := r.Models[i], r.work[i]
 	return &sensitivity.Profile{
@@ -114,7 +115,7 @@ func (r *clusterRun) profile(i int) *sensitivity.Profile {
 	}
 }
 
-// submit submits a model.
+// submit submits the job of a model.
 func (r *clusterRun) submit(ctx context.Context, i int, options []string) error {
 	m := r.Models[i]
 	text, err := r.profile(i).Print()
@@ -158,7 +159,7 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 	return nil
 }
 
-// script is a model's: it says that it is loaded, waits for all others, and begins.
+// script is a model's batch script: it says that the model is loaded, waits until all are, and starts.
 func (r *clusterRun) script(i int, profile string) string {
 	m := r.Models[i]
 	return fmt.Sprintf(`#!/bin/sh
@@ -177,7 +178,8 @@ exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0
 		forShell(r.at(m.Out+".progress")))
 }
 
-// follow waits until all are loaded, has them run, and waits until the time is over and each has done enough.
+// follow waits until all models are loaded, starts them, and waits until the time is over and each has done enough
+// jobs.
 func (r *clusterRun) follow(ctx context.Context) error {
 	loaded := func(i int, _ bool) bool {
 		if _, is := r.own[r.Models[i].Out]; is {
@@ -194,7 +196,7 @@ func (r *clusterRun) follow(ctx context.Context) error {
 	}
 	fmt.Fprintf(r.notes, "synergy: all models are loaded: they run for %v\n", r.Duration)
 	over := time.Now().Add(r.Duration)
-	var wrong error // with what a command writes
+	var wrong error // in a command's own file
 	err := r.until(ctx, 2*r.Duration+time.Minute, "do ten jobs", func(i int, ended bool) bool {
 		if _, is := r.own[r.Models[i].Out]; time.Now().Before(over) && !(is && ended) {
 			return false
@@ -211,7 +213,8 @@ func (r *clusterRun) follow(ctx context.Context) error {
 	return err
 }
 
-// until waits for something of each model, and asks once more when its job has ended: a command may end by itself.
+// until waits until is returns true for each model. If a model's job has ended, is is asked once more with ended set,
+// since a command may have ended by itself.
 func (r *clusterRun) until(
 	ctx context.Context, patience time.Duration, what string, is func(model int, ended bool) bool,
 ) error {
@@ -246,7 +249,7 @@ func (r *clusterRun) until(
 	return nil
 }
 
-// done are the jobs that a model has done so far, by its own file where a command has written one.
+// done are the jobs that a model has done so far, from the command's own file if it wrote one.
 func (r *clusterRun) done(i int) ([]experiment.Job, error) {
 	if _, is := r.own[r.Models[i].Out]; is {
 		jobs, err := ownDone(r.at(r.Models[i].Out + ownJobs))
@@ -257,7 +260,7 @@ func (r *clusterRun) done(i int) ([]experiment.Job, error) {
 	return r.progress(i)
 }
 
-// progress are the jobs that its log has.
+// progress are the jobs by the log of synergy-emujob.
 func (r *clusterRun) progress(i int) ([]experiment.Job, error) {
 	path := r.at(r.Models[i].Out + ".progress")
 	file, err := os.Open(path)
@@ -272,7 +275,7 @@ func (r *clusterRun) progress(i int) ([]experiment.Job, error) {
 	return jobs, nil
 }
 
-// cancel ends the jobs, also where whoever waits for them is interrupted.
+// cancel cancels the jobs, also if the caller was interrupted.
 func (r *clusterRun) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), slurmLimit)
 	defer end()

@@ -16,10 +16,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// usualBroker is where a node's broker tells its status.
+// usualBroker is the socket of a node's broker.
 const usualBroker = node.Folder + "/broker.sock"
 
-// brokerOptions are whom synergy share status asks.
+// brokerOptions are the flags of synergy share status.
 type brokerOptions struct {
 	socket string
 	json   bool
@@ -44,7 +44,7 @@ long it waited, how much of its memory is booked, and who would not let go of it
 	return command
 }
 
-// answerOfBroker is how long a broker is waited for.
+// answerOfBroker is how long the command waits for the broker.
 const answerOfBroker = 5 * time.Second
 
 func (o *brokerOptions) run(ctx context.Context, out io.Writer) error {
@@ -70,6 +70,7 @@ func (o *brokerOptions) run(ctx context.Context, out io.Writer) error {
 	return done(s.err)
 }
 
+// showBroker prints the broker's state, GPU by GPU.
 func showBroker(s *screen, status *wire.Status) {
 	s.say(0, fmt.Sprintf("broker %s, up for %s, policy %s", cell(status.Release, longestName), ago(seconds(status.Up)),
 		cell(status.Policy, longestName)))
@@ -129,7 +130,7 @@ func showGPU(s *screen, g *wire.GPU) {
 // shownRows is how many clients of a GPU are shown.
 const shownRows = 50
 
-// short is a time of a broker's, which may be microseconds.
+// short is a time in seconds from the broker, which may be microseconds.
 func short(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.2f ms", s*1000)
@@ -137,7 +138,7 @@ func short(s float64) string {
 	return ago(seconds(s))
 }
 
-// seconds is a length of time that another program told, within what can be told.
+// seconds converts another program's seconds to a duration, bounded so that it cannot overflow.
 func seconds(s float64) time.Duration {
 	const most = 1e9
 	if !(s > 0) {

@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// sweepOptions are the command line of synergy share sweep.
+// sweepOptions are the flags of synergy share sweep.
 type sweepOptions struct {
 	trialOptions
 	bounds, steps string
@@ -26,7 +26,7 @@ type sweepOptions struct {
 	plot          string
 }
 
-// usualBounds are those that Deft's own script goes through.
+// usualBounds are the bounds of Deft's own script.
 const usualBounds = "1,2,4,8,10,20,50,100,500,1000,5000,10000,1000000"
 
 func shareSweepCommand() *cobra.Command {
@@ -53,7 +53,7 @@ each model and value, and draws them.`,
 	return command
 }
 
-// point is one experiment of a sweep.
+// sweepPoint is one experiment of a sweep.
 type sweepPoint struct {
 	value   float64
 	config  testbed.Config
@@ -63,6 +63,7 @@ type sweepPoint struct {
 // mostValues bounds a sweep.
 const mostValues = 64
 
+// run runs the experiment with each value, prints a table, and draws it if --plot is given.
 func (o *sweepOptions) run(out, notes io.Writer) error {
 	t, err := o.read(notes)
 	if err != nil {
@@ -99,7 +100,7 @@ func (o *sweepOptions) run(out, notes io.Writer) error {
 	return draw(drawn, o.plot, out)
 }
 
-// points are the experiments, and what they differ in.
+// points are the experiments, and what varies between them.
 func (o *sweepOptions) points(t *trial) (points []sweepPoint, what string, err error) {
 	option, text := "bounds", o.bounds
 	if o.steps != "" {
@@ -156,7 +157,7 @@ func (t *trial) swept(points []sweepPoint, what string) [][]string {
 	return rows
 }
 
-// sweepFigure is by how much longer than alone jobs take, over the values.
+// sweepFigure draws how many times longer than alone jobs take, over the values.
 func (t *trial) sweepFigure(points []sweepPoint, what string) figure.Figure {
 	panel := &figure.Panel{
 		X: figure.Axis{Label: what, Min: points[0].value, Max: points[0].value, Log: true},

@@ -47,18 +47,18 @@ type sharing struct {
 	Asked  *share.Request `json:"asked,omitempty"` // left out: it did not opt in
 	Node   string         `json:"node,omitempty"`
 	Device string         `json:"device,omitempty"`
-	// Mode is how those on the same GPU are taken to share it; left out: it is alone there, and has all of it.
+	// Mode is how the jobs on this GPU are assumed to share it; left out: the job has the whole GPU.
 	Mode predict.Mode `json:"mode,omitempty"`
-	// With are those on the same GPU, itself among them; ascending in job.
+	// With are the jobs on the same GPU, this one included; ascending in job.
 	With []seated `json:"with,omitempty"`
 	Says []string `json:"says"`
 }
 
-// seated is one job of those that share a GPU.
+// seated is one of the jobs that share a GPU.
 type seated struct {
 	Job   int         `json:"job"`
 	Class share.Class `json:"class"`
-	Speed float64     `json:"speed"` // of alone, by prediction
+	Speed float64     `json:"speed"` // relative to alone, by prediction
 }
 
 func (o *whyNotOptions) shareWhy(ctx context.Context, out io.Writer, name string, now time.Time) error {
@@ -113,7 +113,7 @@ func jobIn(report *bridge.Report, id int) *policy.Job {
 	return &report.Snapshot.Jobs[i]
 }
 
-// placeIn is where a job is, or will be by the plan.
+// placeIn is where a job is by the plan; nil: nowhere.
 func placeIn(report *bridge.Report, id int) *policy.Placement {
 	for i := range report.Plan.Decisions {
 		if d := &report.Plan.Decisions[i]; d.Job == id {
@@ -123,7 +123,7 @@ func placeIn(report *bridge.Report, id int) *policy.Placement {
 	return nil
 }
 
-// seat tells of the GPU that the job has a seat on.
+// seat describes the shared GPU that the job has a slot on.
 func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
 	var tenants []predict.Tenant
@@ -166,7 +166,7 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 	}
 }
 
-// modeOf is by which way the node of a seat has its GPUs shared.
+// modeOf is how the node of this placement shares its GPUs.
 func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	for i := range report.Snapshot.Nodes {
 		n := &report.Snapshot.Nodes[i]
@@ -178,7 +178,8 @@ func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	return ""
 }
 
-// lonely tells of a job that is alone on its GPU.
+// lonely describes a job that is alone on its GPU, and adds the part of the GPU that it has there (halved). No other
+// job is put beside one that was slower beside others (Kept) or that did not give its turns back (Unruly).
 func (a *sharing) lonely(j *policy.Job, mode predict.Mode) {
 	defer a.halved(mode)
 	if j.Kept != nil {
@@ -193,7 +194,7 @@ func (a *sharing) lonely(j *policy.Job, mode predict.Mode) {
 	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}
 }
 
-// halved tells of a job that is alone on a GPU and does not have all of it.
+// halved adds that a job alone on a GPU does not have all of it.
 func (a *sharing) halved(mode predict.Mode) {
 	if speed := a.With[0].Speed; speed < 1 {
 		a.Mode = mode
@@ -202,8 +203,8 @@ func (a *sharing) halved(mode predict.Mode) {
 	}
 }
 
-// tenantOf is a job as the prediction takes it where it has a place; nil: it has none, and is taken to have its share.
-// A report that was sent has the jobs' profiles beside them.
+// tenantOf is a job in the form that the prediction takes. at is its placement; nil: it has none, and is assumed to
+// have its share. In a report sent by a daemon the profiles are a list beside the jobs.
 func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predict.Tenant {
 	t := predict.Tenant{Class: j.Share.Class, Memory: j.Share.Memory}
 	p := j.Profile
@@ -224,7 +225,7 @@ func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predic
 	return t
 }
 
-// obstacles are what keeps a job from sharing, whoever else is there.
+// obstacles are what keeps a job from sharing, whichever other jobs there are.
 func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	t := tenantOf(report, j, placeIn(report, j.ID))
 	for _, found := range report.Unruly {
@@ -246,7 +247,7 @@ func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	return all
 }
 
-// tooBusy is beside whom an important job would lose too much, by each way in which nodes have it share a GPU.
+// tooBusy says beside which jobs an important job would lose too much, for each mode in use on the nodes.
 func tooBusy(report *bridge.Report, t predict.Tenant) (all []string) {
 	fills := slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool {
 		return slices.ContainsFunc(n.Devices, func(d policy.Device) bool { return d.Mode == share.Fill })

@@ -32,7 +32,7 @@ Without options it takes a small workload on 32 GPUs, and shows Proportional, Gr
 	return command
 }
 
-// run simulates what the options describe, and writes what they ask for.
+// run simulates what the options describe, and writes the outputs.
 func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.output.quiet {
 		stderr = io.Discard
@@ -67,7 +67,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// simulate runs the experiment and shows how far it is to whoever watches.
+// simulate runs the experiment, with a progress bar on a terminal.
 func simulate(ctx context.Context, e sim.Experiment, stderr io.Writer) ([]outcome.Run, error) {
 	if b := newBar(stderr, time.Now); b != nil {
 		e.Progress = b.show

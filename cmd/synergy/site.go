@@ -18,14 +18,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// ground is where jobs run and what they can be.
+// ground is the cluster and the models of the jobs.
 type ground struct {
 	cluster  cluster.Cluster
-	ratio    int // cores for each GPU that the table of models is for
+	ratio    int // cores per GPU for which the table of models holds
 	profiles map[string]*sensitivity.Profile
 	classes  []workload.Class
 }
 
+// ground reads the cluster and the models that the options name.
 func (o *options) ground() (ground, error) {
 	var g ground
 	var err error
@@ -43,9 +44,9 @@ func (o *options) ground() (ground, error) {
 	return g, err
 }
 
-// open is the cluster and the ratio of the models' table. One follows from the other unless both are named, which have
-// to agree. Servers with another number of cores than the table has go with its first column, as in the published
-// program.
+// open is the cluster and the ratio of the models' table. If only one of --cluster and --ratio is given, the other
+// follows from it; if both are, they must agree. Servers with a ratio that the table does not have use its first
+// column, as in the published program.
 func (s site) open(named bool) (cluster.Cluster, int, error) {
 	if s.ratio != 0 && (s.ratio < models.LeastRatio || s.ratio > models.MostRatio) {
 		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured",
@@ -87,7 +88,7 @@ func (s site) describe() (cluster.Cluster, error) {
 	return c, nil
 }
 
-// withRatio is a cluster with so many cores for each GPU.
+// withRatio is the cluster with this number of cores per GPU.
 func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
 	var other cluster.Cluster
 	for _, g := range c.Groups {
@@ -97,8 +98,7 @@ func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
 	return other
 }
 
-// ratioOf is how many cores all servers have for each GPU, where the table of models has that; 0 where it does not, or
-// they differ.
+// ratioOf is the number of cores per GPU of all servers, if it is the same and the table of models has it; else 0.
 func ratioOf(c cluster.Cluster) int {
 	for ratio := models.LeastRatio; ratio <= models.MostRatio; ratio++ {
 		other := func(g cluster.Group) bool { return g.CPUs != ratio*g.GPUs }
@@ -109,7 +109,7 @@ func ratioOf(c cluster.Cluster) int {
 	return 0
 }
 
-// read gives the profiles by model.
+// read reads the profiles, by model.
 func (s site) read() (map[string]*sensitivity.Profile, error) {
 	if s.profiles == "" {
 		return sim.Profiles(profiles.FS)
@@ -117,13 +117,13 @@ func (s site) read() (map[string]*sensitivity.Profile, error) {
 	return sim.Profiles(os.DirFS(s.profiles))
 }
 
-// The cost of a restart where nobody has measured one, and the part of it that is the save.
+// The cost of a restart if it was not measured, and the part of it that is the save.
 const (
 	usualRestart = time.Minute
-	savesOne     = 3 // of so many parts
+	savesOne     = 3 // one of so many parts
 )
 
-// costed are the profiles with what restarts cost by the options. Profiles of one's own say it themselves.
+// costed are the profiles with the restart costs of the options. The user's own profiles keep theirs.
 func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
 	p, restart := o.production, usualRestart
 	switch {
@@ -145,7 +145,7 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 	return sim.WithRestart(own, save, restart-save), nil
 }
 
-// daemon is what the production engine is told.
+// daemon is the configuration of the production engine.
 func (o *options) daemon(g ground) (sim.Site, error) {
 	p := o.production
 	costed, err := o.costed(g.profiles)

@@ -17,10 +17,10 @@ import (
 const (
 	statusWell   = 0
 	statusIll    = 1
-	statusSilent = 2 // nobody could be asked, or the command line is wrong
+	statusSilent = 2 // no daemon answered, or the command line is wrong
 )
 
-// statusOptions are whom to ask.
+// statusOptions are the flags of status.
 type statusOptions struct {
 	source
 	json bool
@@ -50,7 +50,7 @@ what the ledger knows is shown then, where it can be read.`,
 	return command
 }
 
-// stands is the answer as JSON. Daemon is missing where none answers, Last where there was no round.
+// stands is the answer as JSON. Daemon is missing if none answers, Last if there was no round.
 type stands struct {
 	State  string            `json:"state"` // well, ill, silent
 	Daemon *rollout.Standing `json:"daemon,omitempty"`
@@ -77,8 +77,8 @@ func (o *statusOptions) run(ctx context.Context, out io.Writer, now time.Time) e
 	return answer.exit()
 }
 
-// look asks the daemon, and the ledger where it does not answer. An error: the command line is wrong, or neither told
-// anything.
+// look asks the daemon, and the ledger if the daemon does not answer. It is an error if the command line is wrong, or
+// if neither answered.
 func (o *statusOptions) look(ctx context.Context) (*stands, error) {
 	answer := &stands{State: "silent"}
 	daemon, err := o.health(ctx)
@@ -99,7 +99,7 @@ func (o *statusOptions) look(ctx context.Context) (*stands, error) {
 		standing := story.StandingOf(&last)
 		answer.Last = &standing
 	case answer.Daemon == nil:
-		if o.ledger != "" { // no daemon was asked: what is wrong is wrong with that
+		if o.ledger != "" { // no daemon was asked, so the ledger's error is the one to report
 			err = wrong
 		}
 		return nil, ended{statusSilent, err}
@@ -109,7 +109,7 @@ func (o *statusOptions) look(ctx context.Context) (*stands, error) {
 	return answer, nil
 }
 
-// exit is the exit status that the answer stands for.
+// exit is the exit status of the answer.
 func (a *stands) exit() error {
 	switch a.State {
 	case "well":
@@ -156,7 +156,7 @@ func mode(d *rollout.Standing) string {
 	return "on: it leads"
 }
 
-// tellOn says what a round was like.
+// tellOn describes a round.
 func tellOn(l *story.Standing, line func(title, text string), now time.Time) {
 	failed := ""
 	if n := len(l.Failed); n > 0 {
@@ -189,5 +189,5 @@ func tellOn(l *story.Standing, line func(title, text string), now time.Time) {
 	}
 }
 
-// fewFailed is how many failures are told.
+// fewFailed is how many failures are shown.
 const fewFailed = 5

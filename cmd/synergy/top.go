@@ -15,14 +15,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// topOptions are where rounds are read, and how often.
+// topOptions are the flags of top.
 type topOptions struct {
 	source
 	every      time.Duration
 	once, json bool
 	nodes      bool
 
-	last story.Top // that was drawn; the zero one: none was
+	last story.Top // the last one drawn; zero: none
 }
 
 func topCommand() *cobra.Command {
@@ -73,7 +73,7 @@ func (o *topOptions) run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// draw looks once, and draws what it sees after these words.
+// draw reads the last round once, and draws it. before is written first.
 func (o *topOptions) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
 	if err := o.look(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -90,14 +90,15 @@ func (o *topOptions) draw(ctx context.Context, out io.Writer, before string, now
 	s.out = &text
 	o.show(s, &top, now)
 	picture := text.String()
-	if before != "" && s.rows > 0 { // what does not fit on the screen would push the beginning off it
+	if before != "" && s.rows > 0 { // what does not fit on the screen would scroll the beginning off it
 		lines := strings.SplitAfter(picture, "\n")
 		picture = strings.Join(lines[:min(len(lines), s.rows-1)], "")
 	}
 	return done(writeAll(out, []byte(before+picture)))
 }
 
-// look reads the last round, where there was one since the last look: its report may be large, and its number is not.
+// look reads the last round, if there was one since the last look. It asks for the number first, since a report may be
+// large.
 func (o *topOptions) look(ctx context.Context) error {
 	if o.last.Round > 0 {
 		if newest, err := o.newest(ctx); err != nil || newest == o.last.Round {
@@ -131,7 +132,7 @@ func gained(gain float64) string {
 	return fmt.Sprintf(", %.2f times as fast as with their shares", gain)
 }
 
-// told is who has what of something.
+// told says how much of something is given, lent, in use by others, closed and idle.
 func told(a story.Amount) string {
 	parts := []string{fmt.Sprintf("%d given", a.Given())}
 	for _, p := range []struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// traceCommand is what can be done with workloads beside simulating them.
+// traceCommand has the commands for workloads beside simulating them.
 func traceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "trace",
@@ -88,7 +88,7 @@ func completeFormats(command *cobra.Command, flag string, formats ...trace.Forma
 	}
 }
 
-// openTrace reads a file, or the standard input.
+// openTrace reads a file, or the standard input for "-".
 func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	f, err := trace.ParseFormat(format)
 	if err != nil {
@@ -100,7 +100,7 @@ func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	return trace.Open(path, f)
 }
 
-// done is the error of something that no better command line would have prevented.
+// done wraps an error that no better command line would have prevented.
 func done(err error) error {
 	if err != nil {
 		return failed{err}
@@ -108,7 +108,8 @@ func done(err error) error {
 	return nil
 }
 
-// save writes a file, whole or not at all, or to the standard output. One whose name ends in .gz is compressed.
+// save writes a file, whole or not at all, or to the standard output for "-". A file whose name ends in .gz is
+// compressed.
 func save(option, path string, stdout io.Writer, write func(io.Writer) error) error {
 	switch path {
 	case standard:
@@ -144,7 +145,8 @@ func compressed(write func(io.Writer) error) func(io.Writer) error {
 	}
 }
 
-// writeRecorded says with what profiles iterations were counted where that is not what the paper's artifact does.
+// writeRecorded writes a recorded trace, and states the ratio for which iterations were counted if it is not that of
+// the paper's artifact.
 func writeRecorded(w io.Writer, jobs []trace.Job, ratio int) error {
 	if ratio != publishedRatio {
 		if err := trace.WriteRatio(w, ratio); err != nil {

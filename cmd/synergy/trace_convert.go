@@ -12,14 +12,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// conversion is the command line of synergy trace convert, as it was typed.
+// conversion are the flags of synergy trace convert, as typed.
 type conversion struct {
 	*options
 	to, file  string
 	anonymous bool
 }
 
-// convertCommand makes traces of one format from those of another.
+// convertCommand converts traces from one format to another.
 func convertCommand() *cobra.Command {
 	v := &conversion{options: newOptions()}
 	command := &cobra.Command{
@@ -48,7 +48,7 @@ FILE is - for the standard input.`,
 	return command
 }
 
-// targets are the formats that are written.
+// targets are the formats that can be written.
 var targets = []trace.Format{trace.Recorded, trace.Condensed}
 
 func (v *conversion) fileGroup() group {
@@ -70,7 +70,7 @@ func (v *conversion) modelGroup() group {
 	return g
 }
 
-// timeFlags add what may be drawn of a log's jobs beside their models.
+// timeFlags add the flags for what may be drawn beside the models of a log's jobs.
 func (v *conversion) timeFlags(g group) {
 	g.flags.StringVar(&v.drawing.gpus, "gpus", "log",
 		"`what` becomes of their GPUs: log; one; up or down, to a power of two; "+
@@ -103,7 +103,7 @@ func (v *conversion) run(c *cobra.Command, path string) error {
 	return save("output", v.file, c.OutOrStdout(), write)
 }
 
-// writer is what writes the converted trace.
+// writer is the function that writes the converted trace.
 func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (func(io.Writer) error, error) {
 	if to == trace.Condensed {
 		entries, err := v.entries(c, t)
@@ -116,7 +116,7 @@ func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (
 	return func(w io.Writer) error { return writeRecorded(w, jobs, ratio) }, err
 }
 
-// misfit finds options that mean nothing for what is converted.
+// misfit finds options that mean nothing for this conversion.
 func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 	idle, why := idleOptions(t, to)
 	for _, name := range idle {
@@ -135,7 +135,7 @@ func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 	return nil
 }
 
-// idleOptions are those that have nothing to do where a trace is converted so.
+// idleOptions are the options that have no effect on this conversion, and why.
 func idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
 	switch {
 	case t.Format == trace.Recorded:
@@ -148,7 +148,7 @@ func idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
 	return nil, ""
 }
 
-// jobs are those of a recorded trace, and the ratio that it has been recorded for.
+// jobs are the jobs of the recorded trace, and the ratio for which their iterations are counted.
 func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, error) {
 	if t.Format == trace.Recorded {
 		ratio, err := v.ratio(t)
@@ -175,8 +175,7 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 	return made[0].Jobs, g.ratio, nil
 }
 
-// ratio is what iterations were or will be counted for. A trace that says nothing of it is believed to be as --ratio
-// says.
+// ratio is the ratio for which iterations were or will be counted. For a trace that does not state it, it is --ratio.
 func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
@@ -189,7 +188,7 @@ func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	return ratio, nil
 }
 
-// ground is the models that jobs get or have.
+// ground is the models of the jobs.
 func (v *conversion) ground(t *trace.Trace) (ground, error) {
 	ratio, err := v.ratio(t)
 	if err != nil {
@@ -199,7 +198,7 @@ func (v *conversion) ground(t *trace.Trace) (ground, error) {
 	return ground{classes: classes, ratio: ratio}, err
 }
 
-// entries are those of a log. Recorded jobs become such that all ran at the proportional share.
+// entries are the entries of a log. Recorded jobs become entries as if all had run at the proportional share.
 func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
 	if t.Format != trace.Recorded {
 		tell(c.ErrOrStderr(), t)
@@ -226,7 +225,7 @@ func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, e
 	return entries, nil
 }
 
-// unnamed are jobs of nobody.
+// unnamed are the jobs without their users.
 func unnamed(jobs []trace.Job) []trace.Job {
 	all := slices.Clone(jobs)
 	for i := range all {

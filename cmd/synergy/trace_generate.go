@@ -46,13 +46,13 @@ paper's artifact does. The same options draw the same jobs, on any machine.`,
 	return command
 }
 
-// ratioFlag chooses the table of models.
+// ratioFlag adds the flag that chooses the table of models.
 func (o *options) ratioFlag(g group) {
 	g.flags.IntVar(&o.site.ratio, "ratio", publishedRatio,
 		"`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6")
 }
 
-// paperModels are the models of the ratio.
+// paperModels are the paper's models at this ratio.
 func paperModels(ratio int) ([]workload.Class, error) {
 	if !measured(ratio) {
 		return nil, unmeasured(ratio)
@@ -105,7 +105,7 @@ func (o *options) generate() ([]trace.Job, error) {
 	return jobs, nil
 }
 
-// single makes sure that the options describe one trace.
+// single checks that the options describe one trace.
 func (o *options) single() error {
 	loads, seeds, err := o.drawing.series()
 	switch {

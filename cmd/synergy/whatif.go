@@ -25,7 +25,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// supposition is what the flags of what-if say.
+// supposition are the flags of what-if.
 type supposition struct {
 	present
 	addNodes, drain, coresPerNode, memoryPerNode string
@@ -77,6 +77,7 @@ answers it from a log.`,
 	return command
 }
 
+// run asks what the changes would bring. Without changes it searches for one that starts the job.
 func (q *supposition) run(c *cobra.Command) error {
 	if err := q.check(); err != nil {
 		return err
@@ -107,7 +108,7 @@ func (q *supposition) run(c *cobra.Command) error {
 	return q.tell(c.OutOrStdout(), answer)
 }
 
-// stopsAfter makes functions that say whether it is time to stop.
+// stopsAfter returns a function that starts a time limit. What that returns reports whether the limit has passed.
 func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
 	return func() func() bool {
 		end := time.Now().Add(within)
@@ -141,7 +142,7 @@ func (q *supposition) check() error {
 	return nil
 }
 
-// changes are those that the flags name, those of the cluster first; none: nothing is named, and a job is.
+// changes are the changes that the flags name, those of the cluster first. There may be none if a job is named.
 func (q *supposition) changes(is *whatif.Case) (list []whatif.Change, err error) {
 	for _, of := range []func() (whatif.Change, error){q.added, q.drained, q.cores, q.memory, q.ordered, q.sized,
 		func() (whatif.Change, error) { return q.asked(is) }, q.saving, q.profiled, q.preferred} {
@@ -159,6 +160,7 @@ func (q *supposition) changes(is *whatif.Case) (list []whatif.Change, err error)
 	return list, nil
 }
 
+// added is the change of --add-nodes; nil: not given. Each of the following functions is one flag's change.
 func (q *supposition) added() (whatif.Change, error) {
 	if q.addNodes == "" {
 		return nil, nil
@@ -201,7 +203,7 @@ func (q *supposition) cores() (whatif.Change, error) {
 	return whatif.Cores{Amount: n, How: relative(q.coresPerNode)}, nil
 }
 
-// relative says that an amount with a sign is one of more.
+// relative reports whether an amount is relative: it is if it has a sign.
 func relative(text string) whatif.How {
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
 		return whatif.More
@@ -292,10 +294,10 @@ func (q *supposition) profiled() (whatif.Change, error) {
 	return whatif.Profiled{Job: q.job, Name: filepath.Base(q.profile), Profile: p}, nil
 }
 
-// longestLine bounds what is told in one.
+// longestLine bounds a printed line, in bytes.
 const longestLine = 400
 
-// tellSearch has the answers first, the one that costs least at the top, and then what was tried.
+// tellSearch prints the changes that start the job, the cheapest first, and then everything that was tried.
 func (q *supposition) tellSearch(out io.Writer, found whatif.Found) error {
 	if q.json {
 		return inJSON(out, found)
@@ -315,17 +317,17 @@ func (q *supposition) tellSearch(out io.Writer, found whatif.Found) error {
 	return nil
 }
 
-// toldTries is how many changes of a kind are told of those that start nothing.
+// toldTries is how many changes of a kind are listed that do not start the job.
 const toldTries = 6
 
-// tellTries is a table of what was tried, kind by kind.
+// tellTries prints a table of what was tried, by kind.
 func tellTries(out io.Writer, tries []whatif.Try) error {
 	if len(tries) == 0 {
 		return nil
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table)
-	vain := 0 // of this kind
+	vain := 0 // of this kind, without a start
 	for k := range tries {
 		t := &tries[k]
 		if k > 0 && tries[k-1].Kind != t.Kind {
@@ -345,7 +347,7 @@ func tellTries(out io.Writer, tries []whatif.Try) error {
 	return table.Flush()
 }
 
-// cameTo is what came of a change.
+// cameTo is the result of a change.
 func cameTo(t *whatif.Try) string {
 	if !t.Starts {
 		return "waits: " + t.Why
@@ -394,7 +396,7 @@ func (q *supposition) tell(out io.Writer, a whatif.Answer) error {
 	return nil
 }
 
-// toldJobs is how many are told by their numbers.
+// toldJobs is how many jobs are named by their numbers.
 const toldJobs = 20
 
 func tellJobs(out io.Writer, what string, jobs []int) {
@@ -408,7 +410,7 @@ func tellJobs(out io.Writer, what string, jobs []int) {
 	fmt.Fprintln(out)
 }
 
-// placed is what becomes of a job in a few words.
+// placed is a job's place in the outcome in a few words.
 func placed(p *whatif.Place) string {
 	if p.Grant == nil {
 		text := "waits"

@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// expectation is what the flags of when say.
+// expectation are the flags of when.
 type expectation struct {
 	present
 	within time.Duration
@@ -46,6 +46,7 @@ and nothing where a job has neither. It does not know who will be submitted.`,
 	return command
 }
 
+// run forecasts the starts from the last round, and prints them for the named jobs or for the whole queue.
 func (e *expectation) run(c *cobra.Command, args []string) error {
 	if e.within < time.Second || e.within > time.Hour {
 		return fmt.Errorf("--within %s: want a time from 1s to 1h", e.within)
@@ -74,7 +75,7 @@ func (e *expectation) run(c *cobra.Command, args []string) error {
 	return tellQueue(c.OutOrStdout(), &is, &f)
 }
 
-// tellEach has a sentence for each job that is asked for.
+// tellEach prints a sentence for each job that was asked about.
 func tellEach(out io.Writer, is *whatif.Case, f *forecast.Forecast, jobs []int) error {
 	for _, job := range jobs {
 		k := slices.IndexFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == job })
@@ -101,7 +102,7 @@ func outlookOf(f *forecast.Forecast, j *policy.Job) string {
 	return "waits, and there was no time to look ahead: give it more with --within"
 }
 
-// tellQueue is a table of all that wait.
+// tellQueue prints a table of all waiting jobs.
 func tellQueue(out io.Writer, is *whatif.Case, f *forecast.Forecast) error {
 	var planner policy.Planner
 	place := map[int]int{}
@@ -128,7 +129,7 @@ func instant(at time.Time) string {
 	return at.Format("2006-01-02T15:04")
 }
 
-// remarks say how much is behind the estimates.
+// remarks say how reliable the estimates are.
 func remarks(out io.Writer, f *forecast.Forecast) error {
 	switch f.Guess {
 	case 0:

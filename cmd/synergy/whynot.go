@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// whyNotOptions are where rounds are read, and how it is answered.
+// whyNotOptions are the flags of why-not.
 type whyNotOptions struct {
 	source
 	json bool
@@ -61,7 +61,7 @@ func (o *whyNotOptions) run(ctx context.Context, out io.Writer, name string, now
 	return done(s.err)
 }
 
-// ask is the latest round, and what it says of a job that it knows.
+// ask is the latest round, and what it says of the job. It is an error if the round does not know the job.
 func (o *whyNotOptions) ask(ctx context.Context, name string) (bridge.Report, story.WhyNot, error) {
 	job, err := jobNumber(name)
 	if err != nil {
@@ -88,10 +88,10 @@ func jobNumber(name string) (int, error) {
 	return job, nil
 }
 
-// stranger is about a job that the last round has not seen with our directive. Where there is a Slurm to ask it knows
-// why; otherwise all that may be is told.
+// stranger is the error for a job that the last round has not seen with our directive. It asks Slurm for the reason,
+// and otherwise lists the possible ones.
 func (o *whyNotOptions) stranger(ctx context.Context, a *story.WhyNot) error {
-	d, _ := o.health(ctx) // what a ledger does not know is left out
+	d, _ := o.health(ctx) // without an answer the managed partitions are left out
 	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
 	defer cancel()
 	says, err := slurmjob.Look(ctx, slurmjob.ID(strconv.Itoa(a.Job)))
@@ -107,10 +107,10 @@ func (o *whyNotOptions) stranger(ctx context.Context, a *story.WhyNot) error {
 		a.Round, where, a.Job)
 }
 
-// slurmLimit is how long Slurm is given to tell of a job.
+// slurmLimit is how long Slurm may take to tell about a job.
 const slurmLimit = 10 * time.Second
 
-// unmanaged says why a job is none of ours, by what Slurm says of it; empty: Slurm could not be asked.
+// unmanaged says why a job is not managed, by what Slurm says of it; empty: Slurm could not be asked.
 func unmanaged(a *story.WhyNot, says slurmjob.Status, err error, partitions []string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
@@ -130,6 +130,7 @@ func unmanaged(a *story.WhyNot, says slurmjob.Status, err error, partitions []st
 	return fmt.Sprintf("round %d has not seen it: ask again when the next one has been held", a.Round)
 }
 
+// reply prints the answer: why the job waits, then nodes, limits, and what would help.
 func reply(s *screen, a *story.WhyNot, now time.Time) {
 	title := fmt.Sprintf("job %d", a.Job)
 	if a.User != "" {
@@ -166,7 +167,7 @@ func section(s *screen, title string, entries int) {
 	}
 }
 
-// circumstances are since when and behind whom it waits, and of which round that is.
+// circumstances are since when and behind which jobs it waits, and of which round that is.
 func circumstances(a *story.WhyNot, now time.Time) string {
 	var parts []string
 	if a.Wait != nil {
@@ -197,10 +198,10 @@ func kindOf(k *story.Kind) string {
 	return text + ")"
 }
 
-// fewHolders is how many are named.
+// fewHolders is how many jobs are named.
 const fewHolders = 6
 
-// holders says who has what there is on the nearest node.
+// holders says which jobs hold what on the nearest node.
 func holders(k *story.Kind) string {
 	var parts []string
 	for i, h := range k.Holders {
@@ -225,6 +226,7 @@ func holders(k *story.Kind) string {
 	return "on " + k.Nearest + " have " + strings.Join(parts, "; ")
 }
 
+// heldBy names the jobs that use up a limit.
 func heldBy(jobs []int) string {
 	text := ""
 	for i, job := range jobs {

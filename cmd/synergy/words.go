@@ -15,10 +15,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// most is how many loads or seeds one command may name; each is a simulation of its own for every schedule.
+// most is how many loads or seeds one command may name. Each of them is simulated once for every schedule.
 const most = 1000
 
-// list takes a list apart: fifo,srtf. It has no empty and no repeated words.
+// list splits a list as fifo,srtf. Empty and repeated words are errors.
 func list(text string) ([]string, error) {
 	var words []string
 	seen := make(map[string]bool)
@@ -58,8 +58,8 @@ func parseLoads(text string) ([]float64, error) {
 	return loads, nil
 }
 
-// steps lists the numbers of a range, its end included. They are rounded to what people write, so that 0.1 three times
-// is 0.3.
+// steps lists the numbers of a range, its end included. They are rounded to nine decimals, so that 0.1 three times is
+// 0.3.
 func steps(text string, first, last, step float64) ([]float64, error) {
 	const written = 1e9
 	count := math.Floor((last-first)/step+1/written) + 1
@@ -73,7 +73,7 @@ func steps(text string, first, last, step float64) ([]float64, error) {
 	return all, nil
 }
 
-// positive reads numbers above 0, none of them beyond what can be meant.
+// positive reads numbers above 0 and up to a million.
 func positive(words ...string) ([]float64, error) {
 	const beyond = 1e6
 	var numbers []float64
@@ -128,7 +128,7 @@ func wholes(words ...string) ([]int64, error) {
 	return numbers, nil
 }
 
-// parseWindow reads the range of job IDs that count: the first that does and the first that no longer does.
+// parseWindow reads the range of job IDs that count: the first that does, and the first that no longer does.
 func parseWindow(text string) (outcome.Window, error) {
 	first, end, _ := strings.Cut(text, "-")
 	ids, err := wholes(first, end)
@@ -146,7 +146,7 @@ func parseWindow(text string) (outcome.Window, error) {
 // span is a time on the command line: 90, 90s or 1h30m.
 type span time.Duration
 
-// Set reads a number of seconds, or a duration as Go writes it.
+// Set reads a number of seconds, or a duration as times.Parse does.
 func (s *span) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
@@ -162,7 +162,7 @@ func (s *span) Set(text string) error {
 	return nil
 }
 
-// String is empty for none, which keeps it out of the help.
+// String is empty for 0, so that the help shows no default.
 func (s *span) String() string {
 	if *s == 0 {
 		return ""
@@ -172,17 +172,17 @@ func (s *span) String() string {
 
 func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 
-// Type is how pflag calls the value in the help.
+// Type is the type's name in the help.
 func (s *span) Type() string { return "time" }
 
-// plainJSON are commands whose --json takes no file.
-var plainJSON = []string{"explain", "history", "plan", "queue", "replay", "rollout", "status", "top", "what-if", "when",
+// plainJSON are the commands whose --json takes no file.
+var plainJSON = []string{"explain", "history", "plan", "queue", "replay", "status", "top", "what-if", "when",
 	"why-not"}
 
-// spelled completes what may be short on the command line: --json with no file behind it writes to the standard output.
+// spelled makes --json without a file behind it write to the standard output.
 func spelled(args []string) []string {
 	all := slices.Clone(args)
-	if len(all) > 0 && (all[0] == "run" || slices.Contains(plainJSON, all[0])) { // what a trainer is given is its own
+	if len(all) > 0 && (all[0] == "run" || slices.Contains(plainJSON, all[0])) { // a trainer's arguments are its own
 		return all
 	}
 	for i, arg := range all {
@@ -196,7 +196,7 @@ func spelled(args []string) []string {
 	return all
 }
 
-// spelledFor is the same where the command that is called takes a file there; of others --json is a switch.
+// spelledFor does the same if --json of the called command takes a file. For other commands it is a switch.
 func spelledFor(root *cobra.Command, args []string) []string {
 	if command, _, err := root.Find(args); err == nil {
 		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
@@ -206,7 +206,7 @@ func spelledFor(root *cobra.Command, args []string) []string {
 	return spelled(args)
 }
 
-// words are the names of things that are named by text.
+// words are the texts of string constants.
 func words[T ~string](terms ...T) []string {
 	var names []string
 	for _, t := range terms {

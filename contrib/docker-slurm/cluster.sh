@@ -16,9 +16,10 @@ LEASE=${LEASE:-900}
 TOKEN_LIFESPAN=${TOKEN_LIFESPAN:-3600}
 MIN_JOB_AGE=${MIN_JOB_AGE:-3600}
 FAKE_CLOCK=${FAKE_CLOCK:-no}
+INTERVALS=${INTERVALS:-short}
 SLURM=${SLURM:-24.11}
 TORCH=${TORCH:-no}
-export REPO PROJECT NODES PER_CONTAINER NODE_CPUS NODE_MEMORY NODE_GPUS NODE_DEVICES LEASE TOKEN_LIFESPAN MIN_JOB_AGE FAKE_CLOCK
+export REPO PROJECT NODES PER_CONTAINER NODE_CPUS NODE_MEMORY NODE_GPUS NODE_DEVICES LEASE TOKEN_LIFESPAN MIN_JOB_AGE FAKE_CLOCK SCHEDULER
 
 say() { echo "cluster $PROJECT: $*"; }
 die() {
@@ -46,6 +47,11 @@ case $SLURM in
 24.11) suite=trixie ;;
 26.05) suite=forky ;;
 *) die "SLURM=$SLURM: want 24.11 or 26.05" ;;
+esac
+case $INTERVALS in
+short) SCHEDULER=batch_sched_delay=1,sched_interval=5,bf_interval=5 ;;
+slurm) SCHEDULER=bf_continue ;; # and all else as Slurm has it
+*) die "INTERVALS=$INTERVALS: want short or slurm" ;;
 esac
 case $NODE_DEVICES in
 yes | no) ;;
@@ -185,7 +191,7 @@ clear_the_way() {
 }
 
 wait_until_ready() {
-    local deadline=$((SECONDS + 120)) missing="" login
+    local deadline=$((SECONDS + 120 + NODES)) missing="" login
     login=$(container login)
     until missing=$(docker exec "$login" ready.sh 2>&1); do
         ((SECONDS < deadline)) || { logs --tail 5 >&2; die "not ready: $missing"; }
@@ -212,7 +218,7 @@ image() {
 
 up() {
     image
-    SETTINGS="$IMAGE nodes=$NODES/$PER_CONTAINER cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS/$NODE_DEVICES lease=$LEASE token=$TOKEN_LIFESPAN age=$MIN_JOB_AGE clock=$FAKE_CLOCK"
+    SETTINGS="$IMAGE nodes=$NODES/$PER_CONTAINER cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS/$NODE_DEVICES lease=$LEASE token=$TOKEN_LIFESPAN age=$MIN_JOB_AGE scheduler=$SCHEDULER clock=$FAKE_CLOCK"
     export IMAGE SETTINGS
     mkdir -p "$REPO/bin" "$REPO/etc"
     clear_the_way

@@ -30,6 +30,7 @@ render() {
         -e "s/@NODE_GRES@/$(node_gres)/g" \
         -e "s/@LEASE@/$LEASE/g" \
         -e "s/@MIN_JOB_AGE@/$MIN_JOB_AGE/g" \
+        -e "s/@SCHEDULER@/$SCHEDULER/g" \
         -e "s/@SYNERGY_UID@/$(id -u synergy)/g" \
         "$templates/$1.in" >"/etc/slurm/$1"
 }

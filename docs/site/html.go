@@ -20,16 +20,17 @@ var frame string
 
 var pages = template.Must(template.New("page").Parse(frame))
 
-// view is a page as the frame wants it.
+// view is the data of the page template.
 type view struct {
 	Title    string
-	Sections []Section // To is the name of a page's file here
+	Sections []Section // To is a page's file name in the site
 	Here     string
 	Contents []Heading
-	Body     template.HTML // from the Markdown of the repository, in which no HTML is let through
+	Body     template.HTML // rendered from the repository's Markdown; goldmark's default drops raw HTML
 }
 
-// Write makes the pages, in a folder that there is or that it makes. What a site does not have any more stays there.
+// Write writes all pages into a folder, which it creates if necessary. Files of an older site that are no longer pages
+// remain there.
 func (s *Site) Write(folder string) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -49,7 +50,8 @@ func (s *Site) Write(folder string) error {
 	return nil
 }
 
-// render is every file of the site by its name: the style, the pages, and what they show of the repository besides.
+// render returns every file of the site by its name: the style sheet, the pages, and the repository files that they
+// link to.
 func (s *Site) render() (map[string][]byte, error) {
 	files := map[string][]byte{"style.css": style}
 	shown := map[string]bool{}
@@ -76,7 +78,8 @@ func (s *Site) render() (map[string][]byte, error) {
 	return files, nil
 }
 
-// fileOf names the page of a file: docs/users.md is users.html, etc/examples/train.sh is etc-examples-train.sh.html.
+// fileOf returns the HTML file of a repository file: users.html for docs/users.md, etc-examples-train.sh.html for
+// etc/examples/train.sh.
 func fileOf(name string) string {
 	if bare, is := strings.CutSuffix(name, ".md"); is {
 		return strings.ToLower(strings.TrimPrefix(bare, "docs/")) + ".html"
@@ -84,9 +87,9 @@ func fileOf(name string) string {
 	return strings.ReplaceAll(name, "/", "-") + ".html"
 }
 
-// html is a page; what it links to that is no page is noted in shown.
+// html renders a page. Repository files that the page links to and that are no pages are added to shown.
 func (s *Site) html(p *Page, shown map[string]bool) ([]byte, error) {
-	fresh := Parse(p.Path, p.source) // its tree is changed
+	fresh := Parse(p.Path, p.source) // parsed anew, since the link destinations of its tree are replaced below
 	for _, link := range fresh.Links {
 		where, err := s.resolve(fresh, link.To)
 		if err != nil {
@@ -103,7 +106,7 @@ func (s *Site) html(p *Page, shown map[string]bool) ([]byte, error) {
 	if err := markdown.Renderer().Render(&body, fresh.source, fresh.tree); err != nil {
 		return nil, err
 	}
-	// A wide table is moved sideways by itself, by keys as well.
+	// Wide tables and code blocks scroll on their own; the tabindex lets keys scroll them.
 	wide := strings.NewReplacer("<table>", `<div class="wide" role="region" aria-label="Table" tabindex="0"><table>`,
 		"</table>", "</table></div>", "<pre>", `<pre tabindex="0">`)
 	v := view{Title: p.Title(), Here: fileOf(p.Path), Body: template.HTML(wide.Replace(body.String()))}
@@ -115,7 +118,7 @@ func (s *Site) html(p *Page, shown map[string]bool) ([]byte, error) {
 	return s.framed(v)
 }
 
-// href is empty for a place elsewhere, which stays as it is written.
+// href is the link's destination in the site; empty for a link elsewhere, which stays as written.
 func (t target) href() string {
 	switch {
 	case t.page != nil && t.anchor != "":
@@ -128,7 +131,7 @@ func (t target) href() string {
 	return ""
 }
 
-// exhibit shows a file of the repository as it is, or what is in a folder.
+// exhibit renders a repository file as it is, or the list of files in a folder. Files of a folder are added to shown.
 func (s *Site) exhibit(name string, shown map[string]bool) ([]byte, error) {
 	entries, err := fs.ReadDir(s.root, name)
 	if err != nil {
@@ -153,14 +156,16 @@ var exhibits = template.Must(template.New("").Parse(
 	`{{define "file"}}<pre tabindex="0"><code>{{.}}</code></pre>{{end}}` +
 		`{{define "folder"}}<ul>{{range .}}<li><a href="{{.To}}">{{.Text}}</a></li>{{end}}</ul>{{end}}`))
 
+// markup executes a named template, whose result is safe HTML.
 func markup(t *template.Template, name string, of any) template.HTML {
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, name, of); err != nil {
-		panic(err) // a template of our own over strings
+		panic(err) // cannot happen: a constant template over strings
 	}
 	return template.HTML(b.String())
 }
 
+// framed puts a view into the page template, with the navigation of all pages.
 func (s *Site) framed(v view) ([]byte, error) {
 	v.Sections = s.Sections()
 	for _, section := range v.Sections {

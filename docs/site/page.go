@@ -1,6 +1,6 @@
-// Package site is the documentation as data and as plain pages of HTML: what a file of Markdown has of headings, links
-// and blocks of code, where its links lead, and the pages that need no script. It knows nothing of what is documented,
-// and no program that is installed imports it.
+// Package site is the documentation as data and as plain HTML pages: the headings, links and code blocks of each
+// Markdown file, the targets of its links, and pages that need no script. It does not depend on the subject of the
+// documentation, and no installed program imports it.
 package site
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// Page is one file of Markdown.
+// Page is one Markdown file.
 type Page struct {
-	Path     string // from the repository's root, as docs/users.md
+	Path     string // from the repository's root, such as docs/users.md
 	Headings []Heading
 	Links    []Link
 	Blocks   []Block
@@ -27,38 +27,38 @@ type Page struct {
 	tree   ast.Node
 }
 
-// Heading is one, and the anchor that leads to it: the same that GitHub makes.
+// Heading is a heading and the anchor that leads to it, made as GitHub makes it.
 type Heading struct {
 	Level  int // 1 to 6
 	Text   string
 	Anchor string
-	Line   int // of the file, from 1
+	Line   int // in the file, from 1
 }
 
-// Link is one, with what it shows.
+// Link is a link with its text.
 type Link struct {
-	To    string // as it is written
+	To    string // the destination as written
 	Text  string
 	Image bool
 	Under string // the text of the last heading of level 2 before it
 
-	place *[]byte // where the tree has its destination
+	place *[]byte // the destination in the syntax tree, so that it can be replaced
 }
 
 // Block is a block of code.
 type Block struct {
-	Language string // as bash; empty where it is indented, or a fence says none
+	Language string // such as bash; empty for an indented block and a fence without a language
 	Lines    []string
-	Line     int // of the file, that Lines begins with
+	Line     int // number of the first of Lines in the file
 }
 
-// Span is code within a sentence, on one line.
+// Span is inline code on one line.
 type Span struct {
 	Text string
 	Line int
 }
 
-// Parse reads a file of Markdown. Whatever it holds is a page.
+// Parse reads a Markdown file. Any input is a valid page.
 func Parse(path string, source []byte) *Page {
 	p := &Page{Path: path, source: source}
 	p.tree = markdown.Parser().Parse(text.NewReader(source))
@@ -120,7 +120,7 @@ func (p *Page) block(language string, lines *text.Segments) {
 	p.Blocks = append(p.Blocks, b)
 }
 
-// anchor is what GitHub makes of a heading: small letters, digits, _ and -, with - for each space.
+// anchor makes an anchor from a heading as GitHub does: lower-case letters, digits, _ and -, with - for each space.
 func anchor(heading string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -133,7 +133,7 @@ func anchor(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-// numbered tells apart headings that read alike.
+// numbered adds a counter to an anchor that the page already has.
 func numbered(name string, seen map[string]int) string {
 	count := seen[name]
 	seen[name]++
@@ -143,7 +143,7 @@ func numbered(name string, seen map[string]int) string {
 	return name + "-" + strconv.Itoa(count)
 }
 
-// text is what a reader sees of a node, on one line.
+// text returns the visible text of a node, on one line.
 func (p *Page) text(n ast.Node) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -158,7 +158,7 @@ func (p *Page) text(n ast.Node) string {
 	return b.String()
 }
 
-// lineOf is the line in which the first text of a node stands.
+// lineOf returns the line of a node's first text.
 func (p *Page) lineOf(n ast.Node) int {
 	line := 0
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// Entrance is the page that sorts all others by reader: its headings of level 2 and the links below them are what every
-// page shows beside itself.
+// Entrance is the page that lists all others by reader. Its headings of level 2 and the links below them are the
+// navigation that every page shows.
 const Entrance = "docs/index.md"
 
-// besides are the pages that do not lie in docs/.
+// besides are the pages outside docs/.
 var besides = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
 
-// Site is all pages.
+// Site is the set of all pages.
 type Site struct {
 	Pages []*Page // the entrance first
 
 	root fs.FS
 }
 
-// Read reads the pages of a repository.
+// Read reads all pages of a repository.
 func Read(root fs.FS) (*Site, error) {
 	paths, err := fs.Glob(root, "docs/*.md")
 	if err != nil {
@@ -45,6 +45,7 @@ func Read(root fs.FS) (*Site, error) {
 	return s, nil
 }
 
+// rank sorts the entrance before all other pages.
 func rank(p *Page) int {
 	if p.Path == Entrance {
 		return 0
@@ -52,7 +53,7 @@ func rank(p *Page) int {
 	return 1
 }
 
-// Page is that of a file, or nil.
+// Page returns the page of a file, or nil.
 func (s *Site) Page(name string) *Page {
 	for _, p := range s.Pages {
 		if p.Path == name {
@@ -62,13 +63,13 @@ func (s *Site) Page(name string) *Page {
 	return nil
 }
 
-// Section is a part of the entrance: whom it is for, and the pages that it names.
+// Section is a part of the navigation: a group of readers and the pages for them.
 type Section struct {
 	Title string
 	Links []Link
 }
 
-// Sections are those of the entrance, in its order. Links to elsewhere and to parts of pages are left out.
+// Sections returns the navigation in the order of the entrance. Links out of the site and to anchors are left out.
 func (s *Site) Sections() []Section {
 	var all []Section
 	for _, link := range s.Pages[0].Links {
@@ -85,7 +86,7 @@ func (s *Site) Sections() []Section {
 	return all
 }
 
-// Check says all that is wrong with headings and links.
+// Check reports every fault of headings and links.
 func (s *Site) Check() error {
 	var wrong []error
 	for _, p := range s.Pages {
@@ -102,7 +103,7 @@ func (s *Site) Check() error {
 	return errors.Join(wrong...)
 }
 
-// check: one title, at the beginning, and no level is left out on the way down.
+// check requires one title, at the beginning, and headings whose level never rises by more than one.
 func (p *Page) check() error {
 	level := 0
 	for i, h := range p.Headings {
@@ -118,13 +119,14 @@ func (p *Page) check() error {
 	return nil
 }
 
-// target is where a link leads. Without a page and a file it is elsewhere, and nobody looks there.
+// target is what a link leads to. Without a page and a file it is outside the repository and is not checked.
 type target struct {
 	page   *Page
-	file   string // from the root: what is no page
+	file   string // from the root; for a file that is no page
 	anchor string
 }
 
+// resolve finds the target of a link of a page. A link must be https, mailto, or a path relative to the page.
 func (s *Site) resolve(from *Page, to string) (target, error) {
 	parsed, err := url.Parse(to)
 	switch {
@@ -150,6 +152,7 @@ func (s *Site) resolve(from *Page, to string) (target, error) {
 	return target{file: name}, nil
 }
 
+// anchored is a target on a page, whose heading must exist.
 func anchored(page *Page, anchor string) (target, error) {
 	if anchor == "" {
 		return target{page: page}, nil

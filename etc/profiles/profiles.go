@@ -1,5 +1,5 @@
-// Package profiles holds the example profiles, those of the paper's ten models, so that a program can carry them along.
-// It reads none of them; package sensitivity does.
+// Package profiles embeds the example profiles of the paper's ten models. It does not parse them; package sensitivity
+// does.
 package profiles
 
 import "embed"

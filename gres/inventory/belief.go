@@ -12,24 +12,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Belief is what slurmctld has of one node.
+// Belief is what slurmctld knows about one node.
 type Belief struct {
 	Node   string
 	GPUs   []Term
 	Shards int
 	States []string // IDLE, DRAIN, INVALID_REG, …
-	Reason string   // why an administrator or Slurm took the node out, if so
+	Reason string   // why the node was drained or set down, if so
 }
 
-// Term is a number of GPUs that Slurm does not tell apart.
+// Term is a number of GPUs that Slurm does not distinguish.
 type Term struct {
-	Type    string // empty where the site has no types
+	Type    string // empty if the site has no types
 	Count   int
-	Sockets Set // whose cores may use them; empty where all may
+	Sockets Set // whose cores may use them; empty: all
 }
 
-// answer is what scontrol --json show node says, as far as it is looked at. The field and its notation have been the
-// same since JSON came.
+// answer is the part of scontrol --json show node that is used here. The field gres and its notation have been the same
+// since Slurm has JSON output.
 type answer struct {
 	Nodes []struct {
 		Name   string   `json:"name"`
@@ -43,7 +43,7 @@ type answer struct {
 	} `json:"errors"`
 }
 
-// ParseBelief reads what scontrol --json show node prints of the node with this name.
+// ParseBelief parses the output of scontrol --json show node for the node with this name.
 func ParseBelief(text []byte, node string) (Belief, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -65,7 +65,7 @@ func ParseBelief(text []byte, node string) (Belief, error) {
 	return Belief{}, fmt.Errorf("scontrol's answer has no node %s: --node says what Slurm calls it", node)
 }
 
-// count takes the node's GRES apart.
+// count parses the node's GRES.
 func (b *Belief) count(text string) error {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
@@ -91,20 +91,19 @@ type Record struct {
 	Name  string // gpu, shard
 	Type  string
 	Count int
-	Files []string // one device file, or those that make up a MIG device; none where only a number is configured
-	Cores Set      // empty where all cores may use it
+	Files []string // one device file, or the files of a MIG device; none if only a number is configured
+	Cores Set      // empty if all cores may use it
 }
 
-// maxRecords bounds what is believed of one node.
+// maxRecords bounds the records of one node.
 const maxRecords = 4 * maxGPUs * maxParts
 
-// record matches a line of slurmd -G, behind whatever it logs in front: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7
+// record matches a line of slurmd -G, after a possible log prefix: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7
 // File=/dev/nvidia0 Cores=0-11 …
 var record = regexp.MustCompile(`(?m)\bGres Name=.*$`)
 
-// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no
-// records are left out; where there are none at all the list is empty and not nil, since that slurmd knows of nothing
-// is something that it says.
+// ParseRecords parses the output of slurmd -G, which is the node's gres.conf as slurmd understands it. Other lines are
+// skipped. If there are no records the list is empty and not nil, since that is also an answer of slurmd.
 func ParseRecords(text []byte) ([]Record, error) {
 	all := []Record{}
 	for _, line := range record.FindAllString(string(text), maxRecords) {
@@ -117,6 +116,7 @@ func ParseRecords(text []byte) ([]Record, error) {
 	return all, nil
 }
 
+// parseRecord parses a line of key=value words.
 func parseRecord(line string) (Record, error) {
 	values := map[string]string{}
 	for word := range strings.FieldsSeq(line) {
@@ -142,7 +142,7 @@ func parseRecord(line string) (Record, error) {
 	return r, nil
 }
 
-// minor is the number of the record's device file; a MIG device and a record without a file have none.
+// minor returns the number of the record's device file; a MIG device and a record without a file have none.
 func (r Record) minor() (int, bool) {
 	if len(r.Files) != 1 {
 		return 0, false

@@ -6,34 +6,34 @@ import (
 	"strings"
 )
 
-// Kind is in what Slurm and the node differ.
+// Kind is the kind of a difference between Slurm and the node.
 type Kind string
 
 // Kinds of differences.
 const (
-	Missing   Kind = "missing"    // Slurm does not know a GPU that is there
-	Extra     Kind = "extra"      // Slurm has one that is not there
-	WrongType Kind = "wrong-type" // Slurm calls it something else
+	Missing   Kind = "missing"    // Slurm does not know a GPU that exists
+	Extra     Kind = "extra"      // Slurm has a GPU that does not exist
+	WrongType Kind = "wrong-type" // Slurm has another type
 	WrongCore Kind = "wrong-cores"
 	WrongPart Kind = "wrong-shards"
-	Broken    Kind = "unreadable" // the driver itself does not answer for it
+	Broken    Kind = "unreadable" // the driver does not answer for the GPU
 )
 
 // Difference is one thing in which Slurm is wrong about a node.
 type Difference struct {
 	Kind   Kind   `json:"kind"`
-	Source string `json:"source"` // who believes it: slurmctld, or slurmd, which reads gres.conf
+	Source string `json:"source"` // whose answer differs from the node: slurmctld's, or slurmd's, which reads gres.conf
 	Is     string `json:"is"`
 	Want   string `json:"want"`
 	Remedy string `json:"remedy"`
 }
 
-// String is the difference in one line.
+// String formats the difference in one line.
 func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s has %s; want %s. %s", d.Kind, d.Source, d.Is, d.Want, d.Remedy)
 }
 
-// Compare says in what slurmctld is wrong about the node.
+// Compare returns in what slurmctld is wrong about the node.
 func Compare(n Node, l Layout, b Belief) []Difference {
 	c := comparison{n: n, layout: l, free: n.units()}
 	c.match(b.GPUs)
@@ -45,7 +45,7 @@ func Compare(n Node, l Layout, b Belief) []Difference {
 	return append(all, c.shards(b)...)
 }
 
-// broken are the GPUs for which the driver does not answer. Slurm would still give them to jobs.
+// broken returns the GPUs for which the driver does not answer. Slurm would still give them to jobs.
 func (n Node) broken() []Difference {
 	var all []Difference
 	for _, u := range n.Unreadable {
@@ -58,23 +58,24 @@ func (n Node) broken() []Difference {
 	return all
 }
 
-// claim is a term with the units that it may stand for.
+// claim is a term of Slurm with the units that it may stand for.
 type claim struct {
 	Term
 	units   []unit
-	surplus int // of its count beyond the units
+	surplus int // the part of its count without units
 }
 
+// comparison matches Slurm's terms for a node to the node's units.
 type comparison struct {
 	n      Node
 	layout Layout
-	free   []unit // that no term stands for
+	free   []unit // units that no term stands for
 	claims []claim
 }
 
-// match gives each term units of its type: first the types of single devices, then those that are called as the printed
-// lines call them, then those that Slurm would take for right, and what has no type last. So a100 leaves to a10 what is
-// a10, and the parts of a cut GPU to their profiles.
+// match gives each term units of its type. It tries first the types of single devices, then the exact types of the
+// printed lines, then types that Slurm would accept, and last terms without a type. So the term a100 does not take a
+// unit of a10, and the parts of a MIG GPU go to their profiles.
 func (c *comparison) match(terms []Term) {
 	for _, t := range terms {
 		c.claims = append(c.claims, claim{Term: t, surplus: t.Count})
@@ -86,7 +87,7 @@ func (c *comparison) match(terms []Term) {
 	}
 }
 
-// take gives the claim of free what fits and what it still lacks. It returns the others.
+// take gives the claim the units of free that fit, up to what it lacks, and returns the rest.
 func (k *claim) take(free []unit, fits func(unit, string) bool) []unit {
 	return slices.DeleteFunc(free, func(u unit) bool {
 		if k.surplus == 0 || !fits(u, k.Type) {
@@ -98,13 +99,13 @@ func (k *claim) take(free []unit, fits func(unit, string) bool) []unit {
 	})
 }
 
-// types says which terms stand for units of another type, and takes those units for known.
+// types reports terms that stand for units of another type, and counts those units as matched.
 func (c *comparison) types() []Difference {
 	var all []Difference
 	for i := range c.claims {
 		k := &c.claims[i]
 		wrong := min(k.surplus, len(c.free))
-		if wrong > 0 { // those without a type have taken what there is
+		if wrong > 0 { // never for a term without a type, which has taken all units left
 			all = append(all, c.differs(WrongType, fmt.Sprintf("%d × gpu:%s", wrong, k.Type), labels(c.free[:wrong])))
 			c.free, k.surplus = c.free[wrong:], k.surplus-wrong
 		}
@@ -112,7 +113,7 @@ func (c *comparison) types() []Difference {
 	return append(all, c.untold()...)
 }
 
-// untold says that a number of GPUs without a type hides models that differ.
+// untold reports a number of GPUs without a type that are of different models.
 func (c *comparison) untold() []Difference {
 	for _, k := range c.claims {
 		other := func(u unit) bool { return u.typ != k.units[0].typ }
@@ -124,7 +125,7 @@ func (c *comparison) untold() []Difference {
 	return nil
 }
 
-// forgive leaves out of what is too much as many GPUs as cannot be read: they are there, and are told of as that.
+// forgive subtracts unreadable GPUs from what Slurm has too much: they exist, and are reported as unreadable.
 func (c *comparison) forgive(unreadable int) {
 	for i := range c.claims {
 		known := min(c.claims[i].surplus, unreadable)
@@ -133,6 +134,7 @@ func (c *comparison) forgive(unreadable int) {
 	}
 }
 
+// counts reports GPUs that Slurm lacks or has too many of.
 func (c *comparison) counts() []Difference {
 	var all []Difference
 	if len(c.free) > 0 {
@@ -154,9 +156,9 @@ func (c *comparison) counts() []Difference {
 
 func (t Term) name() string { return strings.TrimSuffix("gpu:"+t.Type, ":") }
 
-// cores compares the sockets that Slurm binds GPUs to. Where it binds none, or to more than the near ones, there is
-// nothing to be wrong: the jobs that are near may use them. Once it has known cores, slurmctld keeps them when they are
-// left out, and takes others (seen on 24.11).
+// cores compares the sockets to which Slurm binds GPUs. If it binds to none, or to more than the near ones, nothing is
+// wrong, since jobs on near cores may use the GPU. When Cores= is removed, slurmctld keeps the cores it had, but it
+// does take over new ones (seen on 24.11).
 func (c *comparison) cores() []Difference {
 	var all []Difference
 	for _, k := range c.claims {
@@ -176,7 +178,7 @@ func (c *comparison) cores() []Difference {
 	return all
 }
 
-// shards are compared where the site says how many it wants.
+// shards compares the number of shards, if the site says how many it wants.
 func (c *comparison) shards(b Belief) []Difference {
 	if c.layout.Shards == 0 {
 		return nil
@@ -194,6 +196,7 @@ func (c *comparison) shards(b Belief) []Difference {
 	return all
 }
 
+// differs returns a difference of slurmctld with its remedy.
 func (c *comparison) differs(kind Kind, is, want string) Difference {
 	return Difference{kind, "slurmctld", is, want,
 		fmt.Sprintf(
@@ -201,12 +204,12 @@ func (c *comparison) differs(kind Kind, is, want string) Difference {
 				"scontrol reconfigure", c.n.Gres(c.layout), c.n.Name)}
 }
 
-// CompareRecords says in what gres.conf, as slurmd reads it, is wrong about the node. MIG devices are left to slurmd's
-// own detection.
+// CompareRecords returns in what gres.conf, as slurmd reads it, is wrong about the node. MIG devices are left to
+// slurmd's own detection.
 func CompareRecords(n Node, records []Record) []Difference {
 	var all []Difference
 	seen := map[int]bool{}
-	unreadable := len(n.Unreadable) // of which it is not known what files they have
+	unreadable := len(n.Unreadable) // their device files are unknown
 	for _, r := range records {
 		minor, is := r.minor()
 		if r.Name != "gpu" || !is && len(r.Files) > 1 {
@@ -234,6 +237,7 @@ func CompareRecords(n Node, records []Record) []Difference {
 	return all
 }
 
+// compareRecord returns in what a record of gres.conf is wrong about its GPU: type or cores.
 func compareRecord(n Node, g GPU, r Record) []Difference {
 	var all []Difference
 	if u := (unit{gpu: g, names: []string{underscored(g.Name), g.Type}}); !u.may(r.Type) {

@@ -1,6 +1,11 @@
-// Package inventory is what a node has of GPUs as data: the devices, the lines of gres.conf and slurm.conf that fit
-// them, and how that differs from what Slurm believes. It is pure: it neither looks at a device nor asks Slurm, so that
-// what was seen on one node can be judged on another.
+// Package inventory describes the GPUs of a node as data: the devices, the lines of gres.conf and slurm.conf that fit
+// them, and how that differs from what Slurm has. It is pure: it neither looks at a device nor asks Slurm, so what was
+// seen on one node can be judged on another.
+//
+// Device files and cores are asked of slurmd, not slurmctld, since they never leave the node. A GPU that does not
+// answer is an entry with a reason; it is neither missing nor extra. Near cores are printed as a remark and not as
+// Cores=, which would forbid all other cores. An inventory may come from any file, so each field is checked before it
+// becomes part of a line or a path.
 package inventory
 
 import (
@@ -14,52 +19,53 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Version is that of the JSON format. Fields may be added to it; when one changes its meaning or goes, the version
-// does, too.
+// Version is the version of the JSON format. It changes when a field changes its meaning or is removed, not when one is
+// added.
 const Version = 1
 
 // Bounds of what is read from a file.
 const (
 	maxGPUs  = 256
-	maxParts = 16  // MIG devices of one GPU; NVIDIA's have seven at most
+	maxParts = 16  // MIG devices of one GPU; NVIDIA's have at most seven
 	maxText  = 128 // bytes of a name
 )
 
-// Node is what one node has.
+// Node is the inventory of one node.
 type Node struct {
 	Version    int          `json:"version"`
-	Name       string       `json:"node"`   // as Slurm calls it
-	Taken      time.Time    `json:"taken"`  // when the node was looked at
-	Driver     string       `json:"driver"` // of the kernel, as 550.54.15
+	Name       string       `json:"node"`   // its name in Slurm
+	Taken      time.Time    `json:"taken"`  // when the inventory was taken
+	Driver     string       `json:"driver"` // version of the kernel driver, as 550.54.15
 	NVML       string       `json:"nvml"`
-	MPSDaemon  bool         `json:"mps_daemon"` // an MPS control daemon listens
+	MPSDaemon  bool         `json:"mps_daemon"` // an MPS control daemon runs
 	GPUs       []GPU        `json:"gpus"`       // in the order of their device files
 	Unreadable []Unreadable `json:"unreadable,omitempty"`
 }
 
 // GPU is one device.
 type GPU struct {
-	Index  int         `json:"index"` // NVML's, in the order of PCI addresses
+	Index  int         `json:"index"` // NVML's index, in the order of PCI addresses
 	Minor  int         `json:"minor"` // its device file is /dev/nvidiaN
-	Type   string      `json:"type"`  // as sites call it: a100
-	Name   string      `json:"name"`  // as the driver calls it: NVIDIA A100-SXM4-40GB
+	Type   string      `json:"type"`  // the sites' name: a100
+	Name   string      `json:"name"`  // the driver's name: NVIDIA A100-SXM4-40GB
 	UUID   string      `json:"uuid"`
 	Memory gres.Memory `json:"memory_mib"`
-	PCI    string      `json:"pci"`       // as Linux writes it: 0000:07:00.0
-	NUMA   int         `json:"numa_node"` // -1 where the host has none, or does not say
+	PCI    string      `json:"pci"`       // as in Linux: 0000:07:00.0
+	NUMA   int         `json:"numa_node"` // -1 if the host has none or does not say
 	Near   Near        `json:"near"`
 	MIG    MIG         `json:"mig"`
-	// processes that share the GPU through MPS; -1 where the driver does not say
+	// MPSClients is the number of processes that share the GPU through MPS; -1 if the driver does not say.
 	MPSClients  int    `json:"mps_clients"`
 	ComputeMode string `json:"compute_mode"` // default, exclusive-process, prohibited; unknown
 }
 
-// Near is what lies on the GPU's own side of the host. Empty sets are not known.
+// Near is what lies on the GPU's own side of the host. Empty sets are unknown.
 type Near struct {
 	CPUs Set `json:"cpus"` // Linux's numbers
-	// Slurm's, for gres.conf: socket by socket, core by core, whatever the CPUs are numbered like
+	// Cores are Slurm's core numbers, for gres.conf: counted socket by socket, core by core, whatever the numbers of
+	// the CPUs.
 	Cores   Set `json:"cores"`
-	Sockets Set `json:"sockets"` // Slurm's
+	Sockets Set `json:"sockets"` // Slurm's numbers
 }
 
 // Modes of MIG.
@@ -69,10 +75,10 @@ const (
 	MIGUnsupported = "unsupported"
 )
 
-// MIG is how a GPU is cut into parts that have memory and cores of their own.
+// MIG is how a GPU is divided into parts that have memory and cores of their own.
 type MIG struct {
 	Mode    string `json:"mode"`
-	Pending string `json:"pending,omitempty"` // the mode after the next reset, where that is another one
+	Pending string `json:"pending,omitempty"` // the mode after the next reset, if that is another one
 	Parts   []Part `json:"parts,omitempty"`
 }
 
@@ -83,21 +89,21 @@ type Part struct {
 	Memory  gres.Memory `json:"memory_mib"`
 }
 
-// Unreadable is a GPU that the driver counts and of which it says no more: one that fell off the bus.
+// Unreadable is a GPU that the driver counts but says nothing else about, such as one that fell off the bus.
 type Unreadable struct {
 	Index  int    `json:"index"`
 	Reason string `json:"reason"`
 }
 
-// Cut says whether the GPU is cut into parts, so that it is no device for a job itself.
+// Cut reports whether the GPU is divided into MIG parts, so that it is no device for a job itself.
 func (g GPU) Cut() bool { return g.MIG.Mode == MIGOn }
 
-// File is the GPU's device file.
+// File returns the GPU's device file.
 func (g GPU) File() string { return fmt.Sprintf("/dev/nvidia%d", g.Minor) }
 
-// Decode reads what Encode wrote, perhaps on another node and by another version of this program. Nothing in it is
-// believed: names end up in lines of configuration files and on terminals. Errors name the field, its value and what
-// would be right.
+// Decode parses what Encode wrote, perhaps on another node and by another version of this program. Everything is
+// checked, since names end up in configuration files and on terminals. Errors name the field, its value and what is
+// expected.
 func Decode(text []byte) (Node, error) {
 	var n Node
 	if err := json.Unmarshal(text, &n); err != nil {
@@ -109,14 +115,14 @@ func Decode(text []byte) (Node, error) {
 	return n, nil
 }
 
-// Encode writes n as JSON.
+// Encode returns n as JSON.
 func (n Node) Encode() ([]byte, error) {
 	n.Version = Version
 	text, err := json.MarshalIndent(n, "", "  ")
 	return append(text, '\n'), err
 }
 
-// Validate says what is wrong with n.
+// Validate returns an error if a field of n is not valid.
 func (n Node) Validate() error {
 	switch {
 	case n.Version != Version:
@@ -146,17 +152,17 @@ func (n Node) Validate() error {
 	return nil
 }
 
-// maxMinor is where Linux's minor numbers of character devices could end.
+// maxMinor bounds the minor number of a device.
 const maxMinor = 1 << 20
 
 var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 var profileName = regexp.MustCompile(`^[0-9a-z.+-]{1,32}$`)
 
-// IsAddress says whether text is a PCI address as Linux writes it.
+// IsAddress reports whether text is a PCI address as Linux writes it.
 func IsAddress(text string) bool { return pciAddress.MatchString(text) }
 
-// IsNode says whether text is the name of one node.
+// IsNode reports whether text is the name of one node.
 func IsNode(text string) bool {
 	names, err := gres.ParseHosts(text)
 	return err == nil && len(names) == 1 && names[0] == text && text[0] != '-'
@@ -197,8 +203,8 @@ func (m MIG) validate() error {
 	return nil
 }
 
-// showable says whether text can be shown on a terminal, and is short.
+// showable reports whether text is short and can be shown on a terminal.
 func showable(text string) bool { return len(text) <= maxText && printable.Is(text) }
 
-// Printable is what a driver says of itself as far as a Node holds it: in one line, and short.
+// Printable makes text of a driver fit for a Node: one short line.
 func Printable(text string) string { return printable.Line(text, maxText-len("…")) }

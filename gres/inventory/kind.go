@@ -7,21 +7,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// longest is how many characters of a device's name count.
+// longest is how many characters of a device's name are used.
 const longest = 64
 
 // model matches the word of a device's name that is its model: A100, L40S, GB200. A memory size begins with a digit;
-// what a board is built like is in formFactors.
+// formFactors excludes words for the form of the board.
 var model = regexp.MustCompile(`^[a-z]{1,3}[0-9]{1,4}[a-z]{0,2}$`)
 
 var formFactors = regexp.MustCompile(`^(sxm|hbm|nvl|gen|ddr|gddr|rev)[0-9]+[a-z]?$`)
 
-// series matches cards whose model is a number alone, of which Slurm would read gpu:3090 as so many GPUs: RTX 3090 Ti,
-// RTX PRO 6000.
+// series matches cards whose model is only a number, where Slurm would read gpu:3090 as a count: RTX 3090 Ti, RTX PRO
+// 6000.
 var series = regexp.MustCompile(`(?:^|_)((?:rtx|gtx)(?:_pro)?_[0-9]{3,5}(?:_ti|_super)*)(?:_|$)`)
 
-// underscored is a device's name as Slurm's AutoDetect writes it: lower case, with underscores for blanks. Slurm takes
-// a Type of a configuration file for right when it is found in that. Characters that no Type can have are underscores
+// underscored returns a device's name as Slurm's AutoDetect writes it: lower case, with underscores for blanks. Slurm
+// accepts a Type in a configuration file if it is a part of that. Characters that no Type can have become underscores
 // here, too.
 func underscored(name string) string {
 	text := strings.Map(func(r rune) rune {
@@ -33,9 +33,8 @@ func underscored(name string) string {
 	return strings.TrimRight(text[:min(len(text), longest)], "_")
 }
 
-// Type is what sites call a device of this name: a100 for NVIDIA A100-SXM4-40GB, rtx_3090 for NVIDIA GeForce RTX 3090.
-// It stands in the underscored name, so Slurm's AutoDetect agrees with it; and it is never such that Slurm would take
-// it for a count.
+// Type returns the sites' name for a device: a100 for NVIDIA A100-SXM4-40GB, rtx_3090 for NVIDIA GeForce RTX 3090. It
+// is a part of the underscored name, so Slurm's AutoDetect accepts it, and Slurm never reads it as a count.
 func Type(name string) string {
 	whole := underscored(name)
 	for _, word := range strings.FieldsFunc(whole, func(r rune) bool { return r == '_' || r == '-' }) {
@@ -52,7 +51,7 @@ func Type(name string) string {
 	return whole
 }
 
-// isType says whether Slurm reads gpu:text as a type and not as a count, or as nothing at all.
+// isType reports whether Slurm reads gpu:text as a type, not as a count or nothing at all.
 func isType(text string) bool {
 	if text == "" || len(text) > longest {
 		return false
@@ -61,10 +60,10 @@ func isType(text string) bool {
 	return err == nil && len(counts) == 1 && counts[0].Type == text
 }
 
-// Classify gives each GPU its Type. Two models that would be called alike, as the A100 of 40 and of 80 GB, get their
-// whole names.
+// Classify gives each GPU its Type. Two models that would get the same one, as the A100 with 40 and with 80 GB, get
+// their full names.
 func Classify(gpus []GPU) {
-	names := map[string]map[string]bool{} // by type, the models
+	names := map[string]map[string]bool{} // the models, by type
 	for _, g := range gpus {
 		short := Type(g.Name)
 		if names[short] == nil {

@@ -10,19 +10,19 @@ import (
 
 // Layout is how a site wants its GPUs described.
 type Layout struct {
-	Shards int  // into how many shards each GPU is divided; 0 for whole GPUs only
-	Cores  bool // with Cores=, which keeps other cores' jobs off a GPU
+	Shards int  // shards for each GPU; 0: whole GPUs only
+	Cores  bool // with Cores=, which keeps jobs on other cores off a GPU
 }
 
-// Lines are what fits a node in Slurm's configuration files.
+// Lines are what belongs into Slurm's configuration files for a node.
 type Lines struct {
 	GresConf []string // lines of gres.conf
-	Types    string   // what slurm.conf's GresTypes= must have
-	Gres     string   // behind Gres= in slurm.conf's line of the node
-	Notes    []string // what a reader should know before he copies them
+	Types    string   // what GresTypes= of slurm.conf must contain
+	Gres     string   // the value of Gres= in the node's line of slurm.conf
+	Notes    []string // what a reader should know before copying them
 }
 
-// Lines are those that fit the node.
+// Lines returns the configuration that fits the node.
 func (n Node) Lines(l Layout) (Lines, error) {
 	if l.Shards < 0 {
 		return Lines{}, fmt.Errorf("shards = %d: want 0 or more", l.Shards)
@@ -38,7 +38,7 @@ func (n Node) Lines(l Layout) (Lines, error) {
 	return n.cutLines(), nil
 }
 
-// wholeLines describe each device by its file. AutoDetect is off in each line, since a site may have it on for other
+// wholeLines describes each device by its file. AutoDetect is off in each line, since a site may have it on for other
 // nodes.
 func (n Node) wholeLines(l Layout) Lines {
 	lines := Lines{Types: "gpu", Gres: n.Gres(l), Notes: n.notes(l)}
@@ -60,8 +60,8 @@ func (n Node) wholeLines(l Layout) Lines {
 	return lines
 }
 
-// cutLines leave MIG devices to slurmd's own detection: which capability files make up one changes whenever the GPU is
-// cut anew.
+// cutLines leaves MIG devices to slurmd's own detection, since the capability files of a part change whenever the GPU
+// is divided anew.
 func (n Node) cutLines() Lines {
 	return Lines{
 		GresConf: []string{fmt.Sprintf("NodeName=%s AutoDetect=nvml", n.Name)},
@@ -74,7 +74,7 @@ func (n Node) cutLines() Lines {
 	}
 }
 
-// Gres is what slurm.conf has behind Gres= of the node.
+// Gres returns the value of Gres= in the node's line of slurm.conf.
 func (n Node) Gres(l Layout) string {
 	var order []string
 	count := map[string]int{}
@@ -97,7 +97,7 @@ func (n Node) Gres(l Layout) string {
 	return strings.Join(terms, ",")
 }
 
-// perDevice is the Type of one device alone: a job that shares GPUs can then be sent to just this one.
+// perDevice returns the Type of a single device, by which a job that shares a GPU can be sent to just this one.
 func perDevice(minor int) string { return fmt.Sprintf("g%d", minor) }
 
 func typeOf(g GPU, l Layout) string {
@@ -107,7 +107,7 @@ func typeOf(g GPU, l Layout) string {
 	return g.Type
 }
 
-// groups are the GPUs that one line of gres.conf can name together.
+// groups returns the GPUs that one line of gres.conf can name together.
 func (n Node) groups(l Layout) [][]GPU {
 	var all [][]GPU
 	for _, g := range n.GPUs {
@@ -123,7 +123,7 @@ func (n Node) groups(l Layout) [][]GPU {
 	return all
 }
 
-// files is how gres.conf names several device files: /dev/nvidia[0-3].
+// files returns the device files as gres.conf writes them: /dev/nvidia[0-3].
 func files(group []GPU) string {
 	if len(group) == 1 {
 		return group[0].File()
@@ -135,6 +135,7 @@ func files(group []GPU) string {
 	return fmt.Sprintf("/dev/nvidia[%s]", SetOf(minors...))
 }
 
+// notes returns what a reader of the lines should know.
 func (n Node) notes(l Layout) []string {
 	var notes []string
 	if cores := n.nearCores(); len(cores) > 0 && !l.Cores {
@@ -159,7 +160,7 @@ func (n Node) notes(l Layout) []string {
 	return notes
 }
 
-// nearCores says for each group of GPUs what Cores= would be.
+// nearCores returns for each group of GPUs what Cores= would be.
 func (n Node) nearCores() []string {
 	var texts []string
 	for _, group := range n.groups(Layout{Cores: true}) {

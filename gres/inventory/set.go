@@ -9,14 +9,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// most bounds the numbers in a set; Linux itself stops at 8192 CPUs.
+// most bounds the numbers in a set; Linux itself supports at most 8192 CPUs.
 const most = 1 << 14
 
-// Set is a set of CPUs, cores or sockets by their numbers, in ascending order. As text it is 0-3,8, which is how Linux
-// and Slurm write it. An empty set stands for what is not known.
+// Set is a set of the numbers of CPUs, cores or sockets, ascending. As text it is 0-3,8, as Linux and Slurm write it.
+// An empty set means unknown.
 type Set []int
 
-// ParseSet reads a list as Linux and Slurm write it: 0-3,8. Order and repetitions do not matter. Errors name the part.
+// ParseSet parses a list as Linux and Slurm write it: 0-3,8. Order and duplicates do not matter. Errors name the part.
 func ParseSet(text string) (Set, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -38,14 +38,14 @@ func ParseSet(text string) (Set, error) {
 	return SetOf(all...), nil
 }
 
-// SetOf is the set of these numbers.
+// SetOf returns the set of these numbers.
 func SetOf(numbers ...int) Set {
 	all := slices.Clone(numbers)
 	slices.Sort(all)
 	return Set(slices.Compact(all))
 }
 
-// ends are the first and the last number of 0-3; of 8 they are equal.
+// ends returns the first and the last number of a part such as 0-3; for 8 they are equal.
 func ends(part string) (first, last int, err error) {
 	low, high, ranged := strings.Cut(part, "-")
 	if !ranged {
@@ -67,7 +67,7 @@ func number(text string) (int, error) {
 	return int(n), nil
 }
 
-// String writes ranges as short as they go: 0-3,8.
+// String formats the set with ranges: 0-3,8.
 func (s Set) String() string { return gres.FormatRanges(s) }
 
 // MarshalText is String, so that JSON has "0-3,8".
@@ -80,13 +80,13 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return err
 }
 
-// covers says whether all of these numbers are in s.
+// covers reports whether all of these numbers are in s.
 func (s Set) covers(these Set) bool {
 	return !slices.ContainsFunc(these, func(n int) bool { return !slices.Contains(s, n) })
 }
 
-// union has the numbers of all sets; it is empty where one of them is, since what is not known adds up to nothing that
-// is.
+// union returns the numbers of all sets. It is empty if one of them is, since with an unknown set the union is unknown,
+// too.
 func union(sets ...Set) Set {
 	var all []int
 	for _, s := range sets {

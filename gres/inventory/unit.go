@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// unit is what Slurm counts as one GPU: a whole device, or a part of one that is cut.
+// unit is what Slurm counts as one GPU: a whole device, or a MIG part of one.
 type unit struct {
 	gpu   GPU
-	typ   string   // as the printed lines call it
-	names []string // in which a Type of Slurm's has to be found
+	typ   string   // its type in the printed lines
+	names []string // a type that Slurm accepts is a part of one of these
 	label string   // for a reader
 }
 
-// units are those of the node, device by device.
+// units returns the node's units, device by device.
 func (n Node) units() []unit {
 	var all []unit
 	for _, g := range n.GPUs {
@@ -34,27 +34,27 @@ func (n Node) units() []unit {
 	return all
 }
 
-// isDevice says whether the type is that of this one device.
+// isDevice reports whether the type is that of this single device.
 func (u unit) isDevice(typ string) bool { return !u.gpu.Cut() && typ == perDevice(u.gpu.Minor) }
 
-// isCalled says whether it is the unit's own.
+// isCalled reports whether the type is the unit's own.
 func (u unit) isCalled(typ string) bool { return typ == u.typ }
 
-// isFound says whether it stands in the device's name, by which Slurm's AutoDetect tells a right type.
+// isFound reports whether the type is a part of the device's name, which is how Slurm's AutoDetect accepts a type.
 func (u unit) isFound(typ string) bool {
 	return typ != "" && slices.ContainsFunc(u.names,
 		func(name string) bool { return strings.Contains(name, strings.ToLower(typ)) })
 }
 
-// isAny says whether there is no type, which may stand for any unit.
+// isAny reports whether there is no type, which may stand for any unit.
 func (u unit) isAny(typ string) bool { return typ == "" }
 
-// may says whether Slurm may call the unit by this type.
+// may reports whether Slurm may call the unit by this type.
 func (u unit) may(typ string) bool {
 	return u.isDevice(typ) || u.isCalled(typ) || u.isFound(typ) || u.isAny(typ)
 }
 
-// labels names units, the first few of them.
+// labels names the first few of the units.
 func labels(units []unit) string {
 	const few = 4
 	var texts []string

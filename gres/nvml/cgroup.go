@@ -11,12 +11,11 @@ import (
 	"strings"
 )
 
-// maxProcesses bounds what is read of one control group.
+// maxProcesses bounds what is read of one cgroup.
 const maxProcesses = 1 << 16
 
-// JobCgroup is the folder of the control group that Slurm keeps a job's processes of this host in, for version 2 and
-// for version 1 of control groups. Slurm 26.05 names it not by the job's number, unless cgroup.conf has
-// CgroupJobIdPaths=yes.
+// JobCgroup returns the folder of the cgroup, version 2 or 1, in which Slurm keeps a job's processes on this host.
+// Slurm 26.05 does not name it by the job ID, unless cgroup.conf has CgroupJobIdPaths=yes.
 func (h Host) JobCgroup(job int) (string, error) {
 	name := "job_" + strconv.Itoa(job)
 	for _, pattern := range []string{
@@ -37,8 +36,8 @@ func (h Host) JobCgroup(job int) (string, error) {
 				"ProctrackType=proctrack/cgroup", job)
 }
 
-// cgroupOfStepd finds a job's control group by the slurmstepd in it, which says in its title whose steps it minds. Only
-// Slurm's own processes are in the group below a step that is asked: a user may call his as he likes.
+// cgroupOfStepd finds a job's cgroup by the slurmstepd in it, whose title names the job. It looks only into the
+// subgroup for Slurm's own processes, since a user can give his processes any title.
 func (h Host) cgroupOfStepd(job int) string {
 	for _, scope := range []string{"sys/fs/cgroup/system.slice/*slurmstepd.scope/",
 		"sys/fs/cgroup/*slurmstepd.scope/"} {
@@ -55,7 +54,7 @@ func (h Host) cgroupOfStepd(job int) string {
 	return ""
 }
 
-// minds says that a process is a slurmstepd of the job: slurmstepd: [17.batch].
+// minds reports whether a process is a slurmstepd of the job, with a title such as slurmstepd: [17.batch].
 func (h Host) minds(pid, job int) bool {
 	title, err := os.ReadFile(h.path("proc/" + strconv.Itoa(pid) + "/cmdline"))
 	if err != nil {
@@ -66,8 +65,8 @@ func (h Host) minds(pid, job int) bool {
 	return stepd && same && strings.IndexAny(rest, ".+") == 0
 }
 
-// Processes are the IDs of all processes in a control group and in those below it, as the host numbers them. What ends
-// meanwhile is left out.
+// Processes returns the PIDs, as on the host, of all processes in a cgroup and those below it. Processes that end
+// meanwhile are left out.
 func Processes(cgroup string) ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(cgroup, func(path string, entry fs.DirEntry, err error) error {
@@ -91,8 +90,7 @@ func Processes(cgroup string) ([]int, error) {
 	return all, nil
 }
 
-// processesIn reads one list. A control group of threads has none that can be read, and the processes stand in the one
-// above it.
+// processesIn reads one list. A threaded cgroup has no readable list; its processes are listed in the cgroup above it.
 func processesIn(path string) []int {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -100,7 +98,7 @@ func processesIn(path string) []int {
 	}
 	var all []int
 	for word := range strings.FieldsSeq(string(text)) {
-		if pid, err := strconv.Atoi(word); err == nil && pid > 0 { // 0 is a process of another namespace
+		if pid, err := strconv.Atoi(word); err == nil && pid > 0 { // 0 is a process of another PID namespace
 			all = append(all, pid)
 		}
 	}

@@ -34,7 +34,7 @@ func enter(lib nvml.Interface) (library, error) {
 	}
 }
 
-// door is the library as go-nvml has it. No type of go-nvml's leaves this file.
+// door wraps go-nvml. No type of go-nvml leaves this file.
 type door struct{ lib nvml.Interface }
 
 func (d door) close() error { return failure(d.lib.Shutdown()) }
@@ -45,6 +45,7 @@ func (d door) versions() (driver, library string) {
 	return inventory.Printable(driver), inventory.Printable(library)
 }
 
+// devices returns the GPUs, and those that the driver counts but cannot open.
 func (d door) devices() ([]device, []inventory.Unreadable, error) {
 	count, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -63,7 +64,8 @@ func (d door) devices() ([]device, []inventory.Unreadable, error) {
 	return all, lost, nil
 }
 
-// has says whether the driver knows one of the calls. To call one that an older driver lacks would end the process.
+// has reports whether the driver has one of the functions. Calling one that an older driver lacks would end the
+// process.
 func (d door) has(symbols ...string) bool {
 	for _, symbol := range symbols {
 		if d.lib.Extensions().LookupSymbol(symbol) == nil {
@@ -73,13 +75,14 @@ func (d door) has(symbols ...string) bool {
 	return false
 }
 
-// leaf is one GPU behind the door.
+// leaf is one GPU.
 type leaf struct {
 	nvml.Device
 	index int
 	has   func(symbols ...string) bool
 }
 
+// describe returns the device's properties; the first call that fails is the error.
 func (l leaf) describe() (inventory.GPU, error) {
 	g := inventory.GPU{Index: l.index, ComputeMode: l.computeMode(), MPSClients: l.mpsClients()}
 	var failed error
@@ -107,7 +110,7 @@ func (l leaf) describe() (inventory.GPU, error) {
 	return g, nil
 }
 
-// address is a PCI address as Linux writes it; NVML's has more zeros in front.
+// address returns a PCI address as Linux writes it; NVML's has more leading zeros.
 func address(pci nvml.PciInfo) string {
 	text := fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 	if !inventory.IsAddress(text) {
@@ -142,7 +145,8 @@ func (l leaf) mpsClients() int {
 	return len(clients)
 }
 
-// mig is how the GPU is cut. A driver from before MIG, and a GPU that cannot be cut, say that it is not supported.
+// mig returns how the GPU is divided. For a driver older than MIG, and a GPU that cannot be divided, the mode is
+// "unsupported".
 func (l leaf) mig() inventory.MIG {
 	if !l.has("nvmlDeviceGetMigMode") {
 		return inventory.MIG{Mode: inventory.MIGUnsupported}
@@ -168,7 +172,7 @@ func migMode(mode int) string {
 	return inventory.MIGOff
 }
 
-// parts are the MIG devices that the GPU is cut into; the places of those that are not made are empty.
+// parts returns the MIG devices of the GPU; unused device slots are skipped.
 func (l leaf) parts() []inventory.Part {
 	places, ret := l.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
@@ -221,9 +225,10 @@ func (l leaf) processes() (map[int]gres.Memory, error) {
 	return all, nil
 }
 
-// untold is what NVML says of a process whose memory it does not know.
+// untold is what NVML returns for a process whose memory is unknown.
 const untold = ^uint64(0)
 
+// failure turns a return code of NVML into an error; nil for success.
 func failure(ret nvml.Return) error {
 	if ret == nvml.SUCCESS {
 		return nil

@@ -11,17 +11,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-// Host is where the kernel's view of the host is read: its zero value is the host that the program runs on.
+// Host is where the kernel's view of the host is read. The zero value is the host on which the program runs.
 type Host struct {
-	Root     string // in front of /sys; empty for the host's own
-	MPSPipes string // the folder of the MPS control daemon's pipes; empty for MPS's default
+	Root     string // prefix of /sys; empty: the host's own
+	MPSPipes string // folder of the MPS control daemon's pipes; empty: MPS's default
 }
 
 func (h Host) path(parts ...string) string {
 	return filepath.Join(append([]string{"/", h.Root}, parts...)...)
 }
 
-// line is the content of a small file without its newline; empty where there is none.
+// line returns the content of a small file without its newline; empty if it cannot be read.
 func (h Host) line(parts ...string) string {
 	text, err := os.ReadFile(h.path(parts...))
 	if err != nil {
@@ -30,25 +30,26 @@ func (h Host) line(parts ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// mpsDaemon says whether a control daemon of MPS has its pipe open here.
+// mpsDaemon reports whether an MPS control daemon has its pipe open here.
 func (h Host) mpsDaemon() bool {
 	_, err := os.Stat(h.path(cmp.Or(h.MPSPipes, "/tmp/nvidia-mps"), "control"))
 	return err == nil
 }
 
-// topology says of each CPU which core and which socket it belongs to, as Slurm numbers them.
+// topology maps each CPU to its core and socket, as Slurm numbers them.
 type topology map[int]place
 
+// place is the number of a core and of its socket.
 type place struct{ core, socket int }
 
-// topology numbers sockets in the order of their first CPUs, and cores socket by socket in the same way, which is how
-// Slurm counts them. It is empty where the kernel does not say.
+// topology numbers sockets in the order of their first CPUs, and cores socket by socket in the same way, as Slurm does.
+// It is empty if the kernel does not say.
 func (h Host) topology() topology {
 	online, err := inventory.ParseSet(h.line("sys/devices/system/cpu/online"))
 	if err != nil {
 		return nil
 	}
-	first := map[string]int{} // a socket's first CPU
+	first := map[string]int{} // the first CPU of a socket
 	var cores []core
 	for _, cpu := range online {
 		c, known := h.core(cpu)
@@ -66,7 +67,7 @@ func (h Host) topology() topology {
 	return numbered(cores)
 }
 
-// core is one core with the CPUs, or threads, on it.
+// core is one core with its CPUs (hardware threads).
 type core struct {
 	socket string
 	cpus   inventory.Set
@@ -79,7 +80,7 @@ func (h Host) core(cpu int) (core, bool) {
 	return core{socket, siblings}, err == nil && len(siblings) > 0 && socket != ""
 }
 
-// numbered are the places of all CPUs, with the cores in this order.
+// numbered returns the places of all CPUs, for cores in this order.
 func numbered(cores []core) topology {
 	all := topology{}
 	sockets := map[string]int{}
@@ -94,7 +95,8 @@ func numbered(cores []core) topology {
 	return all
 }
 
-// near is the NUMA node of the device at a PCI address, -1 if none, and what lies on the same side of the host.
+// near returns the NUMA node of the device at a PCI address, -1 if there is none, and what lies on the same side of the
+// host.
 func (h Host) near(address string, all topology) (numa int, near inventory.Near) {
 	if !inventory.IsAddress(address) {
 		return -1, inventory.Near{}

@@ -1,9 +1,10 @@
-// Package nvml sees the GPUs of the host that it runs on, through NVIDIA's management library: what is there, and how
-// busy it is. It only reads.
+// Package nvml reads the GPUs of the host on which it runs, through NVIDIA's management library: which there are, and
+// how busy they are. It changes nothing.
 //
-// The library is C and is opened when the program runs. Only a program that was compiled with cgo and the tag nvml has
-// a way to it, and on a host without a driver that finds none; both are told by Open, in a sentence. Which cores are
-// near a GPU is the kernel's to say, and is read from sysfs.
+// The library is C and is opened at run time. Only a program compiled with cgo and the tag nvml can use it; without the
+// tag, or on a host without a driver, Open returns an error that says so. cgo alone is not enough, since go-nvml uses
+// symbols that exist only once the library is open. Calling a function that an older driver lacks ends the process, so
+// functions that came with MIG and MPS are looked up first. Which cores are near a GPU is read from sysfs.
 package nvml
 
 import (
@@ -16,7 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-// library is NVML as far as this package needs it. Its one implementation that sees GPUs is in door.go.
+// library is what this package needs of NVML. The only implementation that sees GPUs is in door.go.
 type library interface {
 	versions() (driver, library string)
 	devices() ([]device, []inventory.Unreadable, error)
@@ -25,30 +26,30 @@ type library interface {
 
 // device is one GPU.
 type device interface {
-	// describe says what the device is, without what the kernel knows of it.
+	// describe returns what the device is, without what the kernel knows about it.
 	describe() (inventory.GPU, error)
-	// usage is how busy it is and has been for the last fraction of a second.
+	// usage returns how busy it was in the last fraction of a second, and its memory in use.
 	usage() (usage, error)
-	// processes are those that use it, with the memory that each holds.
+	// processes returns the processes that use it, by PID, with the memory that each holds.
 	processes() (map[int]gres.Memory, error)
 }
 
-// usage is one look at a device.
+// usage is one reading of a device.
 type usage struct {
-	busy   int // percent of the time in which a kernel ran; Unknown where the driver does not say
+	busy   int // percent of the time in which a kernel ran; Unknown if the driver does not say
 	memory gres.Memory
 }
 
 // Unknown is an amount that the driver does not tell.
 const Unknown = -1
 
-// Driver is the opened library on one host. It is not safe for several goroutines.
+// Driver is the opened library on one host. It is not safe for concurrent use.
 type Driver struct {
 	lib  library
 	host Host
 }
 
-// Open finds the driver. The error says why there is none, and what to do.
+// Open opens the driver. The error says why there is none, and what to do.
 func Open(host Host) (*Driver, error) {
 	lib, err := open()
 	if err != nil {
@@ -57,10 +58,11 @@ func Open(host Host) (*Driver, error) {
 	return &Driver{lib, host}, nil
 }
 
-// Close lets go of the driver.
+// Close closes the driver.
 func (d *Driver) Close() error { return d.lib.close() }
 
-// Inventory is what the host has. A GPU that does not answer is listed as such and keeps no other from being seen.
+// Inventory returns what the host has. A GPU that does not answer is listed as unreadable and does not affect the
+// others.
 func (d *Driver) Inventory(node string, taken time.Time) (inventory.Node, error) {
 	devices, unreadable, err := d.lib.devices()
 	if err != nil {

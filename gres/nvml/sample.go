@@ -8,41 +8,41 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Reading is one GPU at one moment.
+// Reading is the state of one GPU at one moment.
 type Reading struct {
 	Minor int
 	UUID  string
-	// Busy is the percentage of the last fraction of a second in which a kernel ran on the GPU, whoever's; Unknown
-	// where the driver does not say, as of a GPU in MIG mode.
+	// Busy is the percentage of the last fraction of a second in which any process's kernel ran on the GPU; Unknown if
+	// the driver does not say, as in MIG mode.
 	Busy   int
-	Memory gres.Memory // in use on the GPU, whoever's
-	// Mine is what the processes that were asked for hold of it, 0 where none were; Unknown where the driver does not
-	// say.
+	Memory gres.Memory // in use on the GPU, by any process
+	// Mine is the memory held by the processes that were asked for, 0 if none were; Unknown if the driver does not say.
 	Mine gres.Memory
-	Err  error // why there is no reading, and all figures are 0
+	Err  error // why there is no reading; all amounts are then 0
 }
 
-// Sample is one look at several GPUs, in the order of their device files.
+// Sample is one reading of several GPUs, in the order of their device files.
 type Sample struct {
 	At   time.Time
 	GPUs []Reading
 }
 
-// Sampler looks again and again at the GPUs that were there when it began. It remembers which is which, so that one
-// that falls off the bus meanwhile is told by its number; and it asks again, in case it comes back. It is not safe for
-// several goroutines.
+// Sampler reads again and again the GPUs that existed when it began. It remembers which is which, so that a GPU that
+// falls off the bus is reported by its number; it is asked again, in case it comes back. A Sampler is not safe for
+// concurrent use.
 type Sampler struct {
 	known []sampled
 	clock func() time.Time
 }
 
+// sampled is a GPU with what identifies it.
 type sampled struct {
 	device
 	minor int
 	uuid  string
 }
 
-// Sampler begins. A GPU that cannot be read at that time has no number and is left out of all samples.
+// Sampler returns a new Sampler. A GPU that cannot be read now has no number and is left out of all samples.
 func (d *Driver) Sampler(clock func() time.Time) (*Sampler, error) {
 	devices, _, err := d.lib.devices()
 	if err != nil {
@@ -58,9 +58,9 @@ func (d *Driver) Sampler(clock func() time.Time) (*Sampler, error) {
 	return s, nil
 }
 
-// OfDevices looks at GPUs by the numbers of their device files. Slurm's indices (SLURM_JOB_GPUS, IDX) are the same
-// numbers where gres.conf lists all device files in order, as the lines that this project prints do. A number that
-// there is no GPU of gets a reading with an error.
+// OfDevices reads GPUs by the numbers of their device files. Slurm's indices (SLURM_JOB_GPUS, IDX) are the same numbers
+// if gres.conf lists all device files in order, as the lines that this project prints do. A number without a GPU gets a
+// reading with an error.
 func (s *Sampler) OfDevices(minors ...int) Sample {
 	sample := Sample{At: s.clock()}
 	for _, minor := range minors {
@@ -74,8 +74,8 @@ func (s *Sampler) OfDevices(minors ...int) Sample {
 	return sample
 }
 
-// OfProcesses looks at the GPUs that any of these processes uses. A GPU that cannot say who uses it is among them, with
-// its error: it may be theirs.
+// OfProcesses reads the GPUs that any of these processes uses. A GPU that cannot say who uses it is included, with its
+// error, since it may be one of theirs.
 func (s *Sampler) OfProcesses(pids ...int) Sample {
 	sample := Sample{At: s.clock()}
 	for _, k := range s.known {
@@ -91,7 +91,7 @@ func (s *Sampler) OfProcesses(pids ...int) Sample {
 	return sample
 }
 
-// read looks at the GPU, of which mine belongs to those who ask.
+// read reads the GPU; mine is the memory held by the processes that were asked for.
 func (k sampled) read(mine gres.Memory) Reading {
 	u, err := k.usage()
 	if err != nil {
@@ -104,7 +104,7 @@ func (k sampled) broken(err error) Reading {
 	return Reading{Minor: k.minor, UUID: k.uuid, Err: fmt.Errorf("GPU %d: %w", k.minor, err)}
 }
 
-// held adds up what the processes hold; it is Unknown where that of one is.
+// held returns the sum of what the processes hold; Unknown if that of one is unknown.
 func held(users map[int]gres.Memory, pids []int) gres.Memory {
 	sum := gres.Memory(0)
 	for _, pid := range pids {

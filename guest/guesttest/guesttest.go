@@ -1,5 +1,5 @@
-// Package guesttest lets a test be its own plugin: a copy of the test's program under another name, by which its
-// TestMain knows what it is to do.
+// Package guesttest lets a test be its own plugin: a copy of the test program under another name, by which its TestMain
+// knows what to do.
 package guesttest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Copy is the path of this program under that name, in a folder of the test's.
+// Copy returns the path of a copy of this program with that name, in a temporary folder of the test.
 func Copy(t testing.TB, name string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -19,7 +19,7 @@ func Copy(t testing.TB, name string) string {
 	if os.Link(self, path) == nil {
 		return path
 	}
-	text, err := os.ReadFile(self) // the folder is on another disk
+	text, err := os.ReadFile(self) // the folder is on another file system
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-// Package pages opens files of bbolt as what they may be after a crash or on a bad disk: bbolt trusts its pages and
-// panics, or faults, on one that is wrong. Here that is an error. What a file means, and what is done about one that
-// is damaged, is the business of who opens it.
+// Package pages opens bbolt files that a crash or a bad disk may have damaged. bbolt trusts its pages and panics or
+// faults on a bad one; this package turns that into an error. The caller knows what a file contains and what to do
+// about damage.
 package pages
 
 import (
@@ -14,8 +14,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Open locks and maps the file, which only its owner can read where it is made, and walks its tree once. bbolt panics
-// on some damage, and then leaves the file open and locked.
+// Open locks and maps the file, and walks its tree once. A new file is readable for its owner only. On some damage
+// bbolt panics and leaves the file open and locked, so Open then releases it.
 func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	var file *os.File
 	var db *bolt.DB
@@ -46,22 +46,23 @@ func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	return db, nil
 }
 
-// named says that the file still has its name. It has not when another was restored in its place while this process
-// waited for it.
+// named says whether path still names the open file. It does not if a restore replaced the file while this process
+// waited for the lock.
 func named(file *os.File, path string) bool {
 	mine, err := file.Stat()
 	now, gone := os.Stat(path)
 	return err == nil && gone == nil && os.SameFile(mine, now)
 }
 
-// Release gives up a file that bbolt may have closed itself. Its memory map would keep the lock beyond Close.
+// Release unlocks and closes a file that bbolt may have left open. Its memory map would otherwise keep the lock beyond
+// Close.
 func Release(file *os.File) {
 	syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
 	file.Close()
 }
 
-// Guard runs use and turns what a damaged file does to it into an error. bbolt trusts its pages: a wrong one makes it
-// panic, and a page that a truncated file no longer has is a memory fault, because the file is mapped.
+// Guard runs use and turns what a damaged file causes into an error. A bad page makes bbolt panic, and a page beyond
+// the end of a truncated file is a memory fault, because the file is mapped.
 func Guard(use func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

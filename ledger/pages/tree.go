@@ -8,24 +8,24 @@ import (
 	"io"
 )
 
-// bbolt follows pages wherever they lead, with no count of its steps. A page that leads back to itself, as one bit in a
-// file can make it, has it put the same page on its stack until the machine has no memory left, which no recover ends.
-// So the tree is walked here first, by numbers alone: each page once, and none that is not there.
+// bbolt follows pages without counting its steps. If one page leads back to itself, which a single wrong bit can cause,
+// bbolt pushes it on its stack until memory is exhausted, which no recover can stop. So the tree is walked here first,
+// by page numbers alone: each page may be reached once, and must exist.
 
-// The file's format is that of all versions of bbolt since 2013: fields in the machine's order of bytes, and a header
-// of sixteen bytes on each page, with as many for each of its elements behind it.
+// The file format is that of all versions of bbolt since 2013: fields in native byte order, and on each page a header
+// of sixteen bytes, followed by as many for each element.
 const (
 	header, element = 16, 16
 
 	branchFlag, leafFlag = 0x01, 0x02
-	bucketFlag           = 0x01 // of an element of a leaf: its value is a bucket
+	bucketFlag           = 0x01 // of an element of a leaf whose value is a bucket
 
-	metaLength, metaSum = 64, 56 // and where in it the checksum stands that is over what is before
+	metaLength, metaSum = 64, 56 // the length of the meta data, and the offset in it of a checksum of everything before
 )
 
 var native = binary.NativeEndian
 
-// tree is the pages of a file that were seen so far.
+// tree is the state of a walk over a file's pages.
 type tree struct {
 	file io.ReaderAt
 	size int64 // of a page, bytes
@@ -34,7 +34,7 @@ type tree struct {
 	due  []uint64
 }
 
-// walk says what is wrong with the pages that can be reached.
+// walk returns what is wrong with the pages that can be reached.
 func walk(file io.ReaderAt, pageSize int) error {
 	t := &tree{file: file, size: int64(pageSize), seen: map[uint64]bool{}}
 	if err := t.begin(); err != nil {
@@ -50,7 +50,8 @@ func walk(file io.ReaderAt, pageSize int) error {
 	return nil
 }
 
-// begin finds the state in force: of the two that the file begins with the newer that is whole.
+// begin finds the state in force, the newer of the first two pages whose checksum is right, and its root page. In a
+// page's meta data the root page is at offset 16, the number of pages at 40, and the transaction number at 48.
 func (t *tree) begin() error {
 	var newest []byte
 	for at := range int64(2) {
@@ -78,7 +79,7 @@ func (t *tree) read(at int64, length int) ([]byte, error) {
 	return part, err
 }
 
-// later has a page looked at.
+// later adds a page to those that must be visited.
 func (t *tree) later(id uint64) error {
 	switch {
 	case id < 2 || id >= t.end:
@@ -91,7 +92,8 @@ func (t *tree) later(id uint64) error {
 	return nil
 }
 
-// page looks where a page leads.
+// page visits the pages to which a page leads. In its header the page's number is at offset 0, its kind at 8, its
+// number of elements at 10, and the number of pages by which it overflows at 12.
 func (t *tree) page(id uint64) error {
 	start := int64(id) * t.size
 	head, err := t.read(start, header)
@@ -127,8 +129,8 @@ func (t *tree) page(id uint64) error {
 	return nil
 }
 
-// bucket looks where an element of a leaf leads, which begins there, on a page that ends there: one that is no bucket
-// nowhere, and a small bucket stands in its own value, where it can be a leaf alone.
+// bucket visits the page to which an element of a leaf leads. begins is the element's offset, ends that of its page's
+// end. An ordinary element leads nowhere. A small bucket is stored inline in the element's value and must be a leaf.
 func (t *tree) bucket(e []byte, begins, ends int64) error {
 	if native.Uint32(e)&bucketFlag == 0 {
 		return nil

@@ -1,36 +1,27 @@
-// Package bound says how good a plan is: what it is worth, and a proven upper bound on what any plan could be worth
-// that runs the same jobs. It is a pure function of the snapshot and the plan, takes a bounded number of steps, and
-// shares nothing with the planner but the solver (policy/columns), whose bounds hold at whatever prices: which jobs may
-// be where with what, and what that is worth, it works out by itself.
+// Package bound measures how good a plan is: it computes the plan's value and a proven upper bound on the value of any
+// plan that runs the same jobs. It is a pure function of the snapshot and the plan, takes a bounded number of steps,
+// and shares only the solver (policy/columns) with the planner; the solver's bounds hold at any prices. No decision
+// depends on it.
 //
-// Value. A plan is worth the sum over the granted jobs of GPUs × speed. The speed is in the unit in which the planner
-// compares, policy.Unit: the gain over the share of as many GPUs of the reference server, whatever node a job is on.
-// Where all nodes are equal it is the gain over the proportional share, and a plan that gives everybody that share is
-// worth its GPUs. A job without a profile, or on a node with other GPUs than its profile is of, is worth its GPUs.
-// Restarts are not in it: the value is of a round's end state.
+// The value is the sum over the granted jobs of GPUs × speed. Speed is in policy.Unit, the unit in which the planner
+// compares: the gain over the share of as many GPUs of the reference server. A job without a profile for the GPUs it
+// has counts its GPUs. Restarts are not counted: the value is of the state at the end of a round.
 //
-// Range. The bound holds for every plan of this snapshot that runs all the jobs that the plan runs, since only such
-// plans can be compared: to leave out a job that the policy's order owes a turn may be worth more. Beside them it may
-// run any that wait and could start: so GPUs that are idle for the sake of the order, of a job for which nodes are
-// kept, or for want of cores that were lent to others, are held against the plan. Who may not start whatever the plan
-// (barred, under a quota that is used up, with more GPUs than are idle) is named and does not count. Within that,
-// everything may be placed and sized anew as from empty, running jobs included, at no cost and without a limit on how
-// many are stopped, but for jobs that stay where they are in the plan and have to: they must not be touched, or hold
-// what nobody could be started with today. Sizes are whole cores, and memory at the measured amounts, the share, all
-// that may be had, and what the plan itself grants; a job that one node can hold is on one node, unless the plan itself
-// divides it. What policy.Check asks of a grant on a node holds for every size: share, floor, pace, ceiling, whole
-// tasks, constraints, reservations.
+// The bound ranges over plans that run all jobs that this plan runs, and any of the waiting jobs that could start. So
+// GPUs that idle because of the queue order, because nodes are reserved for a job, or because cores are lent count
+// against the plan. A job that no plan could start (barred, quota used up, more GPUs than are idle) is named and does
+// not count. Within that range all jobs may be placed and sized again at no cost, except jobs that must not be touched
+// or that hold a placement that no job could be started with today. Sizes are whole cores and measured amounts of
+// memory (also the share, all that may be had, and what the plan grants), and keep what policy.Check demands of a
+// grant. A job that fits on one node is on one node unless the plan divides it. Of the jobs that share a GPU only one
+// counts, at its speed alone.
 //
-// Of jobs that share a GPU one counts, at its speed alone: the plan's value and its bound are of the GPUs, and what the
-// others train on top of that is in neither. What those hold of cores and memory is not there to be had.
+// These constraints are relaxed, so the bound may be above what is possible: quotas; the parts of a gang, which may
+// differ and share a node; fractions of nodes; and, where there are too many shapes, differences between nodes, which
+// count as the largest of their shape.
 //
-// Relaxed are, so that the bound may be above what is possible: quotas; the parts of a gang, which may have different
-// sizes and meet on a node; fractions of nodes. Nodes that differ are taken for equal, as large as the largest of
-// them, where there are too many shapes.
-//
-// Two bounds are computed by Lagrangian relaxation, and both hold at whatever prices they are evaluated: that by
-// prices of each resource of each shape (the dual of the first program of Synergy, OSDI'22, for each shape), which
-// also says what binds, and that by configurations of a node (Gilmore and Gomory 1961), which is nearly tight.
+// Both bounds are Lagrangian. The bound by prices of each resource of each shape (the dual of the first program of
+// Synergy, OSDI'22) says what binds. The bound by configurations of a node (Gilmore and Gomory 1961) is nearly tight.
 package bound
 
 import (
@@ -38,16 +29,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
-// Budgets, in elementary steps, of which a core does some hundred million a second. They are far above what clusters
-// with a few dozen classes need, and bound what any other takes. Beyond columns.MostClasses plans are
-// bounded by prices, and by configurations at those prices.
+// Budgets in elementary steps, of which a core does about a hundred million a second. Clusters with a few dozen classes
+// need far less; the budgets limit all others. Beyond columns.MostClasses plans are bounded by prices, and by
+// configurations at those prices.
 const (
 	stepsForPrices   = 12_000_000
 	stepsForPatterns = 30_000_000
 )
 
-// Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs, and of
-// those that wait as many as it likes. Neither is changed. A plan that does not pass policy.Check has no meaningful
+// Certify computes the value of plan p for snapshot c and the bound on any plan that runs the same jobs and any number
+// of the waiting ones. Neither argument is changed. A plan that does not pass policy.Check has no meaningful
 // certificate.
 func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	in := newInstance(c, p)
@@ -69,7 +60,7 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	return cert
 }
 
-// prove bounds what the plans of an instance are worth.
+// prove computes the bounds for an instance and sets Bound, Pooled, Method, Classes, Shapes and the prices.
 func (c *Certificate) prove(in *instance) {
 	c.Classes, c.Shapes, c.Method = len(in.classes), len(in.shapes), ByPrices
 	c.Prices, c.Core, c.Gigabyte = nil, 0, 0
@@ -89,5 +80,5 @@ func (c *Certificate) prove(in *instance) {
 			c.Method = ByConfigurations
 		}
 	}
-	c.Bound = max(c.Bound, in.value-in.settled) + in.settled // sums are rounded
+	c.Bound = max(c.Bound, in.value-in.settled) + in.settled // sums are rounded: not below the plan itself
 }

@@ -9,67 +9,67 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
-// Certificate says how good a plan is. It can be kept as JSON.
+// Certificate says how good a plan is. It marshals to JSON.
 type Certificate struct {
-	Value float64 `json:"value"` // of the plan; see the package's comment
-	Bound float64 `json:"bound"` // no plan for the same jobs, and any of those that wait, is worth more
-	// Same is the bound for the same jobs alone: what lies between it and Bound idles although somebody waits for it.
+	Value float64 `json:"value"` // of the plan; see the package comment
+	Bound float64 `json:"bound"` // no plan for the same jobs and any of the waiting ones has a higher value
+	// Same is the bound for the same jobs alone. The difference to Bound idles although jobs wait for it.
 	Same float64 `json:"same"`
 	// Pooled is the bound by prices alone, which is never below Bound.
 	Pooled float64 `json:"pooled"`
 	// Method is how the bound was proven.
 	Method Method `json:"method"`
-	// Classes and Shapes are how many kinds of jobs and of nodes it was computed for.
+	// Classes and Shapes are how many classes of jobs and shapes of nodes the bound was computed for.
 	Classes int `json:"classes"`
 	Shapes  int `json:"shapes"`
-	// Core and Gigabyte are what one more core, and one more GB, on every node would be worth, relative to the bound,
-	// by the prices at which resources are all used.
+	// Core and Gigabyte are what one more core, or one more GB, on every node would be worth relative to the bound.
+	// They come from the prices at which all resources are used.
 	Core     float64 `json:"core"`
 	Gigabyte float64 `json:"gigabyte"`
-	// Prices are those by shape.
+	// Prices has one entry per shape.
 	Prices   []Price  `json:"prices,omitempty"`
 	Stranded Stranded `json:"stranded,omitzero"`
-	// StrandedOn says on which nodes these are, in the order of the snapshot.
+	// StrandedOn lists the nodes of the Stranded GPUs, in the order of the snapshot.
 	StrandedOn []StrandedNode `json:"stranded_on,omitempty"`
-	// Idle is how many GPUs of open nodes the plan leaves, and Waiting who waits, by reason.
+	// Idle is how many GPUs of open nodes the plan leaves free, and Waiting the waiting jobs by reason.
 	Idle    int       `json:"idle,omitempty"`
 	Waiting []Waiting `json:"waiting,omitempty"`
-	// Lending is what it costs that some jobs cannot be asked to give back.
+	// Lending is the cost of jobs that cannot be asked to give back.
 	Lending Lending `json:"lending,omitzero"`
 }
 
 // Method is how a bound was proven.
 type Method string
 
-// The methods.
+// The methods by which a bound is proven.
 const (
-	Exact            Method = "exact"          // nothing could be placed anew: the bound is the value
-	ByConfigurations Method = "configurations" // of a node
-	ByPrices         Method = "prices"         // of GPUs, cores and memory of each shape; too many classes for more
+	Exact            Method = "exact"          // no job could be placed anew: the bound is the value
+	ByConfigurations Method = "configurations" // by configurations of a node
+	ByPrices         Method = "prices"         // by prices of resources, where there are too many classes
 )
 
-// Price is what more on each node of a shape would be worth.
+// Price is what more resources on each node of a shape would be worth.
 type Price struct {
 	Nodes    int         `json:"nodes"`
 	Node     gres.Vector `json:"node"`     // capacity for the jobs that may be placed anew
 	Core     float64     `json:"core"`     // of one more core on each of them, in units of value
-	Gigabyte float64     `json:"gigabyte"` // of one more GB
+	Gigabyte float64     `json:"gigabyte"` // of one more GB on each of them
 }
 
-// Stranded are GPUs that are free and that jobs which wait could use but for want of something else.
+// Stranded counts free GPUs that waiting jobs could use if the node had more of another resource.
 type Stranded struct {
-	Cores  int `json:"cores,omitempty"`  // GPUs for want of cores
-	Memory int `json:"memory,omitempty"` // GPUs for want of memory
+	Cores  int `json:"cores,omitempty"`  // GPUs that lack cores
+	Memory int `json:"memory,omitempty"` // GPUs that lack memory
 }
 
-// StrandedNode is a node with free GPUs of Stranded, and what they lack: cores or memory.
+// StrandedNode is a node with stranded GPUs and what they lack: "cores" or "memory".
 type StrandedNode struct {
 	Node  string `json:"node"`
 	GPUs  int    `json:"gpus"`
 	Lacks string `json:"lacks"`
 }
 
-// Ratio is how much of the bound the plan reaches, at most 1; 1 where there is nothing to reach.
+// Ratio is the part of the bound that the plan reaches, at most 1. It is 1 if the bound is 0.
 func (c *Certificate) Ratio() float64 {
 	if c.Bound <= 0 {
 		return 1
@@ -95,12 +95,13 @@ func (c *Certificate) String() string {
 	return s.String()
 }
 
-// percent never says 100.0 of what is less.
+// percent formats a ratio rounded down, so that less than 1 is never shown as 100.0 %.
 func percent(ratio float64) string {
 	const fine = 1000
 	return fmt.Sprintf("%.1f %%", math.Floor(float64(ratio*fine)+1e-6)/fine*100)
 }
 
+// gain formats a part of the bound as a percentage; parts below 0.001 % are "nothing".
 func gain(part float64) string {
 	switch {
 	case part < 0.00001:
@@ -118,7 +119,7 @@ func gpus(n int) string {
 	return fmt.Sprintf("%d GPUs", n)
 }
 
-// priced takes over what binds.
+// priced takes the prices of resources over from the bound by prices.
 func (c *Certificate) priced(in *instance, found columns.Bound) {
 	whole := found.Value + in.settled
 	for s := range in.shapes {
@@ -135,8 +136,8 @@ func (c *Certificate) priced(in *instance, found columns.Bound) {
 	}
 }
 
-// dearest is the most that any part of a job is worth on a shape. Where nothing of a resource is left to be traded, its
-// price proves the bound however high it is; but what one more unit lets in is no more than that.
+// dearest is the highest value of any part of a job on a shape. It caps prices: where nothing of a resource is left to
+// trade, its price proves the bound however high it is, but one more unit cannot let in more than that value.
 func dearest(options [][]columns.Option, shape int) (most float64) {
 	if shape < len(options) {
 		for i := range options[shape] {

@@ -11,37 +11,38 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// instance is the problem whose optimum is bounded: so many jobs of each class, all of which run, on so many nodes of
-// each shape.
+// instance is the problem whose optimum is bounded: a number of jobs of each class, all of which run, on a number of
+// nodes of each shape.
 type instance struct {
 	cluster  *policy.Cluster
 	rules    eligibility
 	unit     gres.Vector // policy.Reference
 	value    float64     // of the plan
-	settled  float64     // of it, by jobs that stay where they are
+	settled  float64     // part of value: the jobs that keep their placement
 	classes  []class
 	demand   []int  // jobs of each class
-	optional []bool // of each class: its jobs wait, and may go on waiting; nil: of none
+	optional []bool // by class: its jobs wait and may go on waiting; nil: no class is optional
 	shapes   []shape
 	options  [][]columns.Option // by shape
-	patterns []columns.Pattern  // by which the plan fills nodes, each once
+	patterns []columns.Pattern  // fillings of nodes in the plan, each once
 
 	units      map[unitKey]float64
 	byKey      map[classKey]int
-	byName     map[string]int // nodes
+	byName     map[string]int // index of a node
 	nodes      []nodeState
-	gangTotals []gres.Vector // of each node, see policy.GangTotals
+	gangTotals []gres.Vector // by node, see policy.GangTotals
 	parts      []part
-	partners   map[int]bool // the jobs that are set aside
+	partners   map[int]bool // jobs that share a GPU with a counted job and are left out
 }
 
-// class is the jobs that have the same sizes on the same nodes.
+// class is a set of jobs that can have the same sizes on the same nodes.
 type class struct {
 	job        *policy.Job // one of them
-	constraint int
-	divisions  []int // over how many nodes its GPUs may be divided
+	constraint int         // number in eligibility.sets
+	divisions  []int       // the numbers of nodes over which the job may be divided
 }
 
+// classKey has all that distinguishes jobs of one class from those of another.
 type classKey struct {
 	profile              *sensitivity.Profile
 	gpus, nodes, tasks   int
@@ -51,20 +52,20 @@ type classKey struct {
 
 // nodeState is what a node has for the jobs of the instance.
 type nodeState struct {
-	open  gres.Vector // capacity
-	used  gres.Vector // by the plan
-	lent  gres.Vector // to jobs that stay where they are, beyond their share
-	shape int         // index in instance.shapes; -1: it has no GPUs for them
+	open  gres.Vector // capacity that jobs of the instance may use
+	used  gres.Vector // by the plan's jobs of the instance
+	lent  gres.Vector // to jobs that keep their placement, beyond their share
+	shape int         // index in instance.shapes; -1: no GPUs for these jobs
 }
 
-// part is what the plan grants a job on one node.
+// part is what the plan grants a job on one node; parts is how many nodes the job has.
 type part struct {
 	node, class, parts int
 	size               gres.Vector
 	value              float64
 }
 
-// newInstance is that of the jobs which the plan runs.
+// newInstance makes the instance of the jobs that the plan runs.
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
 		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
@@ -82,20 +83,20 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	return in
 }
 
-// formulate turns the jobs and the nodes into classes, shapes and options.
+// formulate derives shapes, options and patterns from the jobs and the nodes.
 func (in *instance) formulate() {
 	in.shapes = in.group(maxShapes(len(in.classes)))
 	in.list()
 	in.fillings()
 }
 
-// unitKey is what a unit depends on beside the reference.
+// unitKey is what a unit depends on besides the reference.
 type unitKey struct {
 	profile *sensitivity.Profile
 	fair    gres.Vector
 }
 
-// unitOf is policy.Unit.
+// unitOf is policy.Unit, computed once per profile and share.
 func (in *instance) unitOf(p *sensitivity.Profile, fair gres.Vector) float64 {
 	key := unitKey{p, fair}
 	unit, known := in.units[key]
@@ -106,7 +107,7 @@ func (in *instance) unitOf(p *sensitivity.Profile, fair gres.Vector) float64 {
 	return unit
 }
 
-// worth is what a part of job j is worth on node n with a size.
+// worth is the value of the part of job j on node n under a grant.
 func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
 	p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
 	if p == nil {
@@ -116,7 +117,7 @@ func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
 	return float64(g.PerNode.GPUs) * p.Gain(g.PerNode, fair) * in.unitOf(p, fair)
 }
 
-// read takes over what the plan grants.
+// read adds every grant of a plan. Decisions are normally in the order of the jobs; byID is built only where not.
 func (in *instance) read(p policy.Plan) {
 	jobs := in.cluster.Jobs
 	var byID map[int]int
@@ -139,6 +140,7 @@ func (in *instance) read(p policy.Plan) {
 	}
 }
 
+// indexOf maps job IDs to indexes in the list.
 func indexOf(jobs []policy.Job) map[int]int {
 	byID := make(map[int]int, len(jobs))
 	for i := range jobs {
@@ -147,7 +149,7 @@ func indexOf(jobs []policy.Job) map[int]int {
 	return byID
 }
 
-// grant adds a job that the plan runs: one that may be placed anew, or one that stays where it is.
+// grant adds a job that the plan runs, either as one that may be placed anew or as one that keeps its placement.
 func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	stays := in.stays(j, g) || !in.placed(g)
 	for _, name := range g.Nodes {
@@ -179,8 +181,8 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	}
 }
 
-// placed says whether a grant is GPUs of nodes of the snapshot. One that is not is none of a plan that passes
-// policy.Check.
+// placed reports whether a grant has GPUs on nodes of the snapshot. A plan that passes policy.Check has no other
+// grants.
 func (in *instance) placed(g *policy.Placement) bool {
 	for _, name := range g.Nodes {
 		if n, known := in.byName[name]; !known || in.cluster.Nodes[n].Total.GPUs < 1 {
@@ -190,8 +192,8 @@ func (in *instance) placed(g *policy.Placement) bool {
 	return len(g.Nodes) > 0 && g.PerNode.GPUs > 0
 }
 
-// stays says whether job j goes on as it is and has to: it must not be touched, or what it holds is not what it could
-// be started with today, such as a place on a node that has been closed since.
+// stays reports whether job j keeps its placement and has to: it must not be touched, or it could not be started with
+// that placement today, such as on a node that has been closed since.
 func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 	if j.Running == nil || g != j.Running && !g.Equal(*j.Running) {
 		return false
@@ -223,7 +225,8 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 	return false
 }
 
-// totalFor is what the share of a grant on node n is reckoned with.
+// totalFor is the capacity of node n from which the share of a grant is computed; gangs have their own, see
+// policy.GangTotals.
 func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
 	if len(g.Nodes) == 1 {
 		return in.cluster.Nodes[n].Total
@@ -231,7 +234,7 @@ func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
 	return in.gangTotals[n]
 }
 
-// classOf finds the class of a job, and adds to the ways in which it may be divided the one that the plan has chosen.
+// classOf finds or adds the class of a job, and adds the plan's number of nodes to the class's divisions.
 func (in *instance) classOf(j *policy.Job, nodes int) int {
 	key := in.keyOf(j)
 	at := key.constraint
@@ -252,8 +255,8 @@ func (in *instance) keyOf(j *policy.Job) classKey {
 	return classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
 }
 
-// divisions are the numbers of nodes over which a job may be divided: one where one node can hold it, as Slurm would,
-// and else all by which its GPUs can be divided.
+// divisions are the numbers of nodes over which a job may be divided: one if one node can hold it, as Slurm would do,
+// else all into which its GPUs divide evenly.
 func (in *instance) divisions(j *policy.Job, constraint int) []int {
 	largest := in.rules.largest[constraint]
 	switch {
@@ -271,8 +274,8 @@ func (in *instance) divisions(j *policy.Job, constraint int) []int {
 	return all
 }
 
-// settleCapacities leaves each node what it has for the jobs that may be placed anew. On a node that others have
-// overdrawn the plan may go on with what it gives away there, so it has that much at least.
+// settleCapacities raises the capacity of each node to at least what the plan uses there. On an overcommitted node the
+// plan may continue with what it grants, so the bound must allow it, too.
 func (in *instance) settleCapacities() {
 	for n := range in.nodes {
 		s := &in.nodes[n]
@@ -280,8 +283,7 @@ func (in *instance) settleCapacities() {
 	}
 }
 
-// list finds the options of each class on each shape. What the plan itself grants is one where nothing on the list is
-// as good.
+// list builds the options of each class on each shape. The plan's own grant is added where no listed option is as good.
 func (in *instance) list() {
 	in.options = make([][]columns.Option, len(in.shapes))
 	for s := range in.shapes {
@@ -305,7 +307,7 @@ func (in *instance) list() {
 	}
 }
 
-// starts is where the options of each class begin in the list of each shape, and where the last end.
+// starts returns, by shape, the index at which the options of each class begin, and as last entry the end of the list.
 func (in *instance) starts() [][]int {
 	all := make([][]int, len(in.options))
 	for s, options := range in.options {
@@ -322,7 +324,7 @@ func (in *instance) starts() [][]int {
 	return all
 }
 
-// withOptions adds those of a class on a shape to a list.
+// withOptions appends the options of class k on a shape.
 func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []columns.Option {
 	c := &in.classes[k]
 	if !sh.suits(c.constraint) {
@@ -340,7 +342,7 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 		for _, p := range sh.profilesFor(c.job) {
 			z := newSizer(c.job, p, gpus, from)
 			unit, rate := in.unitOf(p, z.fair), 0.0
-			if p != nil && (z.fair.CPUs == 0 || z.fair.Memory == 0) { // others of the shape may have a share
+			if p != nil && (z.fair.CPUs == 0 || z.fair.Memory == 0) { // other nodes of the shape may have a share
 				rate = p.Rate(sensitivity.ShareOf(gres.Proportional(in.unit, gpus)))
 			}
 			for _, size := range z.sizes() {
@@ -352,7 +354,7 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 	return list
 }
 
-// problem is the instance in numbers.
+// problem returns the instance as numbers for the solver.
 func (in *instance) problem() *columns.Problem {
 	p := &columns.Problem{Demand: in.demand, Options: in.options, Optional: in.optional}
 	for s := range in.shapes {
@@ -362,7 +364,7 @@ func (in *instance) problem() *columns.Problem {
 	return p
 }
 
-// uses is what the plan that is measured uses of each resource of each shape.
+// uses is how much of each resource of each shape the plan uses, in the order of columns.Resources.
 func (in *instance) uses() []float64 {
 	uses := make([]float64, columns.Resources*len(in.shapes))
 	for i := range in.parts {
@@ -375,7 +377,7 @@ func (in *instance) uses() []float64 {
 	return uses
 }
 
-// fillings finds the patterns by which the plan fills nodes.
+// fillings collects the patterns in which the plan fills nodes. word identifies a pattern.
 func (in *instance) fillings() {
 	parts := in.parts
 	slices.SortFunc(parts, func(x, y part) int {
@@ -398,5 +400,5 @@ func (in *instance) fillings() {
 	}
 }
 
-// mostPatterns is how many of the plan's own are taken over. They only save steps.
+// mostPatterns limits how many of the plan's own patterns are given to the solver. They only save steps.
 const mostPatterns = 1000

@@ -8,20 +8,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Lending is what it costs that jobs which cannot be asked to give back have no more than rules.stranded and the
-// demand that is expected leave them, and what those cost the others that have more.
+// Lending is the cost of jobs that cannot be asked to give back: what they lack because rules.stranded and the expected
+// demand limit what is lent to them, and what they cost other jobs where they hold more than their share.
 type Lending struct {
-	// Jobs is how many of them would be faster with the cores and the memory that are idle beside them.
+	// Jobs is how many of them would be faster with the idle cores and memory on their nodes.
 	Jobs int `json:"jobs,omitempty"`
-	// Kept is what they would gain together with that, one after the other in the order of the snapshot, in units of
-	// value: so much more the plan would be worth at least if nothing was kept back from them.
+	// Kept is what they would gain by that together, taken in the order of the snapshot, in units of value. Without the
+	// limit the plan would be worth at least that much more.
 	Kept float64 `json:"kept,omitempty"`
-	// Lent is how many GPUs are free without their share of cores and memory beside such jobs that hold more than
-	// theirs: nobody can have that back before they end.
+	// Lent is how many GPUs are free without their share of cores and memory on nodes where such a job holds more than
+	// its share. No other job can have that share before the job ends.
 	Lent int `json:"lent,omitempty"`
 }
 
-// LendingCost is what is kept from those jobs, relative to the bound of the plan.
+// LendingCost is Lending.Kept relative to the bound of the plan; 0 if the bound is 0.
 func (c *Certificate) LendingCost() float64 {
 	if c.Bound <= 0 {
 		return 0
@@ -29,7 +29,7 @@ func (c *Certificate) LendingCost() float64 {
 	return c.Lending.Kept / c.Bound
 }
 
-// describe adds what there is to say to a sentence.
+// describe appends the lending costs, if any, to a sentence.
 func (l *Lending) describe(s *strings.Builder, bound float64) {
 	if l.Jobs > 0 && bound > 0 {
 		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobs(l.Jobs),
@@ -47,17 +47,17 @@ func jobs(n int) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// lending looks at the jobs that run and cannot be asked to give back.
+// lending computes the Lending of a plan from the running jobs that cannot be asked to give back.
 func (in *instance) lending(p policy.Plan) (l Lending) {
 	free := make([]gres.Vector, len(in.nodes))
 	for n := range in.nodes {
 		free[n] = in.nodes[n].open.Minus(in.nodes[n].used).Max(gres.Vector{})
 	}
-	beyond := make([]bool, len(in.nodes)) // somebody who cannot give back holds more than his share there
+	beyond := make([]bool, len(in.nodes)) // by node: a job that cannot give back holds more than its share there
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if d.Grant == nil || i >= len(in.cluster.Jobs) || in.cluster.Jobs[i].ID != d.Job || !in.placed(d.Grant) {
-			continue // jobs and decisions of a plan that passes policy.Check are in one order
+			continue // decisions of a plan that passes policy.Check are in the order of the jobs
 		}
 		j := &in.cluster.Jobs[i]
 		if in.givesBack(j) || in.partners[j.ID] {
@@ -80,13 +80,14 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 	return l
 }
 
-// givesBack says whether a job can be asked to leave what it holds beyond its share.
+// givesBack reports whether a job can be asked to give back what it holds beyond its share.
 func (in *instance) givesBack(j *policy.Job) bool {
 	most := in.cluster.Rules.MaxRestarts
 	return j.Saves && (most == 0 || j.Restarts < most)
 }
 
-// couldGain is what more a job would be worth with the best of what is free on its nodes, which is taken off that.
+// couldGain is how much value a job would gain with the best use of what is free on its nodes. It takes that amount
+// from free.
 func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Vector) float64 {
 	first := in.byName[g.Nodes[0]]
 	profile := policy.ProfileOn(j.Profile, in.cluster.Nodes[first].GPUType)
@@ -123,7 +124,7 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 	return float64(g.PerNode.GPUs*len(g.Nodes)) * now * (best.Gain - 1)
 }
 
-// without counts the free GPUs for which the share of one each is not free beside them.
+// without counts the free GPUs for which no share of one GPU is free. share is the share of one GPU.
 func without(free, share gres.Vector) int {
 	if free.GPUs <= 0 || share.CPUs == 0 {
 		return 0

@@ -11,41 +11,41 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Waiting is jobs that the plan leaves waiting for one reason.
+// Waiting is the jobs that the plan leaves waiting for one reason.
 type Waiting struct {
 	Reason policy.Reason `json:"reason"`
 	Jobs   int           `json:"jobs"`
-	// Counted is how many of them the bound counts: those that could start beside all that the plan runs, but for the
-	// policy's order, what is kept for others, and what is lent.
+	// Counted is how many of them the bound counts: jobs that could start beside all that the plan runs if the policy's
+	// order, reservations for other jobs and loans did not prevent it.
 	Counted int    `json:"counted,omitempty"`
-	Job     int    `json:"job"` // the first of them, of those that are counted if there are any
+	Job     int    `json:"job"` // the first of them; if any are counted, the first counted one
 	Why     string `json:"why,omitempty"`
 }
 
-// mostReasons bounds the list of those: a planner of somebody else's may have reasons of its own.
+// mostReasons limits the number of Waiting entries, since a planner plugin may have reasons of its own.
 const mostReasons = 20
 
-// longestWhy is of a reason in words, in bytes.
+// longestWhy limits Waiting.Why, in bytes.
 const longestWhy = 160
 
-// queue is what waits under a plan and could be placed beside what it runs.
+// queue is the waiting jobs that could be placed beside the jobs that the plan runs.
 type queue struct {
 	classes []waiter
-	counted map[int]bool // jobs
+	counted map[int]bool // by job ID
 }
 
-// waiter is waiting jobs of one class.
+// waiter is the waiting jobs of one class.
 type waiter struct {
 	job  *policy.Job // one of them
-	most int         // as many as GPUs and quotas leave room for
+	most int         // how many of them GPUs and quotas leave room for
 }
 
-// free is what the plan leaves of a node.
+// free is what the plan leaves free on node n.
 func (in *instance) free(n int) gres.Vector {
 	return in.nodes[n].open.Minus(in.nodes[n].used).Max(gres.Vector{})
 }
 
-// idle counts the GPUs that the plan leaves on open nodes.
+// idle counts the GPUs that the plan leaves free on open nodes.
 func (in *instance) idle() (gpus int) {
 	for n := range in.nodes {
 		if in.cluster.Nodes[n].Closed == "" {
@@ -55,9 +55,9 @@ func (in *instance) idle() (gpus int) {
 	return gpus
 }
 
-// queued is the jobs that could be placed on GPUs which the plan leaves idle: not barred, with no more GPUs than that
-// are, and of no quota that the plan has used up by what nobody can give back. All plans that run what the plan runs
-// leave as many GPUs.
+// queued finds the waiting jobs that could be placed on the GPUs that the plan leaves idle: not barred, with at most
+// that many GPUs, and within quotas when all loans are given back. All plans that run the same jobs leave as many GPUs
+// idle.
 func (in *instance) queued(p policy.Plan, idle int) queue {
 	q := queue{counted: map[int]bool{}}
 	if idle == 0 {
@@ -98,6 +98,7 @@ func (in *instance) queued(p policy.Plan, idle int) queue {
 	return q
 }
 
+// grantedBy says of each job of a plan whether it has a grant.
 func grantedBy(p policy.Plan) map[int]bool {
 	granted := make(map[int]bool, len(p.Decisions))
 	for i := range p.Decisions {
@@ -106,8 +107,8 @@ func grantedBy(p policy.Plan) map[int]bool {
 	return granted
 }
 
-// somewhere says whether enough open nodes that meet the constraints of a job have GPUs enough for a part of it, once
-// all leave that can be moved.
+// somewhere reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it, counting
+// the GPUs of all jobs that can be moved as free.
 func (in *instance) somewhere(j *policy.Job) bool {
 	at := in.rules.of(j)
 	for _, nodes := range in.divisions(j, at) {
@@ -124,8 +125,8 @@ func (in *instance) somewhere(j *policy.Job) bool {
 	return false
 }
 
-// quotasLeft is what the quotas leave when each job that the plan runs holds no more than its share of cores and
-// memory: what it was lent beyond that is no reason why another one may not start.
+// quotasLeft is what the quotas leave if each job that the plan runs holds no more than its share of cores and memory.
+// A loan beyond the share is no reason why another job may not start.
 func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	left := slices.Clone(in.cluster.Quotas)
 	if len(left) == 0 {
@@ -149,7 +150,7 @@ func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	return left
 }
 
-// room is how many jobs like this one the quotas leave room for.
+// room is for how many jobs like j the quotas leave room.
 func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	jobs := len(in.cluster.Jobs)
 	fits := func(have, each int) {
@@ -171,8 +172,8 @@ func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	return jobs
 }
 
-// keeps is what a job may keep on node n of what it holds there, when others have need of what it was lent: its share,
-// and what its user must have.
+// keeps is the part of its grant on node n that a job may keep when other jobs need its loan: the share and what its
+// user must have.
 func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector {
 	own := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs).Max(j.Floor).Max(j.Pace)
 	held := g.PerNode
@@ -180,9 +181,9 @@ func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector
 	return held
 }
 
-// admit adds the jobs of a queue to those that may be placed. Who holds a node's cores or memory beyond its share, and
-// must not be touched, has lent no more of it than the GPUs which are idle beside it need for their share: that is to
-// be had, too, and what the holder is worth by it is not taken off, so that the bound stays one.
+// admit adds the jobs of a queue as optional classes. A job that must not be touched may have a loan of cores or memory
+// on a node. As much of the loan as the node's idle GPUs need for their share becomes available, and the value of the
+// job with the loan is not reduced, so the bound remains an upper bound.
 func (in *instance) admit(q queue) {
 	in.optional = make([]bool, len(in.classes), len(in.classes)+len(q.classes))
 	for _, w := range q.classes {
@@ -201,7 +202,7 @@ func (in *instance) admit(q queue) {
 	}
 }
 
-// waits names what waits under a plan, by reason: those first of which the bound counts most.
+// waits lists the waiting jobs by reason, those with the most counted jobs first.
 func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
 	at := map[policy.Reason]int{}
 	for i := range p.Decisions {
@@ -233,7 +234,7 @@ func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
 	return all
 }
 
-// describeWaiting adds what waits beside idle GPUs to a sentence.
+// describeWaiting appends which jobs wait beside idle GPUs to a sentence.
 func (c *Certificate) describeWaiting(s *strings.Builder) {
 	if c.Idle == 0 || len(c.Waiting) == 0 {
 		return
@@ -257,9 +258,10 @@ func (c *Certificate) describeWaiting(s *strings.Builder) {
 	}
 }
 
-// namedReasons is how many a sentence has.
+// namedReasons limits the reasons in a sentence.
 const namedReasons = 3
 
+// describeReasons appends the first reasons with their number of jobs, an example job, and its explanation.
 func (c *Certificate) describeReasons(s *strings.Builder, number func(w *Waiting) int) {
 	named := 0
 	for i := range c.Waiting {

@@ -11,21 +11,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// shape is nodes that are taken for equal. Where they are not, each is taken for one that has as much of everything
-// as any of them.
+// shape is a set of nodes that are treated as equal. Where they differ, each counts as a node with the maximum of each
+// resource over all of them.
 type shape struct {
 	count int
-	most  gres.Vector // capacity of each
+	most  gres.Vector // capacity of each for jobs of the instance
 	sum   gres.Vector // capacity of all
-	total gres.Vector // of a node, whatever of it others use
-	// leanCores and leanMemory are nodes with the least cores and the least memory a GPU.
+	total gres.Vector // capacity of a node including what unmanaged jobs use
+	// leanCores and leanMemory are the nodes with the fewest cores and the least memory per GPU.
 	leanCores, leanMemory gres.Vector
-	leanGang              gres.Vector // the same in memory, as the share of gangs is reckoned
-	types                 []string    // of the GPUs, each once
-	mask                  uint64      // a bit for each set of constraints that is met by any of them
+	leanGang              gres.Vector // the same as leanMemory, for the share of gangs
+	types                 []string    // GPU types, each once
+	mask                  uint64      // a bit for each set of constraints that any of the nodes meets
 }
 
-// share is the smallest proportional share of so many GPUs.
+// share is the smallest proportional share of that many GPUs on any node of the shape.
 func (sh *shape) share(gpus int) gres.Vector {
 	return gres.Vector{
 		GPUs: gpus, CPUs: gres.Proportional(sh.leanCores, gpus).CPUs,
@@ -33,17 +33,18 @@ func (sh *shape) share(gpus int) gres.Vector {
 	}
 }
 
-// forGangs is the shape as the share of gangs is reckoned.
+// forGangs is the shape with the memory from which the share of gangs is computed.
 func (sh *shape) forGangs() *shape {
 	gang := *sh
 	gang.leanMemory = sh.leanGang
 	return &gang
 }
 
+// suits reports whether any node of the shape meets a set of constraints.
 func (sh *shape) suits(constraint int) bool { return sh.mask&(1<<constraint) != 0 }
 
-// profilesFor are those by which a job may have to be sized on one of the nodes: its own, and none where a node has
-// other GPUs.
+// profilesFor returns the profiles by which a job may be sized on nodes of the shape: its own, and nil if a node has
+// GPUs that the profile is not for.
 func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 	for _, gpuType := range sh.types {
 		if p := policy.ProfileOn(j.Profile, gpuType); !slices.Contains(all, p) {
@@ -53,7 +54,7 @@ func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 	return all
 }
 
-// add takes in a node with that capacity and GPUs of a type.
+// add adds a node with this capacity and GPU type.
 func (sh *shape) add(open, total, gang gres.Vector, gpuType string, mask uint64) {
 	if !slices.Contains(sh.types, gpuType) {
 		sh.types = append(sh.types, gpuType)
@@ -75,23 +76,24 @@ func (sh *shape) add(open, total, gang gres.Vector, gpuType string, mask uint64)
 	}
 }
 
-// Bounds of an instance, which keep its cost near linear in nodes and jobs.
+// Limits of an instance, which keep its cost near linear in nodes and jobs.
 const (
 	mostShapes = 24
-	mostPairs  = 3000 // classes × shapes, whose sizes are listed
+	mostPairs  = 3000 // classes × shapes for which sizes are listed
 )
 
+// maxShapes is how many shapes an instance with that many classes may have.
 func maxShapes(classes int) int { return max(1, min(mostShapes, mostPairs/max(1, classes))) }
 
-// shapeKey is what nodes of a shape have in common.
+// shapeKey is what the nodes of a shape have in common.
 type shapeKey struct {
 	open, total gres.Vector
 	gpuType     string
 	mask        uint64
 }
 
-// group sorts nodes into shapes, by what they have exactly if that makes no more than most shapes, and otherwise by
-// what they have roughly.
+// group sorts nodes into at most that many shapes: nodes with exactly equal keys, or, if these are too many shapes,
+// nodes with roughly equal keys.
 func (in *instance) group(most int) []shape {
 	for coarseness := 0; ; coarseness++ {
 		if shapes, fine := in.groupBy(coarseness, most); fine {
@@ -100,6 +102,7 @@ func (in *instance) group(most int) []shape {
 	}
 }
 
+// groupBy sorts nodes into shapes by their rounded keys; fine is false if there would be more than most shapes.
 func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	index := make(map[shapeKey]int)
 	for n := range in.nodes {
@@ -123,8 +126,8 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	return shapes, true
 }
 
-// rough is the key with amounts of which only the leading binary digits are kept, the fewer the coarser. At last all
-// keys are one.
+// rough rounds the key: only the leading binary digits of amounts are kept, fewer with each level of coarseness, and
+// then fields are dropped. At level 10 all keys are equal, so group ends.
 func (k shapeKey) rough(coarseness int) shapeKey {
 	if coarseness == 0 {
 		return k
@@ -146,6 +149,7 @@ func (k shapeKey) rough(coarseness int) shapeKey {
 	return k
 }
 
+// leading rounds all amounts up to that many binary digits; GPUs keep at least three.
 func leading(v gres.Vector, digits int) gres.Vector {
 	return gres.Vector{
 		GPUs: lead(v.GPUs, max(digits, 3)), CPUs: lead(v.CPUs, digits),
@@ -153,7 +157,7 @@ func leading(v gres.Vector, digits int) gres.Vector {
 	}
 }
 
-// lead rounds n up to a number with so many binary digits before its zeros.
+// lead rounds n up to a number with at most that many binary digits before its trailing zeros.
 func lead(n, digits int) int {
 	step := 1
 	for n>>digits >= step && step < 1<<40 {
@@ -162,12 +166,12 @@ func lead(n, digits int) int {
 	return (n + step - 1) / step * step
 }
 
-// eligibility is which jobs may be started on which nodes.
+// eligibility says which jobs may be started on which nodes.
 type eligibility struct {
-	sets     map[constraintKey]int
-	reserved bool     // some node is or will be reserved
-	largest  []int    // by set: GPUs of the largest node that suits, open or not
-	masks    []uint64 // by node: a bit for each set that it meets
+	sets     map[constraintKey]int // number of each set of constraints; 0 has no constraints
+	reserved bool                  // some node has a reservation
+	largest  []int                 // by set: GPUs of the largest node that meets it, open or not
+	masks    []uint64              // by node: a bit for each set that it meets
 }
 
 // constraintKey is what decides where a job may be started.
@@ -176,9 +180,11 @@ type constraintKey struct {
 	limit                                        time.Duration
 }
 
-// mostSets is how many sets of constraints are told apart. Jobs with others are taken to suit everywhere: set 0.
+// mostSets limits the sets of constraints that are distinguished. Jobs beyond it count as set 0, which every open node
+// meets. A mask has 64 bits.
 const mostSets = 64
 
+// newEligibility collects the sets of constraints of all jobs and the nodes that meet each.
 func newEligibility(c *policy.Cluster) eligibility {
 	e := eligibility{sets: map[constraintKey]int{}, masks: make([]uint64, len(c.Nodes)),
 		largest: make([]int, 1, mostSets)}
@@ -200,7 +206,7 @@ func newEligibility(c *policy.Cluster) eligibility {
 	return e
 }
 
-// add finds the nodes that meet a new set of constraints, which job j has.
+// add adds the set of constraints of job j and finds the nodes that meet it.
 func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	bit, largest := uint64(1)<<len(e.largest), 0
 	only, except := setOf(j.Only), setOf(j.Except)
@@ -218,6 +224,7 @@ func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	e.largest = append(e.largest, largest)
 }
 
+// setOf makes a set of names; nil if there are none.
 func setOf(names []string) map[string]bool {
 	if len(names) == 0 {
 		return nil
@@ -229,8 +236,8 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// kept says whether a reservation keeps job j from a node: it has begun, or would before the job ends that is started
-// now.
+// kept reports whether a reservation keeps job j off a node: it has begun, or will begin before the time limit of the
+// job ends if the job starts now.
 func kept(j *policy.Job, n *policy.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r policy.Reservation) bool {
 		over := !r.To.IsZero() && !now.Before(r.To)
@@ -239,6 +246,7 @@ func kept(j *policy.Job, n *policy.Node, now time.Time) bool {
 	})
 }
 
+// keyOf is the job's constraintKey. Reservation and time limit count only if some node is reserved.
 func (e *eligibility) keyOf(j *policy.Job) constraintKey {
 	key := constraintKey{gpuType: j.GPUType}
 	if len(j.Features)+len(j.Only)+len(j.Except) > 0 {
@@ -252,8 +260,8 @@ func (e *eligibility) keyOf(j *policy.Job) constraintKey {
 
 func joined(list []string) string { return strings.Join(list, "\x00") }
 
-// of is the number of the job's set of constraints; 0 is suited everywhere.
+// of is the number of the job's set of constraints; every open node meets set 0.
 func (e *eligibility) of(j *policy.Job) int { return cmp.Or(e.sets[e.keyOf(j)], 0) }
 
-// may says whether jobs with such constraints may be started on node n.
+// may reports whether jobs with a set of constraints may be started on node n.
 func (e *eligibility) may(set, n int) bool { return e.masks[n]&(1<<set) != 0 }

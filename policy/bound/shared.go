@@ -8,7 +8,7 @@ import (
 // device is one GPU of a node.
 type device struct{ node, name string }
 
-// deviceOf is that on which a placement has a seat.
+// deviceOf returns the shared GPU of a placement; seat is false if the placement has GPUs of its own.
 func deviceOf(g *policy.Placement) (at device, seat bool) {
 	if g == nil || g.Device == "" || len(g.Nodes) != 1 {
 		return device{}, false
@@ -16,7 +16,8 @@ func deviceOf(g *policy.Placement) (at device, seat bool) {
 	return device{g.Nodes[0], g.Device}, true
 }
 
-// apart tells those who lead on their devices, the first that the plan names, from their partners.
+// apart separates the decisions that count from partners. Of the jobs on a shared GPU the first in the plan counts, and
+// the others are its partners.
 func apart(p policy.Plan) (leads, partners []policy.Decision) {
 	taken := map[device]bool{}
 	for _, d := range p.Decisions {
@@ -34,7 +35,7 @@ func apart(p policy.Plan) (leads, partners []policy.Decision) {
 	return leads, partners
 }
 
-// aside takes from the nodes what the partners hold of cores and memory, and leaves them out of the plan.
+// aside removes the partners from the plan and takes their cores and memory off the nodes.
 func (in *instance) aside(p policy.Plan) policy.Plan {
 	leads, partners := apart(p)
 	if len(partners) == 0 {

@@ -9,18 +9,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// sizer lists the sizes that a job may be started with on nodes of a shape. It goes by what policy.Check asks for and
-// shares no line with the planner, whose plans are measured by it. Where a shape stands for several kinds of nodes it
-// goes by the smallest share among them, so that it rather allows too much.
+// sizer lists the sizes with which a job may be started on nodes of a shape. It follows policy.Check and shares no line
+// with the planner, whose plans it measures. Where a shape stands for different nodes it uses the smallest share among
+// them, so that it allows too much rather than too little.
 type sizer struct {
 	job     *policy.Job
-	profile *sensitivity.Profile // of the GPUs of the nodes; nil: none
-	fair    gres.Vector          // the smallest proportional share of so many GPUs
-	most    gres.Vector          // what a node has at most, the ceiling included
-	least   gres.Vector          // what must be had: floor and, without a profile, all that is owed
-	rate    float64              // samples per second and GPU that must be had; 0: none
+	profile *sensitivity.Profile // for the GPUs of the nodes; nil: none
+	fair    gres.Vector          // the smallest proportional share of that many GPUs
+	most    gres.Vector          // the most that a node has and the ceiling allows
+	least   gres.Vector          // the minimum: the floor and, without a profile, all that the job is owed
+	rate    float64              // minimum rate in samples per second and GPU; 0: none
 }
 
+// newSizer makes a sizer for one part of job j with that many GPUs. The minimum rate is that of the share, or of the
+// job's pace if that is higher.
 func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer {
 	z := sizer{job: j, profile: p, fair: sh.share(gpus), most: allowed(j, sh.total)}
 	z.most.GPUs = gpus
@@ -38,8 +40,8 @@ func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer 
 	return z
 }
 
-// inWholeMiB is the least that an amount may come to where memory is given by the core: less by not quite a MiB for
-// each core that a server has. So no size that a plan may give is left out.
+// inWholeMiB lowers an amount of memory by 1 MiB per core of the node where the job's memory is given per core. Such
+// memory is rounded down to whole MiB per core, so no size that a plan may give is left out.
 func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
 	if z.job.PerCore {
 		v.Memory = max(0, v.Memory-gres.Memory(sh.total.CPUs))
@@ -47,11 +49,11 @@ func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
 	return v
 }
 
-// tolerance is how far below what it is owed policy.Check lets a rate fall, and a little more.
+// tolerance is slightly more than how far policy.Check lets a rate fall below what a job is owed.
 const tolerance = 3e-6
 
-// pace is what the user of the job reckoned with, beside a profile with the share in place of what he did not name;
-// zero: nobody did.
+// pace is policy.Job.Pace on these nodes: the size that the job must never be slower than; zero if there is none. With
+// a profile, the share stands in for a resource that it does not name.
 func (z *sizer) pace() gres.Vector {
 	pace := gres.Vector{CPUs: z.job.Pace.CPUs, Memory: z.job.Pace.Memory}
 	if pace == (gres.Vector{}) {
@@ -64,7 +66,7 @@ func (z *sizer) pace() gres.Vector {
 	return allowed(z.job, pace)
 }
 
-// admits says whether a size may be started with.
+// admits reports whether a job may be started with a size.
 func (z *sizer) admits(size gres.Vector) bool {
 	if !z.least.Fits(size) || !size.Fits(z.most) || size.CPUs%max(1, z.job.Tasks) != 0 {
 		return false
@@ -72,8 +74,8 @@ func (z *sizer) admits(size gres.Vector) bool {
 	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is what a part of the job with such a size is worth, in a unit. Where the smallest share is nothing it is at
-// least by the rate of the reference server's share, if that is not 0.
+// value is the value of one part of the job with a size, in the given unit. Where the smallest share of the shape is
+// empty, the speed is at least the rate relative to that of the reference server's share, if that is not 0.
 func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	if z.profile == nil {
 		return float64(size.GPUs)
@@ -93,9 +95,9 @@ func (z *sizer) speed(size gres.Vector) float64 {
 	return z.profile.Rate(sensitivity.ShareOf(size))
 }
 
-// sizes lists those than which no other is worth as much with no more of anything; none where the job does not fit.
-// Cores are whole ones for each task; memory is the share, what was measured, what is asked for, and all that may be
-// had.
+// sizes lists the sizes that no other size dominates: with no more of any resource and at least the same value. It is
+// empty if the job does not fit. Cores are multiples of the tasks; memory is the share, the measured amounts, the
+// requested amount, and all that may be had.
 func (z *sizer) sizes() []gres.Vector {
 	tasks := max(1, z.job.Tasks)
 	low, high := (z.least.CPUs+tasks-1)/tasks*tasks, z.usefulCores(tasks)
@@ -105,7 +107,7 @@ func (z *sizer) sizes() []gres.Vector {
 	best := make([]float64, (high-low)/tasks+1) // by cores, over the amounts of memory so far
 	var all []gres.Vector
 	for _, memory := range z.amounts() {
-		above := 0.0 // the best with fewer cores
+		above := 0.0 // the best value with fewer cores
 		for k := range best {
 			size := gres.Vector{GPUs: z.fair.GPUs, CPUs: low + k*tasks, Memory: memory}
 			above = max(above, best[k])
@@ -121,8 +123,8 @@ func (z *sizer) sizes() []gres.Vector {
 	return all
 }
 
-// usefulCores is the most cores worth trying: more than the last measured ones gain nothing, and more than the least
-// that is admitted nothing without a profile.
+// usefulCores is the largest number of cores worth trying. More than the last measured one gains nothing, and without a
+// profile more than the minimum gains nothing.
 func (z *sizer) usefulCores(tasks int) int {
 	useful := z.least.CPUs
 	if p := z.profile; p != nil {
@@ -132,6 +134,7 @@ func (z *sizer) usefulCores(tasks int) int {
 	return min((useful+tasks-1)/tasks, z.most.CPUs/tasks) * tasks
 }
 
+// amounts lists the amounts of memory worth trying, ascending.
 func (z *sizer) amounts() []gres.Memory {
 	amounts := []gres.Memory{z.least.Memory}
 	if p := z.profile; p != nil {
@@ -147,7 +150,7 @@ func (z *sizer) amounts() []gres.Memory {
 	return slices.Compact(amounts)
 }
 
-// allowed is as much of an amount as the site allows the job on a node, in cores that its tasks can share.
+// allowed caps an amount by the job's ceiling, with cores rounded down to a multiple of its tasks.
 func allowed(j *policy.Job, v gres.Vector) gres.Vector {
 	if most := j.Ceiling.CPUs; most > 0 {
 		v.CPUs = min(v.CPUs, most-most%max(1, j.Tasks))

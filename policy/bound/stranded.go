@@ -6,11 +6,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
-// mostLooked is how many pairs of a class and a node with free GPUs are looked at.
+// mostLooked limits the pairs of class and node with free GPUs that are examined.
 const mostLooked = 20000
 
-// stranded counts the GPUs that are free under the plan, on nodes where a job that waits has GPUs enough and nobody
-// who waits has cores, or memory, enough as well; and says on which nodes, in the order of the snapshot.
+// stranded counts the GPUs that are free under the plan on nodes where a waiting job has enough GPUs but no waiting job
+// has enough cores, or memory. It also lists the nodes, in the order of the snapshot.
 func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	waiting := in.waiting(p)
 	if len(waiting) == 0 {
@@ -38,7 +38,7 @@ func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	return s, on
 }
 
-// waiting is one job of each class that waits and is not barred.
+// waiting returns one job of each class of jobs that wait and are not barred.
 func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	granted := grantedBy(p)
 	seen := map[classKey]bool{}
@@ -55,7 +55,8 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	return jobs
 }
 
-// lacks says what those who wait lack on a node; empty where one of them has room, or none has GPUs enough.
+// lacks says which resource the waiting jobs lack on node n: "cores" or "memory". It is empty if one of them fits, or
+// none has enough GPUs there.
 func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
 	gpuType := in.cluster.Nodes[n].GPUType

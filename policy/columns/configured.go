@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// MostClasses is how many classes a program by configurations may have. Its master would be too large with more.
+// MostClasses limits the classes of a program by configurations. With more its master would be too large.
 const MostClasses = 200
 
-// Configured is the relaxation by configurations: so many nodes of each shape are filled by each pattern, and
-// patterns may be mixed in fractions. Its master has a row for each class, all jobs of which run unless it is optional,
-// and one for each shape, of which there are no more nodes than there are; its columns are patterns. What is relaxed:
-// fractions of a pattern, and the parts of a gang, which may differ and share a node.
+// Configured is the relaxation by configurations: each pattern fills a number of nodes of its shape, and patterns may
+// be mixed in fractions. Its master has a row for each class (all jobs run unless the class is optional) and a row for
+// each shape (no more nodes than there are). Its columns are patterns. Relaxed are fractions of a pattern, and the
+// parts of a gang, which may differ and share a node.
 type Configured struct {
 	of      *Problem
 	packers []*packer
 	m       *master
-	kept    []column
-	bonus   float64 // of all of these
+	kept    []column // patterns with a bonus, see Keep
+	bonus   float64  // sum over kept
 }
 
-// NewConfigured is nil where a shape is too large.
+// NewConfigured returns nil if a shape is too large for a packer.
 func NewConfigured(p *Problem) *Configured {
 	c := &Configured{of: p}
 	for s := range p.Shapes {
@@ -33,9 +33,9 @@ func NewConfigured(p *Problem) *Configured {
 	return c
 }
 
-// Keep makes it worth more by a bonus to fill a node of a shape with these options, ascending: it is filled so now.
-// What Least comes to is then a bound on what fillings are worth with their bonuses. Patterns of other options are none
-// the better for it.
+// Keep adds a bonus to the value of filling a node of a shape with these options (indexes, ascending), because the node
+// is filled so now. The result of Least is then a bound on the value of fillings with their bonuses. Patterns of other
+// options gain nothing by it.
 func (c *Configured) Keep(shape int, options []int, bonus float64) {
 	p := c.pattern(shape, slices.Clone(options))
 	kept := c.column(&p)
@@ -43,9 +43,9 @@ func (c *Configured) Keep(shape int, options []int, bonus float64) {
 	c.kept, c.bonus = append(c.kept, kept), c.bonus+bonus
 }
 
-// Least finds the best costs of jobs, by class, and of nodes, by shape. It begins with such costs of jobs: what each is
-// worth beyond the best prices of resources (Pooled.Best) gives a bound that is no more than by those. Beyond
-// MostClasses it stays with them. Patterns that are known save steps.
+// Least finds the prices of jobs (by class) and of nodes (by shape) with the least bound. It starts from the given
+// prices of jobs: the value of each beyond the best prices of resources (Pooled.Best), which gives a bound no higher
+// than that by resources. With more than MostClasses classes it keeps these prices. Known patterns save steps.
 func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	found := Bound{Prices: append(slices.Clone(costs), make([]float64, len(c.of.Shapes))...)}
 	bound, columns := c.at(found.Prices)
@@ -66,6 +66,7 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	return generate(c.m, c, found, has, budget)
 }
 
+// limits are the right-hand sides of the master: jobs of each class, then nodes of each shape.
 func (c *Configured) limits() []float64 {
 	limits := make([]float64, 0, len(c.of.Demand)+len(c.of.Shapes))
 	for _, n := range c.of.Demand {
@@ -77,8 +78,8 @@ func (c *Configured) limits() []float64 {
 	return limits
 }
 
-// penalties are for a job that does not run but has to: more than it could be worth, and a multiple of that, since it
-// takes room from others.
+// penalties are the costs of a mandatory job that does not run: five times its highest value, since leaving it out also
+// frees room for other jobs.
 func (c *Configured) penalties() []float64 {
 	penalties := make([]float64, len(c.of.Demand)+len(c.of.Shapes))
 	for _, options := range c.of.Options {
@@ -93,6 +94,7 @@ func (c *Configured) penalties() []float64 {
 	return penalties
 }
 
+// steps is the number of elementary steps of all packers so far.
 func (c *Configured) steps() (sum int) {
 	for _, k := range c.packers {
 		sum += k.steps
@@ -100,8 +102,8 @@ func (c *Configured) steps() (sum int) {
 	return sum
 }
 
-// at goes by the prices of classes, which may be negative where all jobs have to be placed; those of shapes follow from
-// them.
+// at computes the bound at the prices of the classes. They may be negative for classes all of whose jobs must be
+// placed. The prices of shapes follow from them.
 func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
 	for k, n := range c.of.Demand {
@@ -121,6 +123,7 @@ func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	return bound, columns
 }
 
+// pattern makes a pattern of a filling, which it sorts by class.
 func (c *Configured) pattern(s int, filling []int) Pattern {
 	options := c.packers[s].options
 	slices.SortFunc(filling, func(x, y int) int {
@@ -133,12 +136,13 @@ func (c *Configured) pattern(s int, filling []int) Pattern {
 	return p
 }
 
+// column makes a column of the master from a pattern: its classes and one node of its shape.
 func (c *Configured) column(p *Pattern) column {
 	rows := append(slices.Clone(p.classes), int32(len(c.of.Demand)+p.Shape))
 	return column{p.worth, rows, append(slices.Clone(p.uses), 1), p.options, c.fits(p)}
 }
 
-// fits says whether a pattern of options needs no more cores than there are, which packers reckon in units.
+// fits reports whether the options of a pattern need no more cores than a node has; packers round cores to units.
 func (c *Configured) fits(p *Pattern) bool {
 	cores := 0
 	for _, o := range p.options {

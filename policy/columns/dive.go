@@ -2,26 +2,26 @@ package columns
 
 import "slices"
 
-// Filling is what so many nodes of a shape are given each.
+// Filling says that a number of nodes of a shape are filled with the same options.
 type Filling struct {
 	Shape, Nodes int
-	Options      []int // in Problem.Options of the shape
+	Options      []int // indexes in Problem.Options of the shape
 }
 
-// diver makes whole fillings of a solution in fractions: what the program takes of a filling in whole numbers is taken,
-// then one node of the filling of which it takes most, and the rest is solved anew; and so on, until all jobs have a
-// place (a dive: a branch and bound that never goes back).
+// diver turns a fractional solution into whole fillings by a dive, which is a branch and bound that never goes back: it
+// takes what the solution has of each filling in whole numbers, then one node of the filling with the largest remaining
+// fraction, solves the rest again, and repeats until all jobs are placed.
 type diver struct {
 	*Configured
-	left     []int // jobs of each class that have no place yet
-	nodes    []int // of each shape that are empty yet
+	left     []int // jobs of each class that are not placed yet
+	nodes    []int // nodes of each shape that are still empty
 	fillings []Filling
-	patience int // steps up to which all that is better is looked for before one more node is filled
+	patience int // number of steps until which the search for better fillings goes on before one more node is filled
 }
 
-// Dive makes whole fillings of what Least came to, in about so many steps at most, for problems without gangs (Parts is
-// 1 everywhere) all of whose options fit their shapes. Left are the jobs of each class that it has found no place for:
-// that there is one for all of them is not proven by the relaxation. It ends what c is good for.
+// Dive turns the solution of Least into whole fillings, in about budget steps. It is for problems without gangs (Parts
+// is 1 everywhere) whose options all fit their shapes. left counts the jobs of each class that it found no place for;
+// the relaxation does not prove that all jobs fit. c cannot be used afterwards.
 func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	d := diver{Configured: c, left: slices.Clone(c.of.Demand)}
 	for s := range c.of.Shapes {
@@ -45,8 +45,8 @@ func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 
 func positive(n int) bool { return n > 0 }
 
-// takeWhole takes all that the present solution has of its fillings in whole numbers. What is left of it is the
-// solution for the rest.
+// takeWhole takes the whole number of each filling in the present solution. The rest of it solves the remaining
+// problem.
 func (d *diver) takeWhole() {
 	for r, k := range d.m.basis {
 		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 {
@@ -55,7 +55,7 @@ func (d *diver) takeWhole() {
 	}
 }
 
-// most is how many nodes can be filled by a column with what is left.
+// most is how many nodes column k can fill with the nodes and jobs that are left.
 func (d *diver) most(k int) int {
 	c := &d.m.columns[k]
 	if c.options == nil || !c.fits {
@@ -69,7 +69,7 @@ func (d *diver) most(k int) int {
 	return most
 }
 
-// take fills n nodes by column k, and takes what it uses off the program, in which it may be basic.
+// take fills n nodes by column k and subtracts what it uses from the program, also if the column is basic.
 func (d *diver) take(k, n int) {
 	c := &d.m.columns[k]
 	shape := int(c.rows[len(c.rows)-1]) - len(d.left)
@@ -86,7 +86,8 @@ func (d *diver) take(k, n int) {
 	}
 }
 
-// step takes one node of the filling of which the program takes most, and solves the rest; false where there is none.
+// step fills one node by the filling with the largest fraction in the solution and solves the rest; false if nothing is
+// left to try.
 func (d *diver) step() bool {
 	k, best := -1, 1e-3
 	for r, b := range d.m.basis {
@@ -101,7 +102,7 @@ func (d *diver) step() bool {
 	return d.improve() || k >= 0
 }
 
-// improve solves what is left with fillings that are still possible, and says whether it has found other ones.
+// improve solves the remaining problem with the fillings that are still possible; joined says that it found new ones.
 func (d *diver) improve() (joined bool) {
 	d.exclude()
 	d.m.solve(50 + 2*len(d.m.duals))
@@ -112,7 +113,8 @@ func (d *diver) improve() (joined bool) {
 	return joined
 }
 
-// goesOn says whether to look for more fillings after so many rounds: always while a job has no place in the solution.
+// goesOn reports whether to look for more fillings after that many rounds. While a job has no place in the solution it
+// goes on until patient.
 func (d *diver) goesOn(round int) bool {
 	if round < hasty || round < patient && d.m.steps+d.steps() < d.patience {
 		return true
@@ -121,17 +123,17 @@ func (d *diver) goesOn(round int) bool {
 	return missing && round < patient
 }
 
-// How often fillings are looked for before one more node is filled.
+// The least and the largest number of rounds of looking for fillings before one more node is filled.
 const (
 	hasty   = 2
 	patient = 30
 )
 
-// excluded is so much more than the multiple in penalties that it holds however much jobs are worth elsewhere.
+// excluded is so much larger than the factor in penalties that it holds however much jobs are worth elsewhere.
 const excluded = 100
 
-// exclude makes what cannot fill any node any more worth less than to leave its jobs out, so that the program does not
-// rest on it.
+// exclude makes patterns that can fill no more nodes worth less than leaving their jobs out, so that the solution does
+// not use them.
 func (d *diver) exclude() {
 	gone := false
 	for k := range d.m.columns {
@@ -145,8 +147,8 @@ func (d *diver) exclude() {
 	}
 }
 
-// generate adds the best fillings within what is left to the program, and says whether there are better ones than it
-// has.
+// generate adds the best filling of each shape within what is left to the program; joined says that one was better than
+// those it has.
 func (d *diver) generate() (joined bool) {
 	for s, packer := range d.packers {
 		if d.nodes[s] == 0 {

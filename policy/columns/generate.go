@@ -1,28 +1,27 @@
 package columns
 
-// relaxation is a program that is bounded by prices for the rows of its master: a bound is proven at any prices, and
-// least at the best ones.
+// relaxation is a program bounded by prices for the rows of its master. Any prices prove a bound; the best prices prove
+// the least one.
 type relaxation interface {
-	// at is the bound at such prices, and columns that are worth more than they cost there.
+	// at is the bound at these prices, and columns that are worth more than they cost there.
 	at(prices []float64) (bound float64, columns []column)
-	// steps is how many elementary ones that has taken so far.
+	// steps is the number of elementary steps taken so far.
 	steps() int
 }
 
-// precision is at which distance between a bound and what is known to be reached by the relaxation prices are good
-// enough.
+// precision is the relative gap between the bound and the value of the relaxation at which the search for prices ends.
 const precision = 1e-4
 
-// Bound is what column generation came to.
+// Bound is the result of column generation.
 type Bound struct {
 	Value  float64
-	Prices []float64 // at which it is proven
-	Closed bool      // no better bound is to be had from the relaxation, but for the precision
+	Prices []float64 // at which the bound is proven
+	Closed bool      // the relaxation gives no better bound, up to precision
 }
 
-// generate looks for the prices with the least bound by column generation. Prices are smoothed (Wentges 1997): they
-// are looked for between those of the master, which leap, and the best so far. It ends after so many steps with what
-// it has.
+// generate searches for the prices with the least bound by column generation. Prices are smoothed (Wentges 1997):
+// bounds are computed between the best prices so far and the master's duals, which jump. After budget steps it returns
+// what it has.
 func generate(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))
@@ -50,7 +49,7 @@ func generate(m *master, r relaxation, found Bound, artificial func(row int) boo
 		switch {
 		case joined:
 			smooth = 0.5
-		case smooth == 0: // the master has all that it needs
+		case smooth == 0: // the master has all columns that it needs
 			found.Closed = !missing
 			return found
 		default:

@@ -2,31 +2,31 @@ package columns
 
 import "slices"
 
-// master is a restricted master program: the most that Σ x·worth can be with Σ x·rows = limits (equal) or ≤ limits, x
-// ≥ 0, over the columns that have been found so far. It is solved by the revised simplex method with an explicit
-// inverse, which is good for a few hundred rows; a column that joins later goes on from the last basis. Nothing that
-// is proven rests on its precision: its duals are good guesses at prices.
+// master is a restricted master program: maximise Σ x·worth subject to Σ x·rows = limits (equal) or ≤ limits, x ≥ 0,
+// over the columns found so far. It uses the revised simplex method with an explicit inverse, which is good for a few
+// hundred rows. After a column is added it continues from the last basis. Bounds do not depend on its precision: its
+// duals are guesses at good prices.
 type master struct {
 	limits  []float64
 	columns []column
-	basis   []int       // column of each row
+	basis   []int       // basic column of each row
 	inverse [][]float64 // of the basis
-	x       []float64   // of the basis
+	x       []float64   // value of the basic column of each row
 	duals   []float64
-	steps   int // elementary ones, so far
-	pivots  int // since the inverse was made anew
+	steps   int // elementary steps so far
+	pivots  int // since the inverse was last computed anew
 }
 
-// column is a way to use rows.
+// column is a variable of the master: its value and how much it uses of each row.
 type column struct {
 	worth   float64
 	rows    []int32
 	uses    []float64
-	options []int // of the pattern that it is
-	fits    bool  // such a filling fits, to the last core
+	options []int // of its pattern
+	fits    bool  // the filling fits, to the last core
 }
 
-// newMaster has one column for each row to begin with: of slack, or of what is missing, at that penalty.
+// newMaster starts with one column per row, for slack or for what is missing, at that penalty.
 func newMaster(limits, penalties []float64) *master {
 	n := len(limits)
 	m := &master{
@@ -34,7 +34,7 @@ func newMaster(limits, penalties []float64) *master {
 	}
 	for r := range limits {
 		m.columns = append(m.columns, column{worth: -penalties[r], rows: []int32{int32(r)}, uses: []float64{1}})
-		m.limits[r] += 1e-7 * float64(1+r%97) * max(1, limits[r]) / 100 // ties of the ratio test are rare then
+		m.limits[r] += 1e-7 * float64(1+r%97) * max(1, limits[r]) / 100 // makes ties in the ratio test rare
 		m.basis[r], m.inverse[r] = r, make([]float64, n)
 		m.inverse[r][r] = 1
 	}
@@ -45,7 +45,7 @@ func newMaster(limits, penalties []float64) *master {
 
 func (m *master) add(c column) { m.columns = append(m.columns, c) }
 
-// value is what the present solution is worth; missing says that it rests on what is not there.
+// value is the value of the present solution; missing says that the solution uses an artificial column.
 func (m *master) value(artificial func(row int) bool) (value float64, missing bool) {
 	for r, k := range m.basis {
 		value += float64(m.columns[k].worth * m.x[r])
@@ -56,7 +56,7 @@ func (m *master) value(artificial func(row int) bool) (value float64, missing bo
 	return value, missing
 }
 
-// price works out the duals.
+// price computes the duals.
 func (m *master) price() {
 	clear(m.duals)
 	for r, k := range m.basis {
@@ -71,7 +71,7 @@ func (m *master) price() {
 	m.steps += len(m.basis) * len(m.basis)
 }
 
-// reduced is by how much a column is worth more than it costs at such prices.
+// reduced is the reduced cost of a column: its value less its cost at these prices.
 func (c *column) reduced(prices []float64) float64 {
 	gain := c.worth
 	for i, r := range c.rows {
@@ -80,7 +80,7 @@ func (c *column) reduced(prices []float64) float64 {
 	return gain
 }
 
-// solve goes on to an optimum, or for so many pivots.
+// solve pivots until the optimum, or for that many pivots.
 func (m *master) solve(pivots int) {
 	for range pivots {
 		enters, best := -1, 1e-7
@@ -96,7 +96,7 @@ func (m *master) solve(pivots int) {
 	}
 }
 
-// pivot brings a column into the basis; false where there is no bound to it.
+// pivot brings a column into the basis; false if it is unbounded.
 func (m *master) pivot(enters int) bool {
 	direction := m.directionOf(&m.columns[enters])
 	leaves, least := -1, 0.0
@@ -116,7 +116,7 @@ func (m *master) pivot(enters int) bool {
 	return true
 }
 
-// directionOf is a column in terms of the basis.
+// directionOf expresses a column in terms of the basis.
 func (m *master) directionOf(c *column) []float64 {
 	direction := make([]float64, len(m.basis))
 	for r := range direction {
@@ -127,7 +127,7 @@ func (m *master) directionOf(c *column) []float64 {
 	return direction
 }
 
-// exchange makes a column basic in place of that of a row.
+// exchange replaces the basic column of row leaves by column enters. Every 200 pivots the inverse is computed anew.
 func (m *master) exchange(leaves, enters int, direction []float64, step float64) {
 	m.eliminate(leaves, direction, step)
 	m.basis[leaves] = enters
@@ -137,6 +137,7 @@ func (m *master) exchange(leaves, enters int, direction []float64, step float64)
 	m.price()
 }
 
+// eliminate updates the inverse and the solution for a pivot in row leaves.
 func (m *master) eliminate(leaves int, direction []float64, step float64) {
 	pivotRow := m.inverse[leaves]
 	inv := 1 / direction[leaves]
@@ -157,8 +158,8 @@ func (m *master) eliminate(leaves int, direction []float64, step float64) {
 	m.steps += len(direction) * len(direction)
 }
 
-// refresh makes the inverse of the basis anew, without what rounding has added up to. A basis that has become
-// singular stays as it was.
+// refresh computes the inverse of the basis anew, without accumulated rounding errors, by Gauss-Jordan elimination. If
+// the basis has become singular the inverse stays as it was.
 func (m *master) refresh() {
 	m.pivots = 0
 	n := len(m.basis)
@@ -202,6 +203,7 @@ func (m *master) refresh() {
 	}
 }
 
+// scale multiplies two rows by f.
 func scale(a, b []float64, f float64) {
 	for i := range a {
 		a[i] *= f
@@ -209,6 +211,7 @@ func scale(a, b []float64, f float64) {
 	}
 }
 
+// subtract subtracts f times row b from row a.
 func subtract(a, b []float64, f float64) {
 	for i, v := range b {
 		a[i] -= float64(f * v)
@@ -217,8 +220,8 @@ func subtract(a, b []float64, f float64) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// restore brings a solution that has become negative in places back to what is possible, by the dual simplex method,
-// for so many pivots at most.
+// restore makes a solution with negative entries feasible again by the dual simplex method, in at most that many
+// pivots.
 func (m *master) restore(pivots int) {
 	for range pivots {
 		leaves, least := -1, -1e-7
@@ -233,7 +236,7 @@ func (m *master) restore(pivots int) {
 	}
 }
 
-// pivotOut takes the column of row r, which is below nothing, out of the basis; false where none can take its place.
+// pivotOut takes the column of row r, whose value is negative, out of the basis; false if no column can replace it.
 func (m *master) pivotOut(r int) bool {
 	row := m.inverse[r]
 	enters, least := -1, 0.0

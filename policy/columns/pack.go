@@ -7,50 +7,52 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// packer finds the filling of a node of one shape that is worth most beyond what its jobs cost: an unbounded knapsack
-// with a choice of size in three dimensions. GPUs and cores are few enough to be states; memory is looked at only
-// where the best filling without it needs more than there is. Its table then says how much a rest of a node can
-// bring, and hardly any other filling has to be looked at.
+// packer finds the filling of one node of a shape with the highest value beyond the costs of its jobs. This is an
+// unbounded knapsack in three dimensions with a choice of size. GPUs and cores are few enough to be states. Memory is
+// considered only if the best filling without it needs too much: the table then bounds what the rest of a node can add,
+// so hardly any other filling has to be examined.
 type packer struct {
 	options []Option
 	gpus    int
 	cores   int  // in units
-	unit    int  // cores; where a node has many, what a size needs is rounded down, so that a bound stays one
-	whole   bool // it is rounded up, so that a filling fits
+	unit    int  // cores per unit; above 1 sizes are rounded down, so that the result is still a bound
+	whole   bool // sizes are rounded up to units, so that a filling fits
 	memory  gres.Memory
-	gain    []float64 // of each option, beyond its cost
-	cells   []int     // by GPUs and cores: the option that is worth most there; -1: none is worth anything
-	chosen  [][]cell  // by GPUs: those worth trying, ascending in cores
-	worth   []float64 // by GPUs and cores: of the best filling with no more
-	last    []int     // an option in it; fewerCores, fewerGPUs, nothing
-	ranges  [][2]int  // of each class, in options; made when it is first asked for
-	scarce  []bool    // of each option: of its class there are fewer jobs than fit; nil: of none
-	price   float64   // of memory, at which it was last just enough
-	steps   int       // elementary ones, so far
+	gain    []float64 // of each option: value beyond its cost
+	cells   []int     // by GPUs and cores: the best option of that size; nothing: none is worth anything
+	chosen  [][]cell  // by GPUs: the options worth trying, ascending in cores
+	worth   []float64 // by GPUs and cores: value of the best filling within that
+	last    []int     // by GPUs and cores: an option of the best filling, or fewerCores, fewerGPUs, nothing
+	ranges  [][2]int  // by class: its range in options; made on first use
+	scarce  []bool    // by option: its class has fewer jobs left than fit on a node; nil: no class
+	price   float64   // price of memory at which it was last just enough
+	steps   int       // elementary steps so far
 	labels  labels
 }
 
+// cell is an option worth trying, with its cores in units and its value net of memory.
 type cell struct {
 	cores, option int
 	gain          float64
 }
 
+// Entries of packer.last and packer.cells that are not options.
 const (
 	nothing    = -1
 	fewerCores = -2
 	fewerGPUs  = -3
 )
 
-// Bounds of a knapsack.
+// Limits of a knapsack.
 const (
 	mostStates = 4096  // GPUs × units of cores
-	mostGPUs   = 64    // of a node; larger ones are bounded by prices alone
-	mostLabels = 20000 // fillings that are looked at for the sake of memory
-	// mostPromising is how many options these may have.
+	mostGPUs   = 64    // of a node; larger nodes are bounded by prices alone
+	mostLabels = 20000 // partial fillings examined in the search with memory
+	// mostPromising limits the options of that search.
 	mostPromising = 1500
 )
 
-// newPacker is nil where the shape is too large.
+// newPacker returns nil if the shape has too many GPUs.
 func newPacker(sh *Shape, options []Option) *packer {
 	if sh.Most.GPUs > mostGPUs {
 		return nil
@@ -70,8 +72,10 @@ func newPacker(sh *Shape, options []Option) *packer {
 	return k
 }
 
+// state is the index of a number of GPUs and units of cores in the tables.
 func (k *packer) state(gpus, cores int) int { return gpus*(k.cores+1) + cores }
 
+// coresOf is the cores of an option in units, rounded up if fillings have to fit, else down.
 func (k *packer) coresOf(o int) int {
 	if k.whole {
 		return (k.options[o].Size.CPUs + k.unit - 1) / k.unit
@@ -79,8 +83,8 @@ func (k *packer) coresOf(o int) int {
 	return k.options[o].Size.CPUs / k.unit
 }
 
-// fill finds the best filling at such costs of jobs. Bound is no less than what it is worth beyond them, and nearly
-// always just that.
+// fill finds the best filling at these costs of jobs. bound is at least its value beyond the costs, and nearly always
+// equal.
 func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	k.weigh(costs)
 	bound = k.table(0)
@@ -90,7 +94,7 @@ func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	return k.withMemory(bound)
 }
 
-// weigh works out what each option brings at such costs.
+// weigh computes the gain of each option at these costs.
 func (k *packer) weigh(costs []float64) {
 	for i := range k.options {
 		o := &k.options[i]
@@ -99,7 +103,7 @@ func (k *packer) weigh(costs []float64) {
 	k.steps += len(k.options)
 }
 
-// table is the most that a filling brings when memory has that price a MiB and no end.
+// table fills the table for unlimited memory at that price per MiB and returns the value of the best filling.
 func (k *packer) table(price float64) float64 {
 	k.choose(price)
 	width := k.cores + 1
@@ -135,7 +139,7 @@ func (k *packer) table(price float64) float64 {
 	return k.worth[len(k.worth)-1]
 }
 
-// choose keeps, for each number of GPUs, the options than which none with fewer cores brings as much.
+// choose keeps, for each number of GPUs, the options that no option with fewer cores equals in value.
 func (k *packer) choose(price float64) {
 	for i := range k.cells {
 		k.cells[i] = nothing
@@ -164,7 +168,7 @@ func (k *packer) choose(price float64) {
 // trace lists the options of the best filling in the table.
 func (k *packer) trace() []int { return k.traceFrom(nil, k.gpus, k.cores) }
 
-// traceFrom adds those of the best filling with so many GPUs and cores to a list.
+// traceFrom appends the options of the best filling within g GPUs and c units of cores.
 func (k *packer) traceFrom(filling []int, g, c int) []int {
 	for {
 		switch o := k.last[k.state(g, c)]; o {
@@ -181,6 +185,7 @@ func (k *packer) traceFrom(filling []int, g, c int) []int {
 	}
 }
 
+// needs is the memory that a filling needs.
 func (k *packer) needs(filling []int) (memory gres.Memory) {
 	for _, o := range filling {
 		memory += k.options[o].Size.Memory
@@ -188,6 +193,7 @@ func (k *packer) needs(filling []int) (memory gres.Memory) {
 	return memory
 }
 
+// brings is the sum of the gains of a filling.
 func (k *packer) brings(filling []int) (gain float64) {
 	for _, o := range filling {
 		gain += k.gain[o]
@@ -195,9 +201,9 @@ func (k *packer) brings(filling []int) (gain float64) {
 	return gain
 }
 
-// withMemory looks for a price of memory at which the table's best filling has just enough of it, beginning with that
-// of the last time, and then through all fillings that could be better than the best that was met. Bound is that of
-// the table without a price.
+// withMemory finds the best filling within the memory. In six trials it looks for a price of memory at which the
+// table's best filling just fits, starting from the last such price; a trial changes the price by at most a factor of
+// 1.25. Then it searches all fillings that could beat the best one found. bound is the table's result without a price.
 func (k *packer) withMemory(bound float64) (float64, []int) {
 	var best []int
 	brought, fit := 0.0, 0.0
@@ -235,20 +241,21 @@ func (k *packer) withMemory(bound float64) (float64, []int) {
 	return bound, best
 }
 
-// label is a filling, as one option more than another.
+// label is a partial filling: the label from plus one option.
 type label struct {
 	memory       gres.Memory
 	gain         float64
 	from, option int32
 }
 
+// labels are the partial fillings of a search.
 type labels struct {
 	all []label
-	by  [][]int32 // by state, ascending in memory and in gain
+	by  [][]int32 // by state; ascending in memory and in gain
 }
 
-// search finds the best filling that has memory enough and brings more than what is known; nil where there is none.
-// All says whether it looked at as many as it had to.
+// search finds the best filling that fits in memory and has a value above known; nil if there is none. all is false if
+// it gave up because there were too many options or labels.
 func (k *packer) search(price, known float64) (gain float64, filling []int, all bool) {
 	known += 1e-9
 	hope := func(g, c int, memory gres.Memory) float64 {
@@ -291,7 +298,7 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 	return known, filling, true
 }
 
-// promising lists the options that a filling better than what is known may have.
+// promising lists the options that a filling with a value above known may contain.
 func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory) float64) (kept []int) {
 	for o := range k.options {
 		if k.gain[o] <= 0 {
@@ -305,7 +312,8 @@ func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory
 	return kept
 }
 
-// undominated lists those of some options than which no other is as good with no more of anything, in falling gain.
+// undominated lists the options that no other option dominates (same GPUs, no more cores and memory, no lower gain), in
+// falling gain.
 func (k *packer) undominated(options []int) (kept []int) {
 	slices.SortFunc(options, func(x, y int) int {
 		return cmp.Or(cmp.Compare(k.gain[y], k.gain[x]), cmp.Compare(x, y))
@@ -323,6 +331,7 @@ func (k *packer) undominated(options []int) (kept []int) {
 	return kept
 }
 
+// reset leaves only the empty filling.
 func (l *labels) reset(states int) {
 	if len(l.by) != states {
 		l.by = make([][]int32, states)
@@ -334,7 +343,7 @@ func (l *labels) reset(states int) {
 	l.by[0] = append(l.by[0], 0)
 }
 
-// insert adds a label to those of a state; false where one of them is as good.
+// insert adds a label to those of a state and removes dominated ones; false if an existing label dominates it.
 func (l *labels) insert(state int, n label) bool {
 	list := l.by[state]
 	at := 0

@@ -2,24 +2,24 @@ package columns
 
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
 
-// Pooled is the relaxation in which the nodes of a shape are one: a price for a GPU, a core and a GB of each shape,
-// and each job takes the size, and the shape, at which it is worth most beyond its price. Its master has a row for
-// each of these and one for the sum of the columns, which are whole plans.
+// Pooled is the relaxation that treats all nodes of a shape as one pool. It has a price for a GPU, a core and a GB of
+// each shape, and each job takes the size and shape with the highest value beyond its price. Its master has a row for
+// each resource of each shape and one for the sum of the columns, which are whole plans.
 type Pooled struct {
-	Best []float64 // by class: worth of a job beyond its price, at the last prices
+	Best []float64 // by class: value of a job beyond its price, at the last prices
 
 	of    *Problem
-	taken int
+	taken int // elementary steps so far
 }
 
-// Resources is how many have a price: GPUs, cores and GB, in this order for each shape.
+// Resources is the number of priced resources of a shape: GPUs, cores and GB, in this order.
 const Resources = 3
 
-// NewPooled pools the nodes of a problem.
+// NewPooled returns the pooled relaxation of a problem.
 func NewPooled(p *Problem) *Pooled { return &Pooled{of: p, Best: make([]float64, len(p.Demand))} }
 
-// Least finds the best prices of resources, by shape. It begins with a plan that is known, by what that is worth and
-// uses of each resource of each shape, and leaves Best at the best prices.
+// Least finds the prices of resources, by shape, with the least bound. It starts from a known plan, given by its value
+// and its use of each resource of each shape, and leaves Best at the best prices.
 func (p *Pooled) Least(worth float64, uses []float64, budget int) Bound {
 	limits := p.limits()
 	penalties := make([]float64, len(limits))
@@ -33,13 +33,13 @@ func (p *Pooled) Least(worth float64, uses []float64, budget int) Bound {
 		m.add(c)
 	}
 	found = generate(m, p, found, func(row int) bool { return row == len(limits)-1 }, budget)
-	p.at(found.Prices) // leaves p.Best at them
+	p.at(found.Prices) // sets p.Best for them
 	return found
 }
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// limits are what there is of each resource of each shape; the last is of the sum of columns.
+// limits are the amounts of each resource of each shape; the last entry is for the sum of columns.
 func (p *Pooled) limits() []float64 {
 	limits := make([]float64, 0, Resources*len(p.of.Shapes)+1)
 	for s := range p.of.Shapes {
@@ -51,7 +51,7 @@ func (p *Pooled) limits() []float64 {
 
 func (p *Pooled) steps() int { return p.taken }
 
-// at takes away from prices what is below nothing: only at others a bound is proven.
+// at computes the bound at these prices; negative prices are set to 0 first, since they prove no bound.
 func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	rows := Resources * len(p.of.Shapes)
 	for r := range prices {
@@ -64,7 +64,7 @@ func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	choices := make([]choice, len(p.of.Demand))
 	for k := range p.Best {
 		if p.Best[k] = -infinite; p.of.optional(k) {
-			p.Best[k] = 0 // it is not placed
+			p.Best[k] = 0 // not placed
 		}
 	}
 	for s := range p.of.Shapes {
@@ -98,7 +98,7 @@ func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	return bound, []column{p.column(worth, uses)}
 }
 
-// column is a whole plan, by what it is worth and uses.
+// column makes a column from a whole plan, given by its value and use.
 func (p *Pooled) column(worth float64, uses []float64) column {
 	c := column{worth: worth}
 	for r, use := range uses {

@@ -1,14 +1,14 @@
 package columns
 
-// layer is one more job of a class of which there are too few to fill a node with: a 0/1 item of the knapsack, with a
-// choice of size.
+// layer is one more job of a scarce class, which has too few jobs left to fill a node. It is a 0/1 item of the knapsack
+// with a choice of size.
 type layer struct {
-	options []int   // those worth trying
-	picks   []int32 // by state: the option that is taken there; nothing
+	options []int   // worth trying
+	picks   []int32 // by state: the option taken there, or nothing
 }
 
-// fillWithin finds a filling that is worth more beyond such costs than is known, and has no more jobs of a class than
-// are left; nothing where it finds none. It proves nothing: where memory binds there may be better ones.
+// fillWithin finds a filling with a value above known at these costs and no more jobs of a class than are left; nil if
+// it finds none. This proves nothing: where memory is short there may be better fillings.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.weigh(costs)
 	for o := range k.options {
@@ -27,8 +27,8 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	return k.priced(left, known)
 }
 
-// strike leaves out options that no filling has which is worth more than what is known, as the table shows for a price
-// of memory; false where there is no such filling.
+// strike excludes options that no filling with a value above known has, as the table for that price of memory shows;
+// false if there is no such filling.
 func (k *packer) strike(price, known float64) bool {
 	limit := k.table(price) + float64(price*float64(k.memory))
 	for o := range k.options {
@@ -45,7 +45,7 @@ func (k *packer) strike(price, known float64) bool {
 	return limit > known
 }
 
-// priced looks for a price of memory at which the best filling within what is left has just enough of it.
+// priced looks for a price of memory at which the best filling within what is left just fits, in six trials.
 func (k *packer) priced(left []int, known float64) (best []int) {
 	low, high, price := 0.0, 0.0, k.price
 	for range 6 {
@@ -72,7 +72,7 @@ func (k *packer) priced(left []int, known float64) (best []int) {
 	return best
 }
 
-// within says whether a filling has no more jobs of a class than are left.
+// within reports whether a filling has no more jobs of a class than are left.
 func (k *packer) within(filling, left []int) bool {
 	for i, o := range filling {
 		class, more := k.options[o].Class, left[k.options[o].Class]
@@ -88,8 +88,9 @@ func (k *packer) within(filling, left []int) bool {
 	return true
 }
 
-// balanced gives the jobs of a filling other sizes, so that memory is enough: first those that take the smallest part
-// of cores and memory, then, one after the other, what gains most and fits. Nothing where even the first do not fit.
+// balanced changes the sizes in a filling so that its memory suffices: it starts from the sizes with the smallest part
+// of cores and memory, then repeatedly takes the change with the largest gain that fits. It is nil if the smallest
+// sizes do not fit.
 func (k *packer) balanced(filling []int) []int {
 	cores, memory := k.cores, k.memory
 	for i, o := range filling {
@@ -122,8 +123,8 @@ func (k *packer) balanced(filling []int) []int {
 	}
 }
 
-// smallest is the size of the class of option o, with as many GPUs, that takes the smallest part of a node: of its
-// cores or of its memory, whichever is more.
+// smallest is the size of option o's class, with as many GPUs, that takes the smallest part of a node. The part is that
+// of cores or of memory, whichever is larger.
 func (k *packer) smallest(o int) int {
 	part := func(p int) float64 {
 		return max(float64(k.coresOf(p))/float64(max(1, k.cores)),
@@ -140,7 +141,7 @@ func (k *packer) smallest(o int) int {
 	return least
 }
 
-// markScarce finds the options of classes of which fewer jobs are left than a node has room for.
+// markScarce marks the options of classes with fewer jobs left than a node has room for.
 func (k *packer) markScarce(left []int) {
 	k.scarce = make([]bool, len(k.options))
 	for o := range k.options {
@@ -148,8 +149,8 @@ func (k *packer) markScarce(left []int) {
 	}
 }
 
-// layered is the best filling within what is left, and what it brings, when memory has that price a MiB and no end:
-// first of the classes of which there are enough, then one layer for each job of the others.
+// layered computes the best filling within what is left, and its value, for unlimited memory at that price per MiB:
+// first with the classes that have enough jobs, then with one layer for each job of the scarce classes.
 func (k *packer) layered(price float64, left []int) (filling []int, worth float64) {
 	k.table(price)
 	var layers []layer
@@ -171,7 +172,7 @@ func (k *packer) layered(price float64, left []int) (filling []int, worth float6
 	return k.traceFrom(filling, g, c), worth
 }
 
-// rangeOf is where the options of a class begin and end, which come in the order of classes.
+// rangeOf is where the options of a class begin and end. Options are in the order of classes.
 func (k *packer) rangeOf(class int) [2]int {
 	if k.ranges == nil {
 		for from := 0; from < len(k.options); {
@@ -191,12 +192,12 @@ func (k *packer) rangeOf(class int) [2]int {
 	return k.ranges[class]
 }
 
-// net is what an option brings beyond its cost when memory has that price.
+// net is the gain of an option less its memory at that price.
 func (k *packer) net(o int, price float64) float64 {
 	return k.gain[o] - float64(price*float64(k.options[o].Size.Memory))
 }
 
-// worthTrying lists the scarce options of a range than which none with no more GPUs and cores brings as much.
+// worthTrying lists the scarce options of a range that no option with no more GPUs and cores equals in net gain.
 func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	from, to := in[0], in[1]
 	for o := from; o < to; o++ {
@@ -218,7 +219,7 @@ func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	return kept
 }
 
-// apply adds one layer to the table. States come in falling GPUs, so that no job is taken twice.
+// apply adds one layer to the table. It goes down in GPUs so that a job is not taken twice.
 func (k *packer) apply(options []int, price float64) layer {
 	width := k.cores + 1
 	l := layer{options, make([]int32, len(k.worth))}

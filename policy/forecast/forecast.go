@@ -1,11 +1,12 @@
-// Package forecast says when jobs that wait will start. It plays rounds forward from a snapshot with the planner that
-// the daemon plans with, several times: each time it draws anew when jobs end, from what is known of that. What comes
-// of it is a median and a spread, and a time up to which it looked. It is a pure function of its arguments; the same
-// seed gives the same draws for the same jobs, so that two forecasts of which one has another node differ by that node.
+// Package forecast estimates when waiting jobs will start. It plays rounds forward from a snapshot with the daemon's
+// planner, several times. Each time it draws anew when jobs end, from what is known about their lengths. The result is
+// a median, a spread, and the time up to which it looked. It is a pure function of its arguments. Draws are a hash of
+// seed, draw and job, so two forecasts of which one has another node differ by that node alone.
 //
-// It does not know who will be submitted, which matters where newcomers go first (SRTF, LAS); that drained nodes will
-// come back; and that jobs will end that are not in the snapshot. Who may not start yet, and so waits for something
-// that no plan decides on, has no estimate.
+// It does not know which jobs will be submitted, which matters under policies where newcomers go first (SRTF, LAS);
+// that drained nodes will come back; or that jobs outside the snapshot will end. A job that waits for something on
+// which no plan decides has no estimate. The parts of their limits that jobs use are learned with running jobs as
+// censored observations (Kaplan and Meier), since short jobs end first.
 package forecast
 
 import (
@@ -18,20 +19,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Options say how the future is played. The zero values of all but Policy and Allocator are good.
+// Options say how futures are played. Zero values are valid for all fields but Policy and Allocator.
 type Options struct {
 	Policy    policy.Policy
 	Allocator policy.Allocator
-	Draws     int           // futures that are played; 0: DefaultDraws
-	Seed      uint64        // of what is drawn
-	Horizon   time.Duration // how far they are played; 0: DefaultHorizon
-	Habits    Habits        // how much of their time limits jobs use; nil: DefaultHabits
-	// Only are the jobs that are asked for: a future ends when they have started. nil: all that wait.
+	Draws     int           // number of futures played; 0: DefaultDraws
+	Seed      uint64        // of the draws
+	Horizon   time.Duration // length of a future; 0: DefaultHorizon
+	Habits    Habits        // parts of their time limits that jobs use; nil: DefaultHabits
+	// Only lists the jobs of interest: a future ends when they have started. nil: all waiting jobs.
 	Only []int
-	// Reference is the server in terms of whose share lengths are told; zero: the snapshot's own. Where nodes are not
-	// what they were when lengths were told, it is the one of then.
+	// Reference is the server whose share is the unit of job lengths; zero: that of the snapshot. Where the nodes were
+	// changed after the lengths were measured it is the reference from before.
 	Reference gres.Vector
-	// Stop is asked before each round that is played whether to end with what there is; nil: never.
+	// Stop is asked before each played round whether to end with what there is; nil: never.
 	Stop func() bool
 }
 
@@ -41,48 +42,47 @@ const (
 	DefaultHorizon = 7 * 24 * time.Hour
 )
 
-// Limits on the work: an estimate need not be finer than a part of the wait that it is of.
+// Limits on the work: an estimate need not be finer than a part of the wait that it estimates.
 const (
-	finest   = 20 * time.Second // between two moments at which something is decided, for fewJobs
-	fewJobs  = 300              // of more jobs more ends are taken together, up to a round
-	coarsest = 20               // parts of the time that has passed
-	rounds   = 400              // of one future: with the two above, beyond a month
+	finest   = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
+	fewJobs  = 300              // with more jobs the minimum grows in proportion, up to a round
+	coarsest = 20               // the minimum is also at least the elapsed time divided by this
+	rounds   = 400              // decisions in one future: with the two above, beyond a month
 )
 
-// Forecast is what the futures say.
+// Forecast is the result of the futures played.
 type Forecast struct {
 	From time.Time `json:"from"`
-	// Until is up to when all futures were played. Of who has not started by then nothing but that is known.
+	// Until is the time up to which all futures were played. A job that had not started by then starts later.
 	Until time.Time `json:"until"`
 	Draws int       `json:"draws"`         // futures that were played
-	Cut   bool      `json:"cut,omitempty"` // there was no time to play them to the end
-	// Guess is of how many jobs nothing is known of the length, so that it is a guess. How long the only one is that
-	// was asked for decides nothing.
+	Cut   bool      `json:"cut,omitempty"` // Options.Stop ended it before all futures were complete
+	// Guess is the number of jobs of unknown length, which make the forecast a guess. If only one job is asked for, its
+	// own length does not matter and is not counted.
 	Guess int     `json:"guess,omitempty"`
-	Start []Start `json:"starts,omitempty"` // of the jobs that wait and may start, ascending in job
-	// Trained is the mean value of the cluster over the first Span, in GPUs at proportional speed: GPU-hours an hour.
+	Start []Start `json:"starts,omitempty"` // of the waiting jobs that may start, ascending in job
+	// Trained is the mean value of the cluster over the first Span, in GPUs at proportional speed (GPU-hours per hour).
 	Trained float64       `json:"trained"`
 	Span    time.Duration `json:"span_ns"`
 }
 
-// Start is when a job will start.
+// Start is when a job is expected to start.
 type Start struct {
 	Job int `json:"job"`
 	Spread
 }
 
-// Spread is between when and when something will be, in eight of ten futures, and when in the middle one. A time that
-// is zero is after Forecast.Until.
+// Spread has the 10th, 50th and 90th percentile of a time over the futures. A zero time is after Forecast.Until.
 type Spread struct {
 	P10 time.Time `json:"p10,omitzero"`
 	P50 time.Time `json:"p50,omitzero"`
 	P90 time.Time `json:"p90,omitzero"`
 }
 
-// leastFor is how many futures make a spread.
+// leastFor is the smallest number of futures from which Words gives a spread.
 const leastFor = 5
 
-// Words say for people when a job will start, in the form of Slurm's times: the zone is that of the snapshot's time.
+// Words says for people when a job will start. Times are in Slurm's format, in the time zone of the snapshot.
 func (f *Forecast) Words(s Spread) string {
 	const form = "2006-01-02T15:04"
 	switch {
@@ -97,7 +97,7 @@ func (f *Forecast) Words(s Spread) string {
 		s.P90.Format(form)
 }
 
-// Of is when a job will start; false: nothing is known of it, as where there was no time to look ahead at all.
+// Of is when a job will start; false if nothing is known, for example if there was no time to play at all.
 func (f *Forecast) Of(job int) (Start, bool) {
 	k, known := slices.BinarySearchFunc(f.Start, job, func(s Start, job int) int { return cmp.Compare(s.Job, job) })
 	if !known || f.Start[k].P50.IsZero() && !f.Until.After(f.From) {
@@ -106,7 +106,7 @@ func (f *Forecast) Of(job int) (Start, bool) {
 	return f.Start[k], true
 }
 
-// Starts plays futures of a cluster. The cluster is not changed.
+// Starts plays futures of a cluster, which is not changed.
 func Starts(c *policy.Cluster, o Options) Forecast {
 	o.Draws, o.Horizon = cmp.Or(max(0, o.Draws), DefaultDraws), cmp.Or(max(0, o.Horizon), DefaultHorizon)
 	if len(o.Habits) < 2 {
@@ -116,13 +116,13 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 	f := Forecast{From: c.Now, Until: c.Now.Add(o.Horizon), Span: trainedFor}
 	asked := askedFor(c, o.Only)
 	seen := map[int][]time.Time{} // by job
-	trained, played := 0.0, 0.0   // GPU-seconds, seconds
+	trained, played := 0.0, 0.0   // GPU-seconds and seconds
 	var planner policy.Planner
 	for draw := range o.Draws {
 		p := newPlay(c, &o, uint64(draw), asked)
 		p.run(&planner)
 		f.Cut, f.Guess = p.cut, p.guesses
-		if p.cut && f.Draws > 0 { // those that were played to the end say more
+		if p.cut && f.Draws > 0 { // complete futures say more than this one
 			break
 		}
 		f.Draws++
@@ -144,7 +144,7 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 	return f
 }
 
-// askedFor are the jobs that wait and may start, or those of them that somebody asks for; ascending.
+// askedFor returns the waiting jobs that may start, restricted to only if that is not nil; ascending.
 func askedFor(c *policy.Cluster, only []int) []int {
 	var jobs []int
 	for i := range c.Jobs {
@@ -157,7 +157,7 @@ func askedFor(c *policy.Cluster, only []int) []int {
 	return jobs
 }
 
-// spreads are those of the times at which jobs started in so many futures.
+// spreads computes the spread of the start times in the futures, for each job.
 func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 	list := make([]Start, 0, len(jobs))
 	for _, job := range jobs {
@@ -168,8 +168,7 @@ func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 	return list
 }
 
-// at is the time before which so great a part of the futures had the start; zero where that is after what all of them
-// were played to.
+// at is the quantile part of the start times. It is zero if that is after the time to which all futures were played.
 func (f *Forecast) at(starts []time.Time, part float64) time.Time {
 	k := int(math.Ceil(part*float64(f.Draws+1))) - 1
 	k = min(max(k, 0), f.Draws-1)

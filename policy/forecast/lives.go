@@ -8,17 +8,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Habits are how much of their time limits jobs use, from 0 to 1, ascending: the edges of parts that are equally
-// likely, two at least.
+// Habits are quantiles of the part of its time limit that a job uses, from 0 to 1, ascending and equally likely; at
+// least two.
 type Habits []float64
 
-// DefaultHabits are those of sites of which nothing has been seen: a tenth of the jobs fails at once, a tenth is ended
-// by its limit, and the others use any part of it (Mu'alem and Feitelson, IEEE TPDS 2001, §4).
+// DefaultHabits are for sites without observations: a tenth of the jobs fails at once, a tenth is ended by its limit,
+// and the others use any part of it (Mu'alem and Feitelson, IEEE TPDS 2001, §4).
 func DefaultHabits() Habits {
 	return Habits{0.001, 0.02, 0.14, 0.26, 0.38, 0.5, 0.62, 0.74, 0.86, 1, 1}
 }
 
-// at is the part below which so great a share of the jobs is.
+// at is the quantile for a share of the jobs, interpolated.
 func (h Habits) at(share float64) float64 {
 	place := float64(share * float64(len(h)-1))
 	k := min(int(place), len(h)-1)
@@ -28,7 +28,7 @@ func (h Habits) at(share float64) float64 {
 	return h[k] + float64((place-float64(k))*(h[k+1]-h[k]))
 }
 
-// below is the share of jobs that use less than a part of their limits.
+// below is the share of jobs that use less than a part of their limits; it is the inverse of at.
 func (h Habits) below(part float64) float64 {
 	k, _ := slices.BinarySearch(h, part)
 	switch {
@@ -40,14 +40,15 @@ func (h Habits) below(part float64) float64 {
 	return (float64(k-1) + (part-h[k-1])/(h[k]-h[k-1])) / float64(len(h)-1)
 }
 
-// beyond is a part that a job uses which has used so much, drawn from those that are left.
+// beyond draws the part that a job uses in total, given that it has used some already.
 func (h Habits) beyond(used, chance float64) float64 {
 	from := h.below(used)
 	return max(used, h.at(from+float64(chance*(1-from))))
 }
 
-// Seen are the parts of their limits that jobs used which ran in one snapshot and are not in the next, in the order of
-// the first: of the time that they took, or would have taken, at the proportional share.
+// Seen returns the parts of their limits that jobs used which ran in one snapshot and are gone in the next, in the
+// order of the first. Time counts at the proportional share. The end is taken to be in the middle between the
+// snapshots.
 func Seen(before, after *policy.Cluster) []float64 {
 	still := make(map[int]bool, len(after.Jobs))
 	for i := range after.Jobs {
@@ -63,20 +64,20 @@ func Seen(before, after *policy.Cluster) []float64 {
 	return parts
 }
 
-// used is the part of its limit that a job has used, and uses in some more time.
+// used is the part of its limit that a job has used after some more time.
 func used(j *policy.Job, more time.Duration) float64 {
 	return min(1, max(0, (j.Done+more).Seconds()/j.TimeLimit.Seconds()))
 }
 
-// EnoughHabits is how many jobs must have been seen to end to go by them.
+// EnoughHabits is how many ended jobs Learn needs to use them.
 const EnoughHabits = 30
 
-// edges is how many parts there are of habits that were learned.
+// edges is the number of intervals of learned habits.
 const edges = 40
 
-// Learn are the habits of a site by the parts that were seen and by the jobs that run, of which more is to be seen
-// (Kaplan and Meier, JASA 1958): those who use little of their limits are seen first. Without enough they are the
-// default ones.
+// Learn estimates a site's habits from the observed parts and from running jobs, whose parts are still growing (Kaplan
+// and Meier, JASA 1958): without the latter, jobs that use little of their limits would count too much, since they end
+// first. With fewer than EnoughHabits observations it returns the defaults.
 func Learn(seen []float64, c *policy.Cluster) Habits {
 	if len(seen) < EnoughHabits {
 		return DefaultHabits()
@@ -100,30 +101,30 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 			h = append(h, part)
 		}
 	}
-	for rest := float64(edges + 1 - len(h)); len(h) <= edges; rest-- { // of these nothing but their limits is known
+	for rest := float64(edges + 1 - len(h)); len(h) <= edges; rest-- { // nothing but their limits is known of these
 		last := ended[len(ended)-1]
 		h = append(h, last+float64((1-last)/rest))
 	}
 	return h
 }
 
-// What is not known of lengths.
+// Assumptions about unknown lengths.
 const (
-	scatter   = 0.25      // standard deviation of the logarithm of a length over what was declared
-	beginning = time.Hour // what a job of unknown length is taken to have run for already, at least
-	endless   = 30 * 24 * time.Hour
+	scatter   = 0.25                // standard deviation of the logarithm of a length relative to the declared one
+	beginning = time.Hour           // a job of unknown length counts as having run for at least this
+	endless   = 30 * 24 * time.Hour // the most that a job of unknown length still runs
 )
 
-// knowledge is what a length is drawn from.
+// knowledge is the source from which a job's length is drawn.
 type knowledge int
 
 const (
-	declared knowledge = iota // its user said so
-	limited                   // it has a time limit, of which jobs use a part
+	declared knowledge = iota // by its user
+	limited                   // by a time limit, of which jobs use a part
 	unknown
 )
 
-// known is what is known of a job's length at that time.
+// known says what is known of a job's length at that time. A declared length beyond the time limit does not count.
 func known(j *policy.Job, now time.Time) knowledge {
 	left := j.TimeLimit
 	if j.Running != nil {
@@ -138,8 +139,8 @@ func known(j *policy.Job, now time.Time) knowledge {
 	return unknown
 }
 
-// work is what a job has done when it ends, in time at the proportional share, by a chance from 0 to 1; more than it
-// has done.
+// work is the progress at which a job ends, in time at the proportional share, for a chance from 0 to 1. It is more
+// than the job has done.
 func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
 	switch known(j, now) {
 	case declared:
@@ -149,27 +150,27 @@ func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration 
 		more := h.beyond(part, chance) - part
 		return j.Done + max(time.Second, times(j.TimeLimit, more))
 	}
-	// Who has run for long goes on for long: as likely as not as long again.
+	// A job that has run for long goes on for long: half of such jobs run at least as long again.
 	return j.Done + min(endless, times(max(j.Done, beginning), 1/(1-min(chance, 0.999))-1)) + time.Second
 }
 
-// left is what a job has left whose user said how long it is. What he says scatters; what has been done is certain.
+// left is the remaining time of a job whose user declared a length. Declared lengths scatter; finished work is certain.
 func left(expected, length, done time.Duration, chance float64) time.Duration {
-	if expected <= 0 { // it is over its time: about a tenth of it more
+	if expected <= 0 { // it is overdue: up to a tenth of its length more
 		return max(time.Second, times(length, 0.1*chance))
 	}
 	z := math.Sqrt2 * math.Erfinv(2*min(max(chance, 1e-6), 1-1e-6)-1)
-	sure := done.Seconds() / length.Seconds() // the nearer its end, the less is open
+	sure := done.Seconds() / length.Seconds() // the nearer the end, the less is uncertain
 	s := scatter * math.Sqrt(1-sure)
 	return max(time.Second, times(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
 }
 
-// times is a part, or a multiple, of a time.
+// times multiplies a time, up to twelve times endless.
 func times(d time.Duration, by float64) time.Duration {
 	return time.Duration(min(float64(d)*by, float64(endless)*12))
 }
 
-// chance is a number from 0 to 1, 1 excluded, that follows from what it is for alone (splitmix64).
+// chance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64).
 func chance(words ...uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)
@@ -179,6 +180,7 @@ func chance(words ...uint64) float64 {
 	return float64(float64(x>>11) / (1 << 53))
 }
 
+// mixed is the finalizer of splitmix64.
 func mixed(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

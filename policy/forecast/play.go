@@ -8,39 +8,39 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// trainedFor is over how long the value of the cluster is averaged.
+// trainedFor is the time over which the value of the cluster is averaged.
 const trainedFor = 4 * time.Hour
 
-// life is what a future holds for a job, beside what the planner sees of it.
+// life is what a future knows of a job beyond what the planner sees.
 type life struct {
-	work   time.Duration // that it has done when it ends
-	gain   float64       // its speed, where it runs
-	trains time.Time     // when it does so again, after a start or a restart
-	fixed  bool          // what the snapshot says of it
+	work   time.Duration // progress at which it ends, see work
+	gain   float64       // speed while it runs
+	trains time.Time     // when it starts to train after a start or restart
+	fixed  bool          // Job.Fixed of the snapshot
 }
 
-// play is one future under way.
+// play is the state of one future.
 type play struct {
 	*Options
 	c       policy.Cluster
-	lives   []life // as its jobs
+	lives   []life // by index in c.Jobs
 	from    time.Time
 	now     time.Time
 	end     time.Time
-	round   time.Time // when the last one was that may stop somebody
-	freed   time.Time // when, in the middle, jobs ended since the last decision; now, where none did
+	round   time.Time // time of the last full round, which may stop jobs
+	freed   time.Time // mean end of the jobs that ended since the last decision; now if none did
 	asked   map[int]bool
-	open    int // of those, who has not started
+	open    int // number of asked jobs that have not started
 	started map[int]time.Time
-	daring  bool // who has no checkpoint may be stopped
-	guesses int
-	types   map[string]string // of GPUs, by node, where there are any
+	daring  bool              // running jobs without a checkpoint may be stopped
+	guesses int               // see Forecast.Guess
+	types   map[string]string // GPU type by node, where there is one
 	trained float64           // within trainedFor, in GPU-seconds
-	finest  time.Duration
+	finest  time.Duration     // minimum time between decisions, see finest
 	cut     bool
 }
 
-// newPlay begins a future: its own copy of the cluster, and when each job is to end.
+// newPlay makes a future with its own copy of the cluster and a drawn end for each job.
 func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 	p := &play{Options: o, c: *c, from: c.Now, now: c.Now, freed: c.Now, end: c.Now.Add(o.Horizon), open: len(asked),
 		asked: make(map[int]bool, len(asked)), started: make(map[int]time.Time, len(asked)),
@@ -68,8 +68,8 @@ func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 	return p
 }
 
-// stratified is a job's chance in one of the draws: each has a part of the range of its own, so that few draws see long
-// jobs and short ones.
+// stratified is a job's chance in one of the draws. Each draw has its own interval of the range, so that a few draws
+// cover long and short jobs.
 func stratified(draw uint64, o *Options, job int) float64 {
 	n := uint64(o.Draws)
 	stride := 1 + uint64(chance(o.Seed, uint64(job), 1)*float64(n))
@@ -88,7 +88,8 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// run plays rounds until those who are asked for have started, or there is no more time.
+// run plays rounds until the asked jobs have started (and trainedFor has passed), the horizon is reached, or Stop says
+// so.
 func (p *play) run(planner *policy.Planner) {
 	p.decide(planner, true)
 	for range rounds {
@@ -105,11 +106,11 @@ func (p *play) run(planner *policy.Planner) {
 	p.cut = p.open > 0 && p.now.Before(p.end)
 }
 
-// period is the time between two rounds that may stop somebody.
+// period is the time between two full rounds.
 func (p *play) period() time.Duration { return cmp.Or(p.c.Rules.Round, policy.DefaultRound) }
 
-// next is when there is something to decide: a job ends, or it is time for a round. The further from the beginning, the
-// more of that is taken together.
+// next is the next time to decide: when a job ends or a full round is due. The further from the beginning, the more of
+// these are combined.
 func (p *play) next() time.Time {
 	next := p.round.Add(p.period())
 	for i := range p.c.Jobs {
@@ -129,7 +130,7 @@ func (p *play) next() time.Time {
 	return next
 }
 
-// over is when a running job ends, as it runs now.
+// over is when a running job ends at its present speed.
 func (p *play) over(i int) time.Time {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	from := p.now
@@ -143,7 +144,7 @@ func (p *play) over(i int) time.Time {
 	return over
 }
 
-// pass lets time pass: jobs that run get on, and some end.
+// pass advances the time: running jobs make progress, and those that end are removed.
 func (p *play) pass(to time.Time) {
 	kept, ended, sum := 0, 0, time.Duration(0)
 	for i := range p.c.Jobs {
@@ -168,7 +169,7 @@ func (p *play) pass(to time.Time) {
 	p.now = to
 }
 
-// advance has a running job train until then.
+// advance lets a running job train until a time.
 func (p *play) advance(i int, to time.Time) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	j.Attained += float64(float64(j.GPUs) * to.Sub(p.now).Seconds())
@@ -191,7 +192,7 @@ func (p *play) advance(i int, to time.Time) {
 	}
 }
 
-// decide plans a round and carries it out at once. Between two whole rounds nobody is stopped.
+// decide plans a round and carries it out at once. Only a full round may stop jobs.
 func (p *play) decide(planner *policy.Planner, whole bool) {
 	p.c.Now = p.now
 	if whole {
@@ -207,7 +208,7 @@ func (p *play) decide(planner *policy.Planner, whole bool) {
 	}
 }
 
-// carryOut makes of a decision what is so.
+// carryOut applies a decision to a job.
 func (p *play) carryOut(i int, d *policy.Decision) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	was := j.Running
@@ -235,13 +236,13 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 	p.begin(i)
 }
 
-// speed is a job's, in terms of the share of the reference server.
+// speed is a job's speed relative to the share of the reference server.
 func (p *play) speed(j *policy.Job, d *policy.Decision) float64 {
 	return d.Gain * policy.Unit(policy.ProfileOn(j.Profile, p.types[d.Grant.Nodes[0]]), d.Fair, p.Reference)
 }
 
-// begin has a job that waited begin when, in the middle, room came free for it: what is decided of a stretch of time at
-// once would otherwise leave GPUs idle in it.
+// begin lets a waiting job start at freed, the mean time at which room became free. One decision covers a stretch of
+// time, in which GPUs would otherwise idle.
 func (p *play) begin(i int) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	if j.Done == 0 {

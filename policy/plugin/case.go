@@ -9,13 +9,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
 )
 
-// Written is a question as JSON, as protobuf has it: whoever reads planner.proto in any language can read it, profiles
-// included.
+// Written is a question to a plugin as protobuf's JSON, including profiles. Any program that can use planner.proto can
+// read it.
 func Written(round int, c policy.Cluster, who policy.Policy, how policy.Allocator) ([]byte, error) {
 	return protojson.MarshalOptions{Multiline: true, Indent: "  "}.Marshal(question(round, &c, who, how))
 }
 
-// Read reads the cluster of a question that was written.
+// Read reads the cluster from a question made by Written.
 func Read(text []byte) (policy.Cluster, error) {
 	var request plannerpb.PlanRequest
 	if err := protojson.Unmarshal(text, &request); err != nil {
@@ -25,6 +25,7 @@ func Read(text []byte) (policy.Cluster, error) {
 	return profiles.cluster(request.GetCluster())
 }
 
+// question is the request to a plugin for one round.
 func question(round int, c *policy.Cluster, who policy.Policy, how policy.Allocator) *plannerpb.PlanRequest {
 	return &plannerpb.PlanRequest{Round: int64(round), Policy: who.Name, Allocator: how.Name, Cluster: clusterOut(c)}
 }

@@ -1,10 +1,10 @@
-// Package plugin lets a program of somebody else's plan rounds: once a round a snapshot goes out to it and a plan comes
-// back, within a deadline. It is for both sides, the daemon that asks (Planner) and a program in Go that answers
-// (Serve); plannerpb/planner.proto is the protocol, for programs in any language.
+// Package plugin lets an external program plan rounds: it sends one snapshot per round and receives a plan, within a
+// deadline. It has both sides: the daemon that asks (Planner) and a Go program that answers (Serve).
+// plannerpb/planner.proto is the protocol for programs in any language.
 //
-// A plan that comes back is trusted no more than any other: policy.Check has the last word. A program that is late,
-// dead, of the wrong version or wrong costs one round, which the caller plans by itself, and is started again after a
-// pause.
+// A received plan is not trusted: numbers that cannot be summed and text that cannot be shown are refused when it is
+// decoded, and policy.Check decides on the rest. A plugin that is late, dead, wrong or of another version costs one
+// round, which the caller plans itself; the plugin is started again after a pause.
 package plugin
 
 import (
@@ -23,23 +23,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Fault is in one word why a plugin did not plan a round.
+// Fault is the reason, in one word, why a plugin did not plan a round.
 type Fault string
 
 // The faults.
 const (
-	Absent  Fault = "absent"  // it did not start, or of another version, or with another checksum
-	Resting Fault = "resting" // it failed before, and its pause is not over
+	Absent  Fault = "absent"  // it did not start, or has another version or checksum
+	Resting Fault = "resting" // it failed before and its pause is not over
 	Late    Fault = "late"    // it did not answer in time
 	Ended   Fault = "ended"   // it died
 	Refused Fault = "refused" // it answered with an error
 	Invalid Fault = "invalid" // it answered with a plan that cannot be used
 )
 
-// mostSaid bounds what is repeated of a program's own words, in bytes.
+// mostSaid limits what is quoted of a program's own message, in bytes.
 const mostSaid = 300
 
-// Faults are all of them, for counting.
+// Faults lists all faults, for counting.
 func Faults() []Fault { return []Fault{Absent, Resting, Late, Ended, Refused, Invalid} }
 
 // Failure is why a plugin did not plan a round.
@@ -51,19 +51,19 @@ type Failure struct {
 func (f *Failure) Error() string { return fmt.Sprintf("planner plugin: %s: %v", f.Fault, f.cause) }
 func (f *Failure) Unwrap() error { return f.cause }
 
-// Planner asks a plugin. Its methods are for one goroutine at a time, but for Close.
+// Planner asks a plugin. Its methods except Close must not be called concurrently.
 type Planner struct {
 	guest *guest.Guest
 	limit time.Duration
 }
 
-// New is a planner that has not started its program yet. An answer may take limit at most; a program that needs longer
-// to start is there for a later question. Lines that it writes to its standard error are told to said; nil: to nobody.
+// New makes a planner; the program is not started yet. An answer may take limit at most. A program that needs longer to
+// start is ready for a later question. Lines that it writes to standard error are passed to said, which may be nil.
 func New(path, sha256 string, limit time.Duration, said func(line string)) *Planner {
 	return &Planner{guest.New(program(path, sha256), said), limit}
 }
 
-// Inspect says what is wrong with a program before it is started.
+// Inspect checks a program without starting it.
 func Inspect(path, sha256 string) error {
 	if err := program(path, sha256).Check(); err != nil {
 		return fmt.Errorf("planner plugin: %w", err)
@@ -81,8 +81,8 @@ func (p *Planner) Close() { p.guest.Close() }
 // Restart ends the program, so that the next question is put to a new one at once.
 func (p *Planner) Restart() { p.guest.Renew() }
 
-// Plan asks for a plan of this round that keeps all promises. The error is a *Failure, after which the program has been
-// ended, unless ctx itself has. The cluster is not changed.
+// Plan asks for a plan of this round and checks it. The cluster is not changed. The error is a *Failure, after which
+// the program has been ended, unless ctx itself has ended.
 func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	plan, err := p.Ask(ctx, round, c, who, how)
@@ -101,8 +101,8 @@ func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who pol
 	return plan, err
 }
 
-// Ask is Plan without a look at the promises: what comes back can be shown and reckoned with, and no more is known of
-// it. The program goes on whatever it answered.
+// Ask is Plan without policy.Check: the plan is only known to be decodable. The program keeps running whatever it
+// answered.
 func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	within, cancel := context.WithTimeout(ctx, p.limit)
@@ -112,7 +112,7 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	})
 }
 
-// ask puts the question to the program. It is told of no jobs that share a GPU: to it each has its GPUs to itself.
+// ask sends the question to the program. It does not see that jobs share GPUs: each job has its own GPUs there.
 func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	conn, err := p.guest.Conn(within)
@@ -139,8 +139,7 @@ func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, 
 	return plan, nil
 }
 
-// largest is how many bytes a plan can need: a kilobyte for the words of each decision, and a name for each node of a
-// grant.
+// largest is the number of bytes that a plan can need: a kilobyte per decision and 256 bytes for each node of a grant.
 func largest(c *policy.Cluster) int {
 	size := 64 << 10
 	for i := range c.Jobs {
@@ -149,7 +148,7 @@ func largest(c *policy.Cluster) int {
 	return min(size, guest.MaxMessage)
 }
 
-// failure names what gRPC says.
+// failure translates an error of gRPC into a Failure.
 func (p *Planner) failure(err error) *Failure {
 	said := status.Convert(err)
 	switch said.Code() {

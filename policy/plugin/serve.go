@@ -14,26 +14,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
 )
 
-// Round is what a plugin is asked to decide.
+// Round is the question to a plugin.
 type Round struct {
 	Number    int
-	Policy    string // as the administrator configured it; a plugin may do as it likes
+	Policy    string // as configured; a plugin may ignore it
 	Allocator string
-	Cluster   policy.Cluster // the plugin's own: it may change it
+	Cluster   policy.Cluster // the plugin may change it
 }
 
-// Decider decides a round: for each job of the cluster one decision, ascending in the job's ID. It is called for one
-// round at a time.
+// Decider decides a round: one decision for each job of the cluster, ascending in job ID. It is never called
+// concurrently.
 type Decider func(ctx context.Context, round Round) (policy.Plan, error)
 
-// Serve makes this process a planner plugin. It is all that a main function need call.
+// Serve makes this process a planner plugin. A main function needs to call nothing else.
 func Serve(decide Decider) {
 	guest.Serve(guest.Planner, func(server grpc.ServiceRegistrar) {
 		plannerpb.RegisterPlannerServer(server, &service{decide: decide})
 	})
 }
 
-// Ordered decides by an order of one's own and leaves the rest to an allocator of ours, which keeps all promises.
+// Ordered decides with a policy of the plugin's own and an allocator of this project, which keeps all promises.
 func Ordered(p policy.Policy, a policy.Allocator) Decider {
 	var planner policy.Planner
 	return func(_ context.Context, round Round) (policy.Plan, error) {
@@ -41,7 +41,7 @@ func Ordered(p policy.Policy, a policy.Allocator) Decider {
 	}
 }
 
-// Configured decides as the daemon itself would: by the policy and the allocator that are configured.
+// Configured decides as the daemon would, with the configured policy and allocator.
 func Configured() Decider {
 	var planner policy.Planner
 	return func(_ context.Context, round Round) (policy.Plan, error) {
@@ -57,7 +57,7 @@ func Configured() Decider {
 	}
 }
 
-// service is the decider as gRPC sees it.
+// service adapts a Decider to gRPC.
 type service struct {
 	plannerpb.UnimplementedPlannerServer
 	decide Decider

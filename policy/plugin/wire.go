@@ -17,7 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// A snapshot on its way out.
+// Encoding of a snapshot.
 
 func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules),
@@ -89,7 +89,7 @@ func jobOut(j *policy.Job) *plannerpb.Job {
 	}
 }
 
-// termOut leaves out what says nothing, as most terms do.
+// termOut omits a zero vector, as most terms are.
 func termOut(v gres.Vector) *plannerpb.Vector {
 	if v == (gres.Vector{}) {
 		return nil
@@ -105,7 +105,7 @@ func numbers[To, From int | int64](list []From) []To {
 	return out
 }
 
-// valid makes a user's text one that the protocol takes: a name may be any bytes.
+// valid makes a user's text valid UTF-8, which protobuf requires.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func placementOut(p *policy.Placement) *plannerpb.Placement {
@@ -119,6 +119,7 @@ func vectorOut(v gres.Vector) *plannerpb.Vector {
 	return &plannerpb.Vector{Gpus: int64(v.GPUs), Cpus: int64(v.CPUs), MemoryMib: int64(v.Memory)}
 }
 
+// profileOut encodes a profile; the table of throughputs is sent row by row in one list.
 func profileOut(p *sensitivity.Profile) *plannerpb.Profile {
 	out := &plannerpb.Profile{
 		Version: int64(p.Version), Model: p.Model, Task: p.Task, GpuType: p.GPUType, Batch: int64(p.Batch),
@@ -134,7 +135,7 @@ func profileOut(p *sensitivity.Profile) *plannerpb.Profile {
 	return out
 }
 
-// timeOut is 0 for no time.
+// timeOut encodes the zero time as 0.
 func timeOut(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -149,12 +150,13 @@ func timeIn(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-// A snapshot on its way in.
+// Decoding of a snapshot.
 
-// shelf keeps profiles under one pointer for as long as they are the same, since a planner recognizes them by it.
+// shelf keeps decoded profiles from snapshot to snapshot, so that an unchanged profile keeps its pointer: a planner
+// recognizes profiles by pointer.
 type shelf map[string]*sensitivity.Profile
 
-// take is the profiles of this snapshot; others are forgotten.
+// take decodes the profiles of this snapshot and forgets all others.
 func (s *shelf) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
 	kept, list := shelf{}, make([]*sensitivity.Profile, 0, len(sent))
 	for i, p := range sent {
@@ -195,6 +197,7 @@ func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 	return in, nil
 }
 
+// cluster decodes a snapshot and resolves its references to profiles and quotas.
 func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	profiles, err := s.take(c.GetProfiles())
 	if err != nil {
@@ -286,7 +289,7 @@ func vectorIn(v *plannerpb.Vector) gres.Vector {
 	return gres.Vector{GPUs: int(v.GetGpus()), CPUs: int(v.GetCpus()), Memory: gres.Memory(v.GetMemoryMib())}
 }
 
-// A plan on its way back.
+// Encoding and decoding of a plan.
 
 func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 	out := &plannerpb.PlanResponse{Decisions: make([]*plannerpb.Decision, 0, len(plan.Decisions))}
@@ -303,8 +306,8 @@ func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 	return out
 }
 
-// planIn takes a plan from somebody who is not trusted. Whether it keeps the promises is Check's to say; here it is
-// made sure that its sentences can be shown and its figures be reckoned with. What a plan leaves open is worked out.
+// planIn decodes a plan that is not trusted. Whether it keeps the promises is left to policy.Check; here texts must be
+// printable and numbers must be safe to sum. Fields that the plan leaves out are computed.
 func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error) {
 	if n := len(sent.GetDecisions()); n > len(c.Jobs) {
 		return policy.Plan{}, fmt.Errorf("%d decisions: want one for each of %d jobs", n, len(c.Jobs))
@@ -321,12 +324,13 @@ func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error
 	return plan, nil
 }
 
-// desk finds what a decision is about.
+// desk indexes the jobs and nodes to which decisions refer.
 type desk struct {
 	jobs  map[int]*policy.Job
 	nodes map[string]*policy.Node
 }
 
+// newDesk indexes a snapshot.
 func newDesk(c *policy.Cluster) desk {
 	d := desk{make(map[int]*policy.Job, len(c.Jobs)), make(map[string]*policy.Node, len(c.Nodes))}
 	for i := range c.Jobs {
@@ -338,6 +342,7 @@ func newDesk(c *policy.Cluster) desk {
 	return d
 }
 
+// decision decodes and validates one decision.
 func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	j := k.jobs[int(s.GetJob())]
 	if j == nil {
@@ -360,16 +365,15 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	}
 	same := j.Running != nil && d.Grant.Equal(*j.Running)
 	if same {
-		d.Grant = j.Running // nothing changes, and everybody sees that it is the same
+		d.Grant = j.Running // nothing changes: the same pointer makes that obvious
 	}
 	if !same || s.Gain == nil {
-		k.appraise(j, &d) // what a new grant is worth is told to the job's owner: that is not for a plugin to say
+		k.appraise(j, &d) // a job's owner is told the gain of a new grant, so the plugin's figure is not used
 	}
 	return d, nil
 }
 
-// known keeps names that nobody has out of what follows: those of the snapshot, and of what the job holds already, are
-// the ones there are.
+// known refuses node names that are neither in the snapshot nor in the job's present placement.
 func (k *desk) known(names []string, j *policy.Job) error {
 	if most := len(k.nodes) + j.GPUs; len(names) > most {
 		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))
@@ -382,11 +386,12 @@ func (k *desk) known(names []string, j *policy.Job) error {
 	return nil
 }
 
-// The words of a decision go into logs, metrics and what users see of their jobs.
+// oneWord is the form of a reason. Texts of a decision go into logs, metrics and what users see of their jobs.
 var oneWord = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
 const maxWhy = 500 // bytes
 
+// shown validates the texts and figures of a decision.
 func shown(d *policy.Decision) error {
 	switch {
 	case d.Reason != "" && !oneWord.MatchString(string(d.Reason)):
@@ -408,7 +413,7 @@ const (
 	maxAmount = 1 << 40
 )
 
-// reckonable keeps sums of amounts from running over. What a job holds already it may go on holding, whatever it is.
+// reckonable refuses amounts whose sums could overflow. A job may keep its present placement, whatever it is.
 func reckonable(p *policy.Placement, j *policy.Job) error {
 	if j.Running != nil && p.Equal(*j.Running) {
 		return nil
@@ -423,14 +428,14 @@ func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
 }
 
-// appraise works out what a grant is worth.
+// appraise computes Fair and Gain of a grant.
 func (k *desk) appraise(j *policy.Job, d *policy.Decision) {
 	if len(d.Grant.Nodes) == 0 {
 		return
 	}
 	node := k.nodes[d.Grant.Nodes[0]]
 	if node == nil {
-		return // Check says so
+		return // policy.Check reports it
 	}
 	d.Fair, d.Gain = gres.Proportional(node.Total, d.Grant.PerNode.GPUs), 1
 	if p := policy.ProfileOn(j.Profile, node.GPUType); p != nil {

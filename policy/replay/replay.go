@@ -1,5 +1,5 @@
-// Package replay plans a round again that was kept, and says what differs from the plan that was made then. A round is
-// kept with all that its plan was made from: the snapshot, the profiles as they were, who planned. It opens no files.
+// Package replay plans a recorded round again and compares the plan with the original. A record has all inputs of its
+// plan: the snapshot, the profiles at the time, and the planner's names. The package opens no files.
 package replay
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Round is a round as it was kept, in the words of a round's report.
+// Round is a recorded round, with the JSON fields of a round's report.
 type Round struct {
 	Round    int       `json:"round"`
 	Began    time.Time `json:"began"`
-	Version  string    `json:"version,omitempty"`  // of the daemon that held it; empty: nobody said
-	External bool      `json:"external,omitempty"` // the plan is that of a planner of the site's own
+	Version  string    `json:"version,omitempty"`  // of the daemon; empty: unknown
+	External bool      `json:"external,omitempty"` // the plan is by a planner plugin
 	Shadow   bool      `json:"shadow,omitempty"`
 
 	Snapshot  policy.Cluster    `json:"snapshot"`
-	Profiles  snapshot.Profiles `json:"profiles"`  // of the snapshot's jobs, as they were
+	Profiles  snapshot.Profiles `json:"profiles"`  // of the snapshot's jobs, at the time
 	Policy    string            `json:"policy"`    // by name
 	Allocator string            `json:"allocator"` // by name
 	Plan      policy.Plan       `json:"plan"`
 }
 
-// Print writes the round as Read reads it, with all that it takes to plan it again.
+// Print writes the round in the form that Read reads.
 func (r *Round) Print() ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *Round) Print() ([]byte, error) {
 	return text, nil
 }
 
-// Read reads a round that was kept, or a round's report, which may be from anywhere. Its jobs have their profiles.
+// Read reads a recorded round or a round's report, which is not trusted. Its jobs have their profiles.
 func Read(text []byte) (*Round, error) {
 	file, err := snapshot.Read(text, func(string) *sensitivity.Profile { return nil })
 	if err != nil {
@@ -73,7 +73,7 @@ func Read(text []byte) (*Round, error) {
 		file.Allocator, *r.Plan}, nil
 }
 
-// inOrder refuses a plan that does not ascend in job: it could not be compared.
+// inOrder refuses a plan whose decisions do not ascend in job, since Compare needs that.
 func inOrder(plan *policy.Plan) error {
 	last := 0
 	for i, d := range plan.Decisions {
@@ -85,8 +85,7 @@ func inOrder(plan *policy.Plan) error {
 	return nil
 }
 
-// Again plans the round anew, by these names of policy and allocator or, where one is empty, by those of then. The plan
-// is checked as a round's is.
+// Again plans the round again and checks the plan. Empty names stand for the recorded policy and allocator.
 func (r *Round) Again(who, how string) (policy.Plan, error) {
 	p, err := policy.ParsePolicy(orElse(who, r.Policy))
 	if err != nil {
@@ -110,14 +109,14 @@ func orElse(name, otherwise string) string {
 	return name
 }
 
-// Difference is a job that two plans decide otherwise. One that a plan does not name has no decision there.
+// Difference is a job for which two plans decide differently; a nil decision means that the plan does not name it.
 type Difference struct {
 	Job int              `json:"job"`
 	Was *policy.Decision `json:"was,omitempty"`
 	Is  *policy.Decision `json:"is,omitempty"`
 }
 
-// Words says what a decision comes to.
+// Words is a decision in words.
 func Words(d *policy.Decision) string {
 	switch {
 	case d == nil:
@@ -132,8 +131,8 @@ func Words(d *policy.Decision) string {
 	return text
 }
 
-// Compare lists the jobs of which the JSON of the decisions differs in a byte, ascending in job. Both plans ascend in
-// job. No difference means that the plans are the same, byte for byte.
+// Compare lists the jobs whose decisions differ in JSON, ascending in job. Both plans must ascend in job. An empty list
+// means that the plans are equal, byte for byte.
 func Compare(was, is policy.Plan) ([]Difference, error) {
 	var list []Difference
 	a, b := was.Decisions, is.Decisions
@@ -156,6 +155,7 @@ func Compare(was, is policy.Plan) ([]Difference, error) {
 	return list, nil
 }
 
+// sameBytes reports whether two decisions have the same JSON.
 func sameBytes(was, is *policy.Decision) (bool, error) {
 	one, err := json.Marshal(was)
 	if err != nil {

@@ -9,30 +9,30 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// File is a snapshot by itself, with all that is needed to plan it again: in JSON the fields of the cluster, and these.
+// File is a self-contained snapshot with all that is needed to plan it again. In JSON it has the fields of the cluster
+// and these.
 type File struct {
 	policy.Cluster
-	// Profiles are those of the jobs. nil, and not empty: the snapshot says of profiles only what they are called.
+	// Profiles are the profiles of the jobs. nil (not empty): the snapshot has only the names of profiles.
 	Profiles Profiles `json:"profiles,omitzero"`
-	// Policy and Allocator are those by which the round decided, as ParsePolicy and ParseAllocator know them; empty:
-	// nobody said.
+	// Policy and Allocator are those of the round, as read by ParsePolicy and ParseAllocator; empty: unknown.
 	Policy    string `json:"policy,omitempty"`
 	Allocator string `json:"allocator,omitempty"`
-	// Habits are how much of their time limits the site's jobs use, ascending from 0 to 1; nil: nobody has learned it.
+	// Habits are the parts of their time limits that the site's jobs used, ascending, from 0 to 1; nil: unknown.
 	Habits []float64 `json:"habits,omitempty"`
 }
 
-// Profiles are the profiles of a snapshot's jobs, each once. Jobs that are in none have none.
+// Profiles are the distinct profiles of a snapshot's jobs. Jobs that are in none have no profile.
 type Profiles []Profiled
 
-// Profiled is a profile and who has it. Jobs of one profile's name may have different ones: what was learned is an
-// owner's own.
+// Profiled is a profile and the jobs that have it. Jobs with the same profile name may have different profiles, since
+// learned profiles belong to one owner.
 type Profiled struct {
-	Jobs    []int                `json:"jobs"` // in the order of the snapshot
+	Jobs    []int                `json:"jobs"` // IDs, in the order of the snapshot
 	Profile *sensitivity.Profile `json:"profile"`
 }
 
-// ProfilesOf are those of a cluster's jobs, in the order of their first jobs; never nil.
+// ProfilesOf returns the profiles of a cluster's jobs, in the order of their first jobs; never nil.
 func ProfilesOf(c *policy.Cluster) Profiles {
 	list := Profiles{}
 	places, texts := map[*sensitivity.Profile]int{}, map[string]int{}
@@ -53,7 +53,8 @@ func ProfilesOf(c *policy.Cluster) Profiles {
 	return list
 }
 
-// place is where a profile is or will be, by what it says; -1: it cannot be said in JSON, which no valid one is.
+// place is the index at which a profile is or will be listed. Profiles with equal JSON are the same. It is -1 for a
+// profile that cannot be marshalled, which no valid one is.
 func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -67,6 +68,7 @@ func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
 	return place
 }
 
+// with adds the jobs of one to the profile at a place, or appends it.
 func (ps Profiles) with(place int, one Profiled) Profiles {
 	if place == len(ps) {
 		return append(ps, one)
@@ -75,14 +77,14 @@ func (ps Profiles) with(place int, one Profiled) Profiles {
 	return ps
 }
 
-// rawProfiled is a profile that has yet to be believed.
+// rawProfiled is a profile that is not validated yet.
 type rawProfiled struct {
 	Jobs    []int           `json:"jobs"`
 	Profile json.RawMessage `json:"profile"`
 }
 
-// give gives the jobs of a cluster these profiles, and no others, where they are good: what sensitivity.Parse would
-// read. Nothing is given where one is not, or where a job is unknown or has two.
+// give sets the profiles of a cluster's jobs to those listed, and to nil where none is. Each profile must be one that
+// sensitivity.Parse accepts. On any error (a bad profile, an unknown job, a job with two profiles) it changes nothing.
 func give(list []rawProfiled, c *policy.Cluster) error {
 	places := make(map[int]int, len(c.Jobs))
 	for i := range c.Jobs {
@@ -109,12 +111,12 @@ func give(list []rawProfiled, c *policy.Cluster) error {
 	return nil
 }
 
-// isNull says that a field is not there, or says nothing.
+// isNull reports whether a field is missing or null.
 func isNull(text json.RawMessage) bool {
 	return len(text) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("null"))
 }
 
-// JSON is the file as Read reads it.
+// JSON is the file in the form that Read reads.
 func (f File) JSON() ([]byte, error) {
 	text, err := json.Marshal(f)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package snapshot reads and writes a saved policy.Cluster: as JSON, by itself as the daemon's page /snapshot has it,
-// or within the report of a round as the page /round and the ledger have it. The profiles of its jobs come along, each
-// once, so that it can be planned anywhere; snapshots of versions before name them only. What it reads may be from
-// anywhere: amounts are bounded, names can be printed, references lead somewhere, and an error names the field, its
-// value, and what would be right. It opens no files.
+// Package snapshot reads and writes a saved policy.Cluster as JSON, either by itself, as on the daemon's page
+// /snapshot, or within the report of a round, as on the page /round and in the ledger. It includes the profiles of the
+// jobs once each, so it can be planned anywhere; snapshots of earlier versions only name them. Input is not trusted:
+// amounts are bounded, names must be printable, references are resolved, and an error names the field, its value, and
+// what would be right. The package opens no files.
 package snapshot
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Bounds of what a snapshot may say. They are beyond any cluster, and keep sums of amounts far from overflowing.
+// Limits of what a snapshot may contain. They are beyond any cluster, and keep sums of amounts far from overflowing.
 const (
 	mostNodes  = 1 << 17
 	mostJobs   = 1 << 20
@@ -31,12 +31,12 @@ const (
 	mostMemory = 1 << 32 // MiB
 	mostText   = 1 << 10 // bytes
 	mostHabits = 1 << 10
-	mostStep   = 10 * time.Minute // of a job that shares a GPU
+	mostStep   = 10 * time.Minute // length of a step of a job that shares a GPU
 	mostTime   = 100 * 365 * 24 * time.Hour
 )
 
-// Read reads a snapshot. Its jobs have the profiles that it brings along; where it brings none, those that find has
-// under their profiles' names; nil is none.
+// Read reads a snapshot. Its jobs get the profiles that it contains. If it contains none they get those that find
+// returns for their profile names; find returns nil for an unknown name.
 func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error) {
 	f, err := decode(text)
 	if err != nil {
@@ -61,7 +61,7 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator, f.Habits}, nil
 }
 
-// seek gives jobs the profiles that are found under the names that they gave.
+// seek sets the profiles of jobs by their profile names. Jobs that are Owed have none.
 func seek(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
 	for i := range jobs {
 		if j := &jobs[i]; j.ProfileName != "" && !j.Owed {
@@ -70,7 +70,7 @@ func seek(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
 	}
 }
 
-// rawFile is a file whose profiles have yet to be believed.
+// rawFile is a File whose profiles are not validated yet.
 type rawFile struct {
 	policy.Cluster
 	Profiles  json.RawMessage `json:"profiles"`
@@ -79,8 +79,9 @@ type rawFile struct {
 	Habits    []float64       `json:"habits"`
 }
 
-// decode takes the snapshot out of a report, in which what belongs to it stands beside it. A field of a report that is
-// not known is one of another version; one of a snapshot by itself is a mistake.
+// decode reads a snapshot by itself or within a report, where its profiles, policy and allocator stand beside it.
+// Unknown fields of a report are ignored, since they may be of another version; unknown fields of a snapshot by itself
+// are errors.
 func decode(text []byte) (f rawFile, err error) {
 	var report struct {
 		Snapshot  json.RawMessage `json:"snapshot"`
@@ -114,16 +115,17 @@ func decode(text []byte) (f rawFile, err error) {
 	return f, nil
 }
 
-// checker keeps the first thing that is wrong.
+// checker keeps the first error.
 type checker struct{ err error }
 
+// wrong records an error if it is the first.
 func (k *checker) wrong(field string, value any, want string) {
 	if k.err == nil {
 		k.err = fmt.Errorf("%s = %s: want %s", field, shown(value), want)
 	}
 }
 
-// shown is a value on one line, cut short, without what a terminal obeys.
+// shown formats a value on one line, cut short and without terminal control characters.
 func shown(value any) string {
 	const most = 100
 	if s, is := value.(string); is {
@@ -132,6 +134,7 @@ func shown(value any) string {
 	return printable.Line(fmt.Sprintf("%+v", value), most)
 }
 
+// check validates everything but the profiles. The first error is returned.
 func check(f *rawFile) error {
 	k, c := &checker{}, &f.Cluster
 	k.text("policy", f.Policy)
@@ -251,6 +254,7 @@ func (k *checker) node(field string, n *policy.Node) {
 	}
 }
 
+// devices validates the GPUs of a node that jobs can share.
 func (k *checker) devices(field string, devices []policy.Device) {
 	k.count(field, len(devices), 0, mostGPUs)
 	names := make(map[string]bool, len(devices))
@@ -276,6 +280,7 @@ func (k *checker) devices(field string, devices []policy.Device) {
 	}
 }
 
+// shared validates a request to share a GPU; gpus is the job's number of GPUs.
 func (k *checker) shared(field string, r *share.Request, gpus int) {
 	if r.Class != share.High && r.Class != share.Low {
 		k.wrong(field+".class", string(r.Class), "high or low")
@@ -306,7 +311,7 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 	k.count(field+".gpus", j.GPUs, 1, mostGang)
 	k.count(field+".nodes", j.Nodes, 0, mostNodes)
 	k.count(field+".tasks_per_node", j.Tasks, 0, mostCores)
-	j.Name = printable.Line(j.Name, mostText) // its user's own, who else could keep a round from being read
+	j.Name = printable.Line(j.Name, mostText) // its user chose it: no reason to refuse the round
 	k.text(field+".user", j.User)
 	k.text(field+".gpu_type", j.GPUType)
 	k.text(field+".reservation", j.Reservation)

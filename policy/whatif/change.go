@@ -11,21 +11,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Bounds of what may be asked.
+// Limits of what may be asked.
 const (
 	mostNodes  = 10_000
 	mostCores  = 1 << 16
 	mostMemory = 1 << 32 // MiB
 )
 
-// AddNodes adds so many nodes, free and open, like one of the cluster; like the one that most GPUs are on, where Like
-// is empty.
+// AddNodes adds N free, open nodes like the named one. If Like is empty they are like the reference server.
 type AddNodes struct {
 	N    int
 	Like string
 }
 
-// Apply adds them.
+// Apply adds the nodes.
 func (a AddNodes) Apply(c *Case) error {
 	if a.N < 1 || a.N > mostNodes {
 		return fmt.Errorf("%d nodes: want 1 to %d", a.N, mostNodes)
@@ -68,10 +67,10 @@ func unknownNode(name string, c *Case) error {
 		c.Cluster.Nodes[0].Name)
 }
 
-// Drain closes nodes: what runs there goes on, and nothing starts.
+// Drain closes nodes: jobs there keep running, and none start.
 type Drain struct{ Nodes []string }
 
-// Apply closes them.
+// Apply closes the nodes.
 func (d Drain) Apply(c *Case) error {
 	for _, name := range d.Nodes {
 		k := slices.IndexFunc(c.Cluster.Nodes, func(n policy.Node) bool { return n.Name == name })
@@ -90,16 +89,16 @@ func (d Drain) String() string {
 	return "with " + strings.Join(d.Nodes, ", ") + " drained"
 }
 
-// Cores are those of each node: so many, so many more, or so many for each GPU.
+// Cores changes the cores of each node: to an amount, by an amount, or to an amount per GPU.
 type Cores struct {
-	Amount int // of More it may be negative
+	Amount int // with More it may be negative
 	How    How
 }
 
-// How an amount is meant.
+// How says how an amount is meant.
 type How int
 
-// The ways.
+// The meanings of an amount.
 const (
 	Exactly How = iota
 	More
@@ -122,9 +121,9 @@ func (k Cores) String() string {
 	return "with " + k.How.words(fmt.Sprint(abs(k.Amount)), "cores", k.Amount < 0)
 }
 
-// Memory is that of each node: so much, or so much more.
+// Memory changes the memory of each node, as Cores does for cores.
 type Memory struct {
-	Amount gres.Memory // of More it may be negative
+	Amount gres.Memory // with More it may be negative
 	How    How
 }
 
@@ -147,6 +146,7 @@ func (m Memory) String() string {
 
 func abs(n int) int { return max(n, -n) }
 
+// of is the resulting amount on a node that has some amount and number of GPUs now.
 func (h How) of(amount, has, gpus int) int {
 	switch h {
 	case More:
@@ -169,7 +169,7 @@ func (h How) words(amount, what string, fewer bool) string {
 	return amount + " " + what + " a node"
 }
 
-// resize changes what nodes with GPUs have. Jobs that hold more than is then there are placed anew, as by a restart.
+// resize changes nodes with GPUs. Running jobs that hold more than their node then has are planned as waiting jobs.
 func resize(c *Case, change func(n *policy.Node) error) error {
 	held := make(map[string]gres.Vector, len(c.Cluster.Nodes))
 	for i := range c.Cluster.Nodes {
@@ -190,7 +190,7 @@ func resize(c *Case, change func(n *policy.Node) error) error {
 	return nil
 }
 
-// evict has a running job wait where what it holds is no longer there.
+// evict makes a running job wait if its placement no longer fits.
 func evict(j *policy.Job, left map[string]gres.Vector) {
 	for _, name := range j.Running.Nodes {
 		if room, known := left[name]; known && !j.Running.PerNode.Fits(room) {
@@ -203,23 +203,23 @@ func evict(j *policy.Job, left map[string]gres.Vector) {
 	}
 }
 
-// By is another policy.
+// By changes the policy.
 type By struct{ Policy policy.Policy }
 
-// Apply takes it.
+// Apply sets the policy.
 func (b By) Apply(c *Case) error { c.Policy = b.Policy; return nil }
 
 func (b By) String() string { return "under the policy " + b.Policy.Name }
 
-// Sized is another allocator.
+// Sized changes the allocator.
 type Sized struct{ Allocator policy.Allocator }
 
-// Apply takes it.
+// Apply sets the allocator.
 func (s Sized) Apply(c *Case) error { c.Allocator = s.Allocator; return nil }
 
 func (s Sized) String() string { return "under the allocator " + s.Allocator.Name }
 
-// waiting is a job of the case that waits; an error where there is none.
+// waiting returns a waiting job of the case; what names the change in the error if the job does not wait.
 func waiting(c *Case, job int, what string) (*policy.Job, error) {
 	switch j := jobOf(&c.Cluster, job); {
 	case j == nil:
@@ -231,15 +231,15 @@ func waiting(c *Case, job int, what string) (*policy.Job, error) {
 	}
 }
 
-// Request is another number of GPUs, or of nodes; 0: as it is. Of a job whose user named a number of nodes and that
-// asks for other GPUs only, that number is left to the planner.
+// Request changes the number of GPUs or nodes of a job; 0 keeps it. If only the GPUs change, a number of nodes named by
+// the user is dropped and left to the planner.
 type Request struct {
 	Job, GPUs, Nodes int
 
 	was policy.Job
 }
 
-// NewRequest is such a change of a job of the case.
+// NewRequest makes a Request for a job of the case and remembers the job for String.
 func NewRequest(c *Case, job, gpus, nodes int) *Request {
 	r := &Request{Job: job, GPUs: gpus, Nodes: nodes}
 	if j := jobOf(&c.Cluster, job); j != nil {
@@ -248,7 +248,7 @@ func NewRequest(c *Case, job, gpus, nodes int) *Request {
 	return r
 }
 
-// Apply asks for that. Tasks follow the GPUs of a node where there was one for each.
+// Apply changes the request. If the job has one task per GPU it keeps that.
 func (r *Request) Apply(c *Case) error {
 	j, err := waiting(c, r.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -288,7 +288,7 @@ func (r *Request) instead(was, is int) string {
 	return " instead of " + fmt.Sprint(was)
 }
 
-// spread is over how many nodes the GPUs are now, where that would be otherwise.
+// spread describes the former number of nodes, if it was another.
 func (r *Request) spread() string {
 	if r.was.Nodes <= 1 || r.was.Nodes == r.Nodes {
 		return ""
@@ -307,10 +307,10 @@ func number(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Checkpoint has a job declare a checkpoint.
+// Checkpoint makes a job declare a checkpoint.
 type Checkpoint struct{ Job int }
 
-// Apply declares it.
+// Apply declares the checkpoint.
 func (k Checkpoint) Apply(c *Case) error {
 	j := jobOf(&c.Cluster, k.Job)
 	switch {
@@ -325,10 +325,10 @@ func (k Checkpoint) Apply(c *Case) error {
 
 func (k Checkpoint) String() string { return "if it declared a checkpoint" }
 
-// First has one job go before all others.
+// First puts one job ahead of all others.
 type First struct{ Job int }
 
-// Apply puts it there.
+// Apply changes the policy's order.
 func (f First) Apply(c *Case) error {
 	if _, err := waiting(c, f.Job, "to go first"); err != nil {
 		return err
@@ -346,7 +346,7 @@ type Profiled struct {
 	Profile *sensitivity.Profile
 }
 
-// Apply gives it.
+// Apply sets the profile.
 func (p Profiled) Apply(c *Case) error {
 	j := jobOf(&c.Cluster, p.Job)
 	if j == nil {
@@ -358,10 +358,10 @@ func (p Profiled) Apply(c *Case) error {
 
 func (p Profiled) String() string { return "with the profile " + p.Name }
 
-// Free drops what keeps a job from nodes: the type of GPU, features, and the nodes that it names.
+// Free drops all restrictions to nodes: GPU type, features, and included and excluded nodes.
 type Free struct{ Job int }
 
-// Apply drops it.
+// Apply drops the restrictions.
 func (f Free) Apply(c *Case) error {
 	j, err := waiting(c, f.Job, "to suit any node")
 	if err != nil {
@@ -373,10 +373,10 @@ func (f Free) Apply(c *Case) error {
 
 func (f Free) String() string { return "if it suited any node" }
 
-// Modest drops what a job's user asked for of cores and memory in so many words.
+// Modest drops the cores and memory that a job's user asked for.
 type Modest struct{ Job int }
 
-// Apply drops it.
+// Apply drops them.
 func (m Modest) Apply(c *Case) error {
 	j, err := waiting(c, m.Job, "to ask for no cores and memory")
 	if err != nil {

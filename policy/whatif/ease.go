@@ -10,11 +10,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Proportioned is another number of GPUs or nodes with the cores and memory that the job's user asked for on each node
-// in proportion to its GPUs: who asks for half the GPUs of a node needs half of what feeds them.
+// Proportioned is a Request that also scales the requested cores and memory per node with the GPUs per node: half the
+// GPUs of a node need half of what feeds them.
 type Proportioned struct{ *Request }
 
-// Apply asks for that.
+// Apply changes the request and scales it.
 func (p Proportioned) Apply(c *Case) error {
 	j, err := waiting(c, p.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -36,7 +36,7 @@ func (p Proportioned) String() string {
 	return p.Request.String() + ", with cores and memory in proportion"
 }
 
-// perNode is how many GPUs a job has on each node; where that is the planner's choice, on as few as there can be.
+// perNode is the number of GPUs that a job has on each node. If the planner chooses the nodes it assumes the fewest.
 func perNode(c *Case, j *policy.Job) int {
 	if j.Nodes > 0 {
 		return j.GPUs / j.Nodes
@@ -46,7 +46,7 @@ func perNode(c *Case, j *policy.Job) int {
 	return max(1, j.GPUs/max(1, nodes))
 }
 
-// inProportion is an amount for so many GPUs where it was one for others, rounded up.
+// inProportion scales an amount for was GPUs to one for is GPUs, rounded up.
 func inProportion(v gres.Vector, is, was int) gres.Vector {
 	if was < 1 {
 		return v
@@ -56,7 +56,7 @@ func inProportion(v gres.Vector, is, was int) gres.Vector {
 	return v
 }
 
-// Within is a shorter time limit.
+// Within shortens the time limit.
 type Within struct {
 	Job   int
 	Limit time.Duration
@@ -64,7 +64,7 @@ type Within struct {
 	was time.Duration
 }
 
-// Apply sets it.
+// Apply sets the time limit.
 func (w Within) Apply(c *Case) error {
 	j, err := waiting(c, w.Job, "another time limit")
 	if err != nil {
@@ -84,10 +84,10 @@ func (w Within) String() string {
 	return "with a time limit of " + span(w.Limit) + " instead of " + span(w.was)
 }
 
-// Restriction is something that keeps a job from nodes.
+// Restriction is a kind of restriction to nodes.
 type Restriction int
 
-// The restrictions.
+// The restrictions: GPU type, a feature, included nodes, excluded nodes.
 const (
 	OfType Restriction = iota
 	OfFeature
@@ -95,17 +95,16 @@ const (
 	OfExcluded
 )
 
-// Without drops one restriction of a job: the type of GPU, a feature, the nodes that are left to it, or those that it
-// excludes.
+// Without drops one restriction of a job.
 type Without struct {
 	Job     int
 	Which   Restriction
-	Feature string // of OfFeature
+	Feature string // for OfFeature
 
 	was policy.Job
 }
 
-// Apply drops it.
+// Apply drops the restriction.
 func (w Without) Apply(c *Case) error {
 	j, err := waiting(c, w.Job, "to suit more nodes")
 	if err != nil {
@@ -142,7 +141,7 @@ func (w Without) String() string {
 	return "if it did not exclude " + some(w.was.Except)
 }
 
-// some names a few.
+// some lists up to three names and counts the rest.
 func some(names []string) string {
 	const few = 3
 	if len(names) <= few {
@@ -151,15 +150,15 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }
 
-// Asks is less of the cores and memory on each node that a job's user asked for; 0 is none of that.
+// Asks lowers the cores and memory per node that a job's user asked for; 0 drops the request.
 type Asks struct {
 	Job  int
-	Most gres.Vector // of GPUs it says nothing
+	Most gres.Vector // GPUs is ignored
 
 	was gres.Vector
 }
 
-// Apply asks for no more.
+// Apply lowers the request.
 func (a Asks) Apply(c *Case) error {
 	j, err := waiting(c, a.Job, "to ask for less cores and memory")
 	if err != nil {
@@ -193,13 +192,13 @@ func lessOf(none bool, amount, what, was string) string {
 	return amount + " a node instead of " + was
 }
 
-// Shares has a job with one GPU say that it may share it.
+// Shares lets a job with one GPU share it.
 type Shares struct {
 	Job     int
 	Request share.Request
 }
 
-// Apply says so.
+// Apply sets the sharing request.
 func (s Shares) Apply(c *Case) error {
 	j, err := waiting(c, s.Job, "to share a GPU")
 	switch {
@@ -224,5 +223,5 @@ func (s Shares) String() string {
 		s.Request.Class, gib)
 }
 
-// gibibyte is the unit of the directive synergy-share, in MiB.
+// gibibyte is the unit of memory in the directive synergy-share, in MiB.
 const gibibyte gres.Memory = 1024

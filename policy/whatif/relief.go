@@ -10,17 +10,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// relief is changes of one kind that could have a job start, those first that take the least away.
+// relief is a kind of change that could let a job start, with the candidates in order: the one that costs least first.
 type relief struct {
 	name    string
 	changes []Change
-	// refine makes less of a change that starts the job, where there is something between it and none; nil: there is
-	// not.
+	// refine reduces a change that starts the job to the smallest that does; nil: there is nothing to reduce.
 	refine func(s *search, found Try) Try
 }
 
-// reliefs are what is tried for a job, and in which order: what leaves it all that it asked for, then what its user
-// would have to write otherwise, then what takes speed away from it, and last what takes something away from others.
+// reliefs lists what is tried for a job: first changes that leave it all that it asked for, then those for which its
+// user would edit the request, then those that slow it down, and last those that take something from other jobs.
 func reliefs(c *Case, j *policy.Job) []relief {
 	return []relief{
 		{name: "another spread over nodes", changes: spreads(c, j)},
@@ -34,16 +33,17 @@ func reliefs(c *Case, j *policy.Job) []relief {
 	}
 }
 
-// Bounds of what is tried, so that a search is some dozens of plans whatever is asked for.
+// Limits of what is tried, so that a search is some dozens of plans whatever is asked for.
 const (
 	mostSpreads = 16
 	mostCounts  = 16 // of GPUs
-	mostShapes  = 4  // for each of these
+	mostShapes  = 4  // numbers of nodes for each of these
 	mostLimits  = 6
 	mostNames   = 8 // features
 )
 
-// spreads are other numbers of nodes for the same GPUs, fewer nodes first: those are closer to each other.
+// spreads are other numbers of nodes for the same GPUs. Fewer nodes come first, since those GPUs are closer to each
+// other.
 func spreads(c *Case, j *policy.Job) (list []Change) {
 	for nodes := 1; nodes <= min(j.GPUs, len(c.Cluster.Nodes)) && len(list) < mostSpreads; nodes++ {
 		if divides(c, j.GPUs, nodes) && nodes != j.Nodes && (j.Nodes > 0 || nodes > 1) {
@@ -53,10 +53,10 @@ func spreads(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// divides says whether so many GPUs are equal parts on so many nodes, each no more than a node of the cluster has.
+// divides reports whether the GPUs divide evenly over the nodes, into parts that fit on a node of the cluster.
 func divides(c *Case, gpus, nodes int) bool { return gpus%nodes == 0 && gpus/nodes <= largest(c) }
 
-// largest is how many GPUs the largest node has.
+// largest is the number of GPUs of the largest node.
 func largest(c *Case) (gpus int) {
 	for i := range c.Cluster.Nodes {
 		gpus = max(gpus, c.Cluster.Nodes[i].Total.GPUs)
@@ -64,8 +64,8 @@ func largest(c *Case) (gpus int) {
 	return gpus
 }
 
-// fewer are smaller numbers of GPUs, the largest first: the divisors of its own, over which what it trains divides as
-// it did. Each is tried on as many nodes as it asked for, and on other numbers, the nearest first.
+// fewer are smaller numbers of GPUs, the largest first. They are divisors of the job's own number, so that its work
+// divides as before. Each is tried on the requested number of nodes and on others, the nearest first.
 func fewer(c *Case, j *policy.Job) (list []Change) {
 	counts := 0
 	for gpus := j.GPUs / 2; gpus >= 1 && counts < mostCounts; gpus-- {
@@ -80,7 +80,7 @@ func fewer(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// nodesFor are the numbers of nodes to try so many GPUs on; 0 leaves that to the planner, as the job does.
+// nodesFor are the numbers of nodes to try for that many GPUs; 0 leaves it to the planner if the job does.
 func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	if j.Nodes == 0 {
 		list = append(list, 0)
@@ -94,8 +94,8 @@ func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	return list[:min(len(list), mostShapes)]
 }
 
-// shorter are time limits that end before reservations begin on nodes, the longest first. A round is left for the
-// change to be made. None is shorter than what its user said that it takes.
+// shorter are time limits that end before a reservation begins, the longest first. One round is left for making the
+// change. None is shorter than the remaining length that the user declared.
 func shorter(c *Case, j *policy.Job) (list []Change) {
 	round := cmp.Or(c.Cluster.Rules.Round, policy.DefaultRound)
 	var limits []time.Duration
@@ -116,7 +116,7 @@ func shorter(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// looser drops restrictions one by one, and then all at once.
+// looser drops the restrictions one by one, and then all at once.
 func looser(j *policy.Job) (list []Change) {
 	drop := func(which Restriction, feature string) {
 		list = append(list, Without{Job: j.ID, Which: which, Feature: feature, was: *j})
@@ -139,7 +139,7 @@ func looser(j *policy.Job) (list []Change) {
 	return list
 }
 
-// less are requests without cores, without memory, and without either.
+// less are requests without cores, without memory, and without both.
 func less(j *policy.Job) (list []Change) {
 	was := j.Floor.Max(j.Pace)
 	if was.CPUs > 0 {
@@ -154,7 +154,7 @@ func less(j *policy.Job) (list []Change) {
 	return list
 }
 
-// leastLess finds how little less is enough, by halves: the cores to one, the memory to a gigabyte.
+// leastLess bisects for the smallest reduction that starts the job, down to one core and one gigabyte.
 func (s *search) leastLess(found Try) Try {
 	asks, one := found.Made.(Asks)
 	if !one {
@@ -178,7 +178,7 @@ func (s *search) leastLess(found Try) Try {
 	}
 }
 
-// halfway is between two amounts, in whole cores and gigabytes; false: nothing is.
+// halfway is the middle of two amounts in whole cores and gigabytes; false if there is none between them.
 func halfway(less, more gres.Vector) (gres.Vector, bool) {
 	middle := gres.Vector{CPUs: (less.CPUs + more.CPUs) / 2,
 		Memory: (less.Memory + more.Memory) / 2 / gres.Gigabyte * gres.Gigabyte}
@@ -186,8 +186,8 @@ func halfway(less, more gres.Vector) (gres.Vector, bool) {
 	return middle, middle.CPUs > less.CPUs || middle.Memory > less.Memory
 }
 
-// sharing are ways in which a job could share a GPU: as an important one, and as one that accepts to be slowed down. Of
-// one that nobody knows the memory of, half of the largest GPU, a quarter and an eighth are tried.
+// sharing are ways in which a job could share a GPU, first as class high, then as class low. If the GPU memory that it
+// needs is unknown, half, a quarter and an eighth of the largest GPU are tried.
 func sharing(c *Case, j *policy.Job) (list []Change) {
 	var largest gres.Memory
 	for i := range c.Cluster.Nodes {

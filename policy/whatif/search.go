@@ -8,36 +8,36 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Try is one of the changes that were tried for a job.
+// Try is a change that was tried for a job.
 type Try struct {
-	Kind   string `json:"kind"` // of the change, in words
+	Kind   string `json:"kind"` // kind of change, in words
 	Change string `json:"change"`
-	Starts bool   `json:"starts"`        // now
-	Why    string `json:"why,omitempty"` // it waits
-	// Grant is what it would have, Sentence the answer, and Others who is worse off for that in this round; of a job
-	// that would start.
+	Starts bool   `json:"starts"`        // the job would start now
+	Why    string `json:"why,omitempty"` // why it would still wait
+	// Grant, Gain, Sentence and Others are set if the job would start: its placement, the answer, and the jobs that
+	// would be worse off in this round.
 	Grant    *policy.Placement `json:"grant,omitempty"`
 	Gain     float64           `json:"gain,omitempty"`
 	Sentence string            `json:"sentence,omitempty"`
-	Others   *Others           `json:"others,omitempty"` // nil: nobody
+	Others   *Others           `json:"others,omitempty"` // nil: no other job is worse off
 
 	Made Change `json:"-"`
 }
 
-// Found is what would have a job start now.
+// Found is the result of a search for changes that start a job now.
 type Found struct {
-	// Sentence is the answer that costs least, or that there is none.
+	// Sentence names the change that costs least, or says that there is none.
 	Sentence string `json:"sentence"`
-	Now      *Place `json:"job"` // what becomes of it as it is
-	// Tries are all that was tried, in the order of who has to give up how much; of each kind at most one that starts.
+	Now      *Place `json:"job"` // the outcome without a change
+	// Tries lists all changes that were tried, in their order; at most one of each kind starts the job.
 	Tries []Try `json:"tries"`
 	// Cut says that there was no time to try everything.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Search tries changes by which a job could start now, kind by kind, what costs its user least before what costs him or
-// others more. Of each kind it goes on until one starts the job. Each is planned by the daemon's planner, so what it
-// says would start does, as long as nothing else has changed.
+// Search tries changes by which a job could start now, kind by kind, from those that cost its user least to those that
+// cost the user or others more. It goes on to the next kind once one starts the job. The daemon's planner plans each
+// change, so a change that is named works as long as nothing else has changed.
 func Search(is Case, job int, o Options) (Found, error) {
 	o.Job = job
 	j := jobOf(&is.Cluster, job)
@@ -65,12 +65,12 @@ func Search(is Case, job int, o Options) (Found, error) {
 	return found, nil
 }
 
-// search is one under way.
+// search is the state of a search.
 type search struct {
 	is      Case
 	job     *policy.Job
 	before  policy.Plan
-	planner policy.Planner // one for all: most of the cluster is the same in each
+	planner policy.Planner // shared by all tries, since most of the cluster stays the same
 	stop    func() bool
 	tries   []Try
 	cut     bool
@@ -82,7 +82,7 @@ func (s *search) all() {
 		for _, change := range r.changes {
 			try, can := s.try(r.name, change)
 			if !can {
-				continue // it is none for this job
+				continue // not possible for this job
 			}
 			if try.Starts && r.refine != nil {
 				try = r.refine(s, try)
@@ -94,7 +94,7 @@ func (s *search) all() {
 	}
 }
 
-// try plans one change; false: it cannot be, or there is no time.
+// try plans one change; false if it is impossible or there is no time.
 func (s *search) try(kind string, change Change) (Try, bool) {
 	if s.cut = s.cut || s.stop(); s.cut {
 		return Try{}, false
@@ -114,7 +114,7 @@ func (s *search) try(kind string, change Change) (Try, bool) {
 	return try, true
 }
 
-// sentence is the answer of one that starts.
+// sentence is the answer for a change that starts the job.
 func (t *Try) sentence(job int) string {
 	text := fmt.Sprintf("job %d would start now %s", job, t.Change)
 	if t.Gain > 0 && t.Gain < 1-same {
@@ -126,7 +126,7 @@ func (t *Try) sentence(job int) string {
 	return text
 }
 
-// sentence is what a search has come to.
+// sentence is the answer of the search.
 func (f *Found) sentence() string {
 	for _, t := range f.Tries {
 		if t.Starts {
@@ -141,7 +141,7 @@ func (f *Found) sentence() string {
 	return text
 }
 
-// tried are the kinds of what was tried, and how many of each.
+// tried lists the kinds of changes that were tried, with their numbers.
 func (f *Found) tried() string {
 	var texts []string
 	for k := 0; k < len(f.Tries); {
@@ -161,16 +161,16 @@ func (f *Found) tried() string {
 	return strings.Join(texts, ", ")
 }
 
-// Others are jobs that would be worse off in the round if another started; ascending.
+// Others are the jobs that would be worse off in the round if another job started; ascending.
 type Others struct {
-	Wait []int `json:"wait,omitempty"` // that start now as it is
-	Stop []int `json:"stop,omitempty"` // that run on as it is; or are restarted
-	Slow []int `json:"slow,omitempty"` // that would have less
-	// Loss is the most that one of the slow ones would lose of its speed, as a part of it.
+	Wait []int `json:"wait,omitempty"` // start now without the change
+	Stop []int `json:"stop,omitempty"` // keep running without the change
+	Slow []int `json:"slow,omitempty"` // would get less
+	// Loss is the largest loss of speed of one of the Slow jobs, as a part of its speed.
 	Loss float64 `json:"loss,omitempty"`
 }
 
-// worseOff compares two plans for all jobs but one; nil: nobody is.
+// worseOff compares two plans for all jobs but one; nil if no job is worse off.
 func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	var o Others
 	jobs := byNumber(c)
@@ -187,7 +187,8 @@ func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	return &o
 }
 
-// compare notes a job that has a grant as it is.
+// compare adds a job with a grant to the lists in which it belongs. is is its decision now, would the one after the
+// change.
 func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
 	then, now := kindOf(j, would), kindOf(j, is)
 	switch {
@@ -205,7 +206,7 @@ func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
 	}
 }
 
-// String says who they are.
+// String lists the jobs and what would happen to them.
 func (o *Others) String() string {
 	var texts []string
 	if len(o.Wait) > 0 {
@@ -224,7 +225,7 @@ func (o *Others) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// named names a few jobs.
+// named lists up to three jobs and counts the rest.
 func named(ids []int) string {
 	const few = 3
 	var names []string

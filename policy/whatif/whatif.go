@@ -1,11 +1,10 @@
-// Package whatif says what a round would decide if something were otherwise: another number of nodes, other cores and
-// memory on them, another policy, another request of one job. Both are planned by the daemon's planner from the same
-// snapshot, and their futures drawn alike (policy/forecast), so that they differ by the change alone. It is pure, and
-// changes nothing that it is given.
+// Package whatif says what a round would decide if something were different: the number of nodes, their cores and
+// memory, the policy, the request of one job. Both snapshots are planned by the daemon's planner, and their futures use
+// the same draws (policy/forecast), so that they differ by the change alone. Changes that would start a job are found
+// by planning each candidate, not by inference. The package is pure and changes none of its arguments.
 //
-// What it does not know. A round is compared, and some hours after it: who would submit more if there were more nodes
-// is another question, which a simulation of a log answers. A job that asks for fewer GPUs takes longer; only its start
-// is looked at.
+// It compares one round and some hours after it. Whether more nodes would attract more jobs is another question, which
+// a simulation of a log answers. A job that asks for fewer GPUs takes longer; only its start is compared.
 package whatif
 
 import (
@@ -20,23 +19,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
-// Case is a cluster as a round saw it, and by what is decided.
+// Case is a cluster as a round saw it, with the policy and allocator.
 type Case struct {
 	Cluster   policy.Cluster
 	Policy    policy.Policy
 	Allocator policy.Allocator
-	Habits    forecast.Habits // nil: the default ones
+	Habits    forecast.Habits // nil: the default habits
 }
 
-// Change is something that could be otherwise.
+// Change is something that could be different.
 type Change interface {
-	// Apply makes it so, in a case that is its to change. The error is a sentence that says why it cannot be.
+	// Apply makes the change in a case that it may modify. The error is a sentence that says why it is not possible.
 	Apply(c *Case) error
-	// String is the change as the rest of a sentence: "with 2 more nodes like n1", "if it asked for 4 GPUs".
+	// String is the change as part of a sentence: "with 2 more nodes like n1", "if it asked for 4 GPUs".
 	String() string
 }
 
-// With is the case with changes, one after the other. The case itself stays as it is.
+// With returns the case with the changes applied in order. The case itself is not changed.
 func (c Case) With(changes ...Change) (Case, error) {
 	c.Cluster.Nodes, c.Cluster.Jobs = slices.Clone(c.Cluster.Nodes), slices.Clone(c.Cluster.Jobs)
 	for _, change := range changes {
@@ -47,8 +46,8 @@ func (c Case) With(changes ...Change) (Case, error) {
 	return c, nil
 }
 
-// Started is the case with jobs that have been started since, each with what it was given: nobody has their place now.
-// They are just starting, so they are left alone.
+// Started returns the case with jobs that were started after the snapshot, each with its placement. They are just
+// starting, so they are fixed.
 func (c Case) Started(with map[int]*policy.Placement) Case {
 	c.Cluster.Jobs = slices.Clone(c.Cluster.Jobs)
 	for i := range c.Cluster.Jobs {
@@ -59,61 +58,61 @@ func (c Case) Started(with map[int]*policy.Placement) Case {
 	return c
 }
 
-// Options say how far is looked.
+// Options of a question.
 type Options struct {
-	Job int // the one that is asked about; 0: none
-	// Begin is called before futures are played, once for what is and once for what would be. It returns what is then
-	// asked whether to end with what there is, see forecast.Options. nil: never.
+	Job int // the job in question; 0: none
+	// Begin is called before futures are played, once for each of the two cases. The function that it returns is
+	// forecast.Options.Stop. nil: never stop.
 	Begin func() func() bool
 }
 
-// Answer is what is, beside what would be.
+// Answer compares what is with what would be.
 type Answer struct {
 	Sentence string  `json:"sentence"`
 	Before   Outcome `json:"before"`
 	After    Outcome `json:"after"`
-	// Starts and Stops are jobs that would start, or be stopped or restarted, and are not now; ascending.
+	// Starts and Stops are the jobs that start, or are stopped or restarted, only with the changes; ascending.
 	Starts []int `json:"starts"`
 	Stops  []int `json:"stops"`
 }
 
-// Outcome is what comes of a case.
+// Outcome is the result of planning a case.
 type Outcome struct {
 	Nodes  int `json:"nodes_open"`
-	GPUs   int `json:"gpus_open"` // on these
+	GPUs   int `json:"gpus_open"` // on these nodes
 	Busy   int `json:"gpus_busy"`
 	Runs   int `json:"jobs_running"`
 	Waits  int `json:"jobs_waiting"`
 	Starts int `json:"jobs_starting"`
 	Stops  int `json:"jobs_stopped"` // or restarted
-	// Value is what the plan trains, in GPU-hours an hour at the proportional speed of the cluster as it is, and Ratio
-	// how much of the proven bound that is.
+	// Value is what the plan trains, in GPU-hours per hour at the proportional speed of the unchanged cluster. Ratio is
+	// Value as a part of the proven bound.
 	Value float64 `json:"value"`
 	Ratio float64 `json:"ratio"`
-	// Trained is the same over the next hours, in the mean of several futures.
+	// Trained is the mean of Value over the next Hours, over several futures.
 	Trained float64 `json:"trained"`
 	Hours   float64 `json:"trained_over_h"`
 	Job     *Place  `json:"job,omitempty"`
-	// Cut says that there was no time to look as far as was wanted.
+	// Cut says that there was no time to play all futures.
 	Cut bool `json:"cut,omitempty"`
 
 	plan policy.Plan
 }
 
-// Place is what becomes of the job that is asked about.
+// Place is what happens to the job in question.
 type Place struct {
 	Job   int               `json:"job"`
 	Grant *policy.Placement `json:"grant,omitempty"`
 	Gain  float64           `json:"gain,omitempty"`
-	Runs  bool              `json:"runs,omitempty"` // it does so already
+	Runs  bool              `json:"runs,omitempty"` // it runs already
 	Why   string            `json:"why,omitempty"`
-	Place int               `json:"place,omitempty"` // among those that wait, the next one first, from 1
-	// Start is when it starts, where it is not now; words say that for people. nil: nothing is known.
+	Place int               `json:"place,omitempty"` // position among the waiting jobs, from 1
+	// Start is when it is expected to start if not now, and Words the same for people. nil: unknown.
 	Start *forecast.Spread `json:"expected,omitempty"`
 	Words string           `json:"words,omitempty"`
 }
 
-// Ask compares a case with what it would be.
+// Ask compares a case with the same case after changes.
 func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	would, err := is.With(changes...)
 	if err != nil {
@@ -136,7 +135,7 @@ func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	return a, nil
 }
 
-// find is a job's decision; one without a grant where there is none.
+// find returns a job's decision; one without a grant if the plan has none.
 func find(p policy.Plan, job int) *policy.Decision {
 	k, found := slices.BinarySearchFunc(p.Decisions, job, func(d policy.Decision, job int) int { return d.Job - job })
 	if !found {
@@ -153,7 +152,7 @@ func byNumber(c *policy.Cluster) map[int]*policy.Job {
 	return jobs
 }
 
-// kind is what a decision means to a job.
+// kind is the effect of a decision on a job.
 type kind int
 
 const (
@@ -163,7 +162,8 @@ const (
 	stops // or is restarted
 )
 
-// kindOf goes by the job as it is now: who would have to leave because his node would be smaller is stopped, too.
+// kindOf compares the decision with the job as it is now. So a job that has to leave because its node shrank counts as
+// stopped.
 func kindOf(j *policy.Job, d *policy.Decision) kind {
 	switch {
 	case j.Running == nil && d.Grant == nil:
@@ -185,7 +185,8 @@ func jobOf(c *policy.Cluster, job int) *policy.Job {
 	return nil
 }
 
-// outcome plans a case and plays its futures, in terms of one reference server and of the jobs as they are now.
+// outcome plans a case and plays its futures. Speeds are relative to one reference server, and jobs are compared with
+// what they hold now.
 func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Outcome {
 	var planner policy.Planner
 	out := Outcome{plan: planner.Decide(c.Cluster, c.Policy, c.Allocator)}
@@ -210,7 +211,7 @@ func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Out
 	return out
 }
 
-// count counts jobs and what they train.
+// count counts jobs by outcome and sums their value.
 func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	types := map[string]string{}
 	for i := range c.Nodes {
@@ -237,7 +238,7 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	}
 }
 
-// place is what becomes of one job.
+// place is what happens to one job.
 func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan policy.Plan) *Place {
 	d, j := find(plan, job), jobOf(&c.Cluster, job)
 	p := &Place{Job: job, Grant: d.Grant, Gain: d.Gain, Why: d.Why, Runs: j != nil && j.Running != nil}
@@ -251,8 +252,8 @@ func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan
 	return p
 }
 
-// waitingPlace is a job's place among those that the plan lets wait, from 1: who starts now is not ahead of anybody any
-// more. 0: it is in no queue.
+// waitingPlace is a job's position among the jobs that keep waiting under the plan, from 1; jobs that start now do not
+// count. It is 0 if the job is in no queue.
 func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 	for _, one := range queue {
 		if find(plan, one).Grant == nil {
@@ -265,7 +266,7 @@ func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 	return 0
 }
 
-// sentence is the answer in one.
+// sentence is the answer in one sentence.
 func (a *Answer) sentence(changes []Change) string {
 	if a.After.Job != nil {
 		return a.ofJob(changes)
@@ -278,9 +279,10 @@ func (a *Answer) sentence(changes []Change) string {
 		"more jobs start now") + stopped(len(a.Stops))
 }
 
-// same is a difference that is none.
+// same is the relative difference below which two values count as equal.
 const same = 0.005
 
+// trains compares two amounts of training in words.
 func trains(before, after float64) string {
 	switch more := after/max(before, 1e-9) - 1; {
 	case before == 0 && after > 0:
@@ -313,7 +315,7 @@ func stopped(n int) string {
 	return fmt.Sprintf(", and %d more are stopped or restarted for that", n)
 }
 
-// listed are changes in a row, the beginning of a sentence.
+// listed joins changes to the beginning of a sentence.
 func listed(changes []Change) string {
 	texts := make([]string, len(changes))
 	for i, c := range changes {
@@ -322,7 +324,7 @@ func listed(changes []Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// ofJob is the answer about a job.
+// ofJob is the answer about the job in question.
 func (a *Answer) ofJob(changes []Change) string {
 	before, after, how := a.Before.Job, a.After.Job, " "+listed(changes)
 	job := fmt.Sprintf("job %d ", after.Job)
@@ -345,7 +347,7 @@ func (a *Answer) ofJob(changes []Change) string {
 	return job + later(before, after) + how + ": " + after.Why
 }
 
-// later says of a job that waits either way when it would start.
+// later says, for a job that waits in both cases, when it would start.
 func later(before, after *Place) string {
 	switch {
 	case after.Start == nil || before.Start == nil:
@@ -368,5 +370,5 @@ func later(before, after *Place) string {
 	return text + ", as now,"
 }
 
-// span is a time without seconds.
+// span formats a time in minutes.
 func span(d time.Duration) string { return strings.TrimSuffix(d.Round(time.Minute).String(), "0s") }

@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is a process and all that descend from it, but for the one that measures and what it started.
+// Tree is a process and all its descendants, without the measuring process and what that started.
 type Tree struct {
-	Root int    // process ID
-	CPUs []int  // that it may use, by the kernel's numbers; Limit takes the first ones
-	Job  string // one process at most measures a job on a node; empty: no job
+	Root int    // PID
+	CPUs []int  // the CPUs that it may use, by kernel number; Limit uses the first ones
+	Job  string // at most one process measures a job on a node; empty: no job
 
-	began   string        // when Root began, as the kernel counts: another process of that number is not the trainer
-	not     int           // the process that measures
-	longest time.Duration // for which fewer cores stay, should the one that measures be stopped
+	began   string        // start time of Root in /proc; a process with another one is not the trainer
+	not     int           // the measuring process
+	longest time.Duration // how long fewer cores may last if the measuring process is stopped
 	guard   *guardian     // lives while the tree has fewer cores than CPUs
-	claim   net.Listener  // says to others that we measure this job, until we end
+	claim   net.Listener  // shows other processes that this one measures the job, until it ends
 }
 
-// TreeOf is the tree of a process with the CPUs that it may use now.
+// TreeOf returns the tree of a process with the CPUs that it may use now.
 func TreeOf(root int) (*Tree, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(root, &set); err != nil {
@@ -47,10 +47,11 @@ func TreeOf(root int) (*Tree, error) {
 	return t, nil
 }
 
-// ErrClaimed says that another process measures the job.
+// ErrClaimed means that another process measures the job.
 var ErrClaimed = errors.New("another process measures this job")
 
-// Begin refuses a tree whose trainer is not in it, and one that another process measures.
+// Begin returns an error if the trainer is not in the tree, because srun started it, or if another process measures the
+// job.
 func (t *Tree) Begin() error {
 	for _, pid := range t.processes() {
 		if nameOf(pid) == "srun" {
@@ -61,7 +62,8 @@ func (t *Tree) Begin() error {
 	if t.Job == "" || t.claim != nil {
 		return nil
 	}
-	// An abstract name is gone with its process, however that ends. Where there are no such names nobody can claim.
+	// An abstract socket name disappears with its process, however that ends. Without such names no process claims the
+	// job.
 	claim, err := net.Listen("unix", "@synergy-measure-"+t.Job)
 	if errors.Is(err, unix.EADDRINUSE) {
 		return ErrClaimed
@@ -72,7 +74,7 @@ func (t *Tree) Begin() error {
 	return nil
 }
 
-// During is a context that ends with the tree's root as well.
+// During returns a context that also ends when the tree's root ends.
 func (t *Tree) During(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -85,8 +87,8 @@ func (t *Tree) During(ctx context.Context) (context.Context, context.CancelFunc)
 	return ctx, cancel
 }
 
-// Limit lets every thread of the tree use the first CPUs and no others. While these are not all, a guardian gives all
-// of them back should this process end.
+// Limit lets every thread of the tree use only the first cores CPUs. While these are not all, a guardian process gives
+// them all back if this process ends.
 func (t *Tree) Limit(cores int) error {
 	if cores < 1 || cores > len(t.CPUs) {
 		return fmt.Errorf("%d cores: the job may use %d", cores, len(t.CPUs))
@@ -104,8 +106,8 @@ func (t *Tree) Limit(cores int) error {
 	return err
 }
 
-// Confine lets a process and all that descend from it, but for the one that asks, use these CPUs alone. Nobody gives
-// them back should this process end: it is for a trainer that ends with it.
+// Confine lets a process and its descendants, except for the caller, use only these CPUs. There is no guardian: it is
+// for a trainer that ends with this process.
 func Confine(process int, cpus []int) error {
 	t, err := TreeOf(process)
 	if err != nil {
@@ -115,9 +117,9 @@ func Confine(process int, cpus []int) error {
 	return t.confine(len(cpus))
 }
 
-// confine is Limit without a guardian. Who is forked meanwhile inherits what its parent has, and is met in the second
-// walk where it was forked by one that had not been. A process of the tree that is gone, or another user's, is no
-// error; that the root is gone is.
+// confine is Limit without a guardian. A process forked meanwhile inherits its parent's CPUs; if the parent was not yet
+// confined, the second pass finds it. If a process has ended or belongs to another user, that is no error; if the root
+// has ended, it is.
 func (t *Tree) confine(cores int) error {
 	var set unix.CPUSet
 	for _, cpu := range t.CPUs[:cores] {
@@ -155,7 +157,7 @@ func confine(pid int, set *unix.CPUSet) error {
 	return nil
 }
 
-// processes are those of the tree, the root first.
+// processes returns the PIDs of the tree, the root first.
 func (t *Tree) processes() []int {
 	children := map[int][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -176,16 +178,16 @@ func (t *Tree) processes() []int {
 	return tree
 }
 
-// stat is what the kernel says of a process.
+// stat is what the kernel says about a process.
 type stat struct {
 	parent int
 	began  string
 }
 
-// statOf reads PID (NAME) STATE PARENT … BEGAN …; a name may hold anything, so what counts is what comes after its last
-// parenthesis. One that has ended is not there, though nobody may have asked yet how.
+// statOf reads PID (NAME) STATE PARENT … BEGAN … from /proc/PID/stat. A name may contain anything, so fields are
+// counted from the last parenthesis. A zombie counts as ended.
 func statOf(pid int) (stat, bool) {
-	const state, parent, began = 0, 1, 19 // fields behind the name
+	const state, parent, began = 0, 1, 19 // fields after the name
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return stat{}, false
@@ -198,14 +200,14 @@ func statOf(pid int) (stat, bool) {
 	return stat{above, rest[began]}, err == nil
 }
 
-// nameOf is what the kernel calls a process; nothing, where it has ended.
+// nameOf returns the kernel's name of a process; empty if it has ended.
 func nameOf(pid int) string {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	return strings.TrimSuffix(string(name), "\n")
 }
 
-// Script is the first process of the task that a process belongs to, as Slurm started it: the batch script, or the task
-// of an srun. Outside of Slurm it is the process itself.
+// Script returns the first process of the task that a process belongs to, as Slurm started it: the batch script, or the
+// task of an srun. Outside of Slurm it returns the process itself.
 func Script(pid int) int {
 	for at := pid; at > 1; {
 		now, ok := statOf(at)
@@ -220,11 +222,11 @@ func Script(pid int) int {
 	return pid
 }
 
-// Pretended is a file in which a trainer reads how many cores it is to pretend, for clusters whose nodes claim more
-// than there are (synergy-emujob --pretend).
+// Pretended is a file from which a trainer reads how many cores it pretends to have, for clusters whose nodes claim
+// more cores than they have (synergy-emujob --pretend).
 type Pretended string
 
-// Begin has nothing to refuse.
+// Begin never returns an error.
 func (p Pretended) Begin() error { return nil }
 
 // Limit replaces the file as a whole.

@@ -13,22 +13,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Companion does beside a trainer that knows nothing of us what python/synergy does inside of one: it has the job
-// measured where the daemon asks, and says now and then how far it has come where the comment has the word for that.
-// What of it fails is said once and tried again in silence; the trainer waits for nothing of it.
+// Companion does for an unmodified trainer, from another process, what python/synergy does inside of one: it measures
+// the job if the daemon asks for that, and reports progress now and then if the comment has the progress directive. A
+// failure is logged once and then retried silently; the trainer never waits for a Companion.
 type Companion struct {
 	Slurm Slurm
-	// Count is how iterations are counted; each of its functions is for one goroutine.
+	// Count returns a function that counts iterations, for use in one goroutine.
 	Count func(Asked) func() int64
-	// Measure measures; nil: the trainer is not to be had here as a whole.
+	// Measure measures the job; nil: the trainer is not reachable here as a whole.
 	Measure func(ctx context.Context, count func() int64) ([]profiler.Point, error)
 	Say     func(text string)
-	Look    time.Duration // between two looks at the count; 0: a second
-	Every   time.Duration // between two words of progress, which the daemon wants two minutes apart; 0: five minutes
-	Retry   time.Duration // after Slurm has not answered, longer each time; 0: half a minute
+	Look    time.Duration // between two readings of the count; 0: a second
+	Every   time.Duration // between two progress reports; the daemon wants at least two minutes; 0: five minutes
+	Retry   time.Duration // after Slurm has not answered, doubled each time; 0: half a minute
 
-	writes sync.Mutex // of the comment, which is read, changed and written back
-	said   sync.Map   // what went wrong already, by what it costs
+	writes sync.Mutex // guards the comment, which is read, changed and written back
+	said   sync.Map   // the errors that were logged, by what they cost
 }
 
 const (
@@ -38,7 +38,7 @@ const (
 	maxRetry     = 16 * time.Minute
 )
 
-// Accompany lasts as long as there is something to say, and no longer than ctx.
+// Accompany runs until nothing is left to report, or ctx ends.
 func (c *Companion) Accompany(ctx context.Context) {
 	var asked Asked
 	const costs = "the job is neither measured nor its progress told"
@@ -46,7 +46,7 @@ func (c *Companion) Accompany(ctx context.Context) {
 		asked, err = c.Slurm.Asked(ctx)
 		return err
 	}
-	// Not at once: a command that ends in a moment costs nobody a question.
+	// Not at once: a command that ends in a moment needs no request to Slurm.
 	if pause(ctx, c.look()) != nil || c.until(ctx, costs, ask) != nil {
 		return
 	}
@@ -69,7 +69,7 @@ func orElse(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// until does something that Slurm has to answer until it does.
+// until repeats do, which needs an answer of Slurm, until it succeeds.
 func (c *Companion) until(ctx context.Context, costs string, do func() error) error {
 	for wait := orElse(c.Retry, defaultRetry); ; wait = min(2*wait, maxRetry) {
 		err := do()
@@ -83,20 +83,21 @@ func (c *Companion) until(ctx context.Context, costs string, do func() error) er
 	}
 }
 
-// once says what something costs, and why, the first time.
+// once logs what an error costs, and why, the first time.
 func (c *Companion) once(costs string, err error) {
 	if _, before := c.said.LoadOrStore(costs, true); !before {
 		c.Say(fmt.Sprintf("%s, training goes on: %v", costs, err))
 	}
 }
 
+// measure measures the job and writes the curve into the job's comment.
 func (c *Companion) measure(ctx context.Context, asked Asked) {
 	points, err := c.Measure(ctx, c.Count(asked))
 	if ctx.Err() != nil || errors.Is(err, ErrClaimed) {
 		return
 	}
 	if err != nil {
-		// a trainer of which we see nothing may have been measured by somebody who does
+		// If this process sees nothing of the trainer, another process may have measured it.
 		if now, wrong := c.Slurm.Asked(ctx); wrong != nil || now.Measure {
 			c.once("the job is not measured", err)
 		}
@@ -113,8 +114,8 @@ func (c *Companion) measure(ctx context.Context, asked Asked) {
 	}
 }
 
-// report counts from the first iteration that it sees: what an earlier run has done stands in the comment, and a
-// trainer that goes on says where it was.
+// report writes progress reports. It counts from the first iteration that it sees: what earlier runs have done is in
+// the comment, and a trainer that resumes starts with its old count.
 func (c *Companion) report(ctx context.Context, asked Asked) {
 	count := c.Count(asked)
 	t := teller{slurm: c.Slurm, ours: []string{wordOf(asked.Comment, progressWord)}}
@@ -144,22 +145,22 @@ func (c *Companion) tell(ctx context.Context, t *teller, iterations int64) error
 	return t.tell(ctx, iterations, time.Now())
 }
 
-// teller says how far a job has come.
+// teller writes how far a job has come.
 type teller struct {
 	slurm  Slurm
 	before int64    // iterations of the runs before
-	ours   []string // the word that stood there at first, and those that we have written
+	ours   []string // the directive found at first, and those that we have written
 }
 
-// errAnother says that somebody else tells progress, as the trainer itself, who knows better.
+// errAnother means that another process reports progress, such as the trainer itself, which knows better.
 var errAnother = errors.New("somebody else tells the progress of this job")
 
 const (
-	maxIterations = 1e15 - 1 // that the daemon takes
-	remembered    = 8        // words of ours, of which the last or the one before it stands in the comment
+	maxIterations = 1e15 - 1 // the most that the daemon accepts
+	remembered    = 8        // our last directives; the last or the one before it must be in the comment
 )
 
-// tell puts the word in the place of the last one. A comment whose owner has taken the word away is left alone.
+// tell replaces the last progress directive. A comment from which its owner has removed the directive is left alone.
 func (t *teller) tell(ctx context.Context, iterations int64, at time.Time) error {
 	asked, err := t.slurm.Asked(ctx)
 	if err != nil {
@@ -172,12 +173,12 @@ func (t *teller) tell(ctx context.Context, iterations int64, at time.Time) error
 		return errAnother
 	}
 	word := fmt.Sprintf("%s=%d@%d", progressWord, min(t.before+iterations, maxIterations), at.Unix())
-	// before it is written: an update that is not answered may be done all the same
+	// It is remembered before it is written, since an update without an answer may still be carried out.
 	t.ours = append(t.ours[max(0, len(t.ours)-remembered):], word)
 	return t.slurm.write(ctx, withWord(asked.Comment, word))
 }
 
-// iterationsOf is what a word of progress says; nothing, where it says none.
+// iterationsOf returns the iterations of a progress directive; 0 if it has none.
 func iterationsOf(word string) int64 {
 	_, value, _ := strings.Cut(word, "=")
 	digits, _, _ := strings.Cut(value, "@")

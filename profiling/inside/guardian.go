@@ -12,18 +12,17 @@ import (
 	"time"
 )
 
-// Who measures may be killed at any moment, and a trainer must not be left with one core for the rest of its days. So
-// cores are taken only while a second process waits for the end of the first: it holds the other end of a pipe that
-// nobody writes to. It is this program once more, in a session of its own, so that what is meant for the first one does
-// not meet both.
+// The measuring process may be killed at any moment, and the trainer must not keep fewer cores for ever. So cores are
+// taken only while a second process waits for the end of the first: it holds the other end of a pipe that is never
+// written to. It is the same program in a session of its own, so that a signal to the first one does not hit both.
 
 const guardianName = "synergy measure: gives back what it took"
 
-// guardian is the second process of one size. The pipe is its standard input, and is closed by the end of this process.
+// guardian is the second process for one size. The pipe is its standard input, which closes when this process ends.
 type guardian struct{ process *exec.Cmd }
 
-// guard starts the guardian of a tree. It acts when this process has ended, or has not dismissed it for so long, as one
-// that is stopped.
+// guard starts the guardian of a tree. It acts when this process has ended, or has not dismissed it within t.longest,
+// as when it is stopped.
 func guard(t *Tree) (*guardian, error) {
 	g := &guardian{process: &exec.Cmd{Path: "/proc/self/exe", Args: []string{guardianName, strconv.Itoa(t.Root),
 		t.began, listed(t.CPUs), strconv.Itoa(t.not), t.longest.String()}}}
@@ -37,16 +36,17 @@ func guard(t *Tree) (*guardian, error) {
 	return g, nil
 }
 
-// dismiss ends a guardian that has nothing to give back any more. It is killed before its pipe is closed, which would
-// have it act.
+// dismiss ends a guardian that has nothing left to give back. It is killed before its pipe is closed, since it would
+// act on that.
 func (g *guardian) dismiss() {
 	if g == nil {
 		return
 	}
 	_ = g.process.Process.Kill()
-	_ = g.process.Wait() // closes the pipe, and says that it was killed
+	_ = g.process.Wait() // closes the pipe; its error says only that it was killed
 }
 
+// listed returns the CPUs joined by commas.
 func listed(cpus []int) string {
 	var words []string
 	for _, cpu := range cpus {
@@ -55,15 +55,15 @@ func listed(cpus []int) string {
 	return strings.Join(words, ",")
 }
 
-// Exec is the guardian where this process was started as one, and returns where it was not. Programs that measure call
-// it first of all.
+// Exec acts as the guardian if this process was started as one, and does not return then. Programs that measure call it
+// first.
 func Exec() {
 	const own = 6
 	if len(os.Args) != own || os.Args[0] != guardianName {
 		return
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	// Numbers that this program has written itself can be read.
+	// The arguments were written by this program, so they can be parsed.
 	t := &Tree{began: os.Args[2]}
 	t.Root, _ = strconv.Atoi(os.Args[1])
 	for word := range strings.SplitSeq(os.Args[3], ",") {
@@ -81,6 +81,6 @@ func Exec() {
 	case <-ended:
 	case <-time.After(longest):
 	}
-	_ = t.confine(len(t.CPUs)) // a trainer that is gone needs none
+	_ = t.confine(len(t.CPUs)) // if the trainer is gone it needs no cores
 	os.Exit(0)
 }

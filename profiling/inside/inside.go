@@ -1,7 +1,13 @@
-// Package inside measures a trainer that runs, inside of the job that it runs in: for some seconds at a time all its
-// processes may use fewer of the job's CPUs, and the estimator says how many. It never gives anybody more than the job
-// has, it restarts and signals nobody, and however it ends the trainer has all its CPUs back. Loaders of python/synergy
-// follow the cores; any other are as many as before, and wait for a core.
+// Package inside measures a running trainer from inside its job: for some seconds at a time all its processes may use
+// only some of the job's CPUs; the estimator says how many. It never gives a trainer more than the job has, and
+// restarts and signals no process. Loaders of python/synergy adapt to the cores; others keep their number of workers
+// and wait for a core.
+//
+// The measurement may die at any line, and the trainer must still get all its CPUs back. So cores are taken only while
+// a guardian lives: a second process of this program in another session, which waits for the end of a pipe that the
+// measurement holds, then gives the cores back. It also acts if it was not dismissed within twice the time that a
+// measurement may take. It identifies the trainer by PID and start time. A file that records what was taken would help
+// only a later process, and mostly there is none.
 package inside
 
 import (
@@ -15,35 +21,35 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Job is what is measured, and for how long. Zero values are filled in by Measure.
+// Job is what is measured, and for how long. Measure fills in zero values.
 type Job struct {
-	Cores  Limiter      // how the trainer gets fewer cores, and all again
-	Most   int          // cores that it has
-	GPUs   int          // that it has
+	Cores  Limiter      // gives the trainer fewer cores, and all of them again
+	Most   int          // cores that the job has
+	GPUs   int          // GPUs that the job has
 	Source func() int64 // iterations so far; 0: none yet
 	Window time.Duration
 	Total  time.Duration // for all windows together
-	Settle time.Duration // from a change of cores until a window begins: what its queues hold is trained meanwhile
+	Settle time.Duration // wait after a change of cores before a window, in which queued batches are trained
 	Wait   time.Duration // for the first iteration
 }
 
-// Limiter lets a trainer use so many cores and no more. It is asked once whether it may begin, when the trainer trains,
-// and then called with Most at the end, whatever came before.
+// Limiter lets a trainer use only some cores. Begin is called once, when the trainer trains, and returns an error if
+// the trainer must not be measured. At the end Limit is called with Most, whatever happened before.
 type Limiter interface {
 	Begin() error
 	Limit(cores int) error
 }
 
-// Defaults, as the contract says: 20 s for a size, three minutes in all.
+// Defaults, as in the job contract: 20 s for a size, three minutes in all.
 const (
 	DefaultWindow = 20 * time.Second
 	DefaultTotal  = 3 * time.Minute
 	defaultWait   = 10 * time.Minute
-	tick          = 50 * time.Millisecond
-	fewest        = 5 // iterations in a window: fewer say nothing
+	tick          = 50 * time.Millisecond // how often the count is read
+	fewest        = 5                     // iterations in a window; with fewer the rate is not reliable
 )
 
-// withDefaults fills in what is 0.
+// withDefaults fills in zero values.
 func (j Job) withDefaults() Job {
 	if j.Window <= 0 {
 		j.Window = DefaultWindow
@@ -61,8 +67,8 @@ func (j Job) withDefaults() Job {
 	return j
 }
 
-// sizes are the cores that may be tried. Of many, those are left out that differ from the next by less than a window
-// can tell.
+// sizes returns the cores that may be tried. Among many, it leaves out sizes that a window cannot tell apart from the
+// next.
 func sizes(most int) (all []int) {
 	for cores := 1; cores < most; cores += max(1, cores/8) {
 		all = append(all, cores)
@@ -70,8 +76,8 @@ func sizes(most int) (all []int) {
 	return append(all, most)
 }
 
-// Measure measures until the estimator has no more to ask, or time is up. It returns the rates in iterations/s of the
-// whole job, ascending in cores, and an error where there is nothing to tell.
+// Measure measures until the estimator is satisfied or time is up. It returns the rates in iterations/s of the whole
+// job, ascending in cores, and an error if nothing was measured.
 func Measure(ctx context.Context, job Job) (points []profiler.Point, err error) {
 	job = job.withDefaults()
 	t := &trainer{Job: job}
@@ -102,13 +108,13 @@ func Measure(ctx context.Context, job Job) (points []profiler.Point, err error) 
 	return decision.Curve.Points, nil
 }
 
-// trainer is the port of a session to a trainer that runs.
+// trainer implements the session's Trainer for a trainer that runs already.
 type trainer struct {
 	Job
 	limited bool
 }
 
-// begin waits until it trains: until there is more than an earlier run may have left.
+// begin waits until the trainer trains, which is when it counts more iterations than an earlier run may have left.
 func (t *trainer) begin(ctx context.Context) error {
 	before := t.Source()
 	for end := time.Now().Add(t.Wait); t.Source() <= before; {
@@ -143,8 +149,7 @@ func (t *trainer) Run(ctx context.Context, trial profiler.Trial) (profiling.Meas
 	return profiling.Measured{Windows: withoutPause(windows)}, err
 }
 
-// watch counts through one window. Each part of it ends with the progress that ends it, so that it holds whole
-// iterations.
+// watch measures one window. Each part of it ends with the progress that ends it, so that it holds whole iterations.
 func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err error) {
 	done, err := t.next(ctx, t.Source(), time.Now().Add(t.Window/4))
 	if err != nil {
@@ -157,8 +162,7 @@ func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err err
 			return nil, err
 		}
 		if now <= done {
-			// the last iteration of the window did not end in it: to count its time would say that the trainer is
-			// slower
+			// The last iteration of the window did not end in it. Counting its time would make the trainer seem slower.
 			break
 		}
 		at := time.Now()
@@ -168,11 +172,11 @@ func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err err
 	return windows, nil
 }
 
-// unlike is how many times as long as the next longest a wait must be to be no part of training.
+// unlike is how many times as long as the next longest a wait must be to count as no part of training.
 const unlike = 3
 
-// withoutPause leaves out the one wait that is like no other, as of a checkpoint or a validation. Batches that come in
-// bursts are waited for as long again and again.
+// withoutPause leaves out the one wait that is much longer than all others, such as a checkpoint or validation. Batches
+// that come in bursts have such waits again and again, so those stay.
 func withoutPause(windows []profiler.Window) []profiler.Window {
 	longest, next := -1, 0.0
 	for k, w := range windows {
@@ -191,7 +195,7 @@ func withoutPause(windows []profiler.Window) []profiler.Window {
 	return slices.Delete(slices.Clone(windows), longest, longest+1)
 }
 
-// next waits for more iterations than that, no longer than until end.
+// next waits for more than done iterations, at most until end.
 func (t *trainer) next(ctx context.Context, done int64, end time.Time) (int64, error) {
 	for {
 		now := t.Source()
@@ -215,6 +219,7 @@ func (t *trainer) restore() error {
 	return t.Cores.Limit(t.Most)
 }
 
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

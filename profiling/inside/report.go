@@ -15,22 +15,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Slurm is what a job asks of Slurm, as its own user: scontrol, with arguments and without a shell.
+// Slurm is a job's access to Slurm, as the job's own user: scontrol, with arguments and without a shell.
 type Slurm struct {
 	Job string                                                         // SLURM_JOB_ID, or ARRAY_TASK
 	Run func(ctx context.Context, arguments ...string) (string, error) // nil: scontrol
 }
 
-// Asked is what a job finds about itself.
+// Asked is what a job finds in its own record.
 type Asked struct {
-	Measure bool     // the daemon wants it measured in this run, and nobody has said a curve in it
-	Comment string   //
-	Output  []string // the files that its batch script writes
+	Measure bool     // the daemon wants this run measured, and no curve was reported in it yet
+	Comment string   // the job's comment
+	Output  []string // the output files of its batch script
 }
 
 // scontrolLimit is how long scontrol may take.
 const scontrolLimit = 20 * time.Second
 
+// scontrol runs scontrol without a shell and returns what it prints.
 func scontrol(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, scontrolLimit)
 	defer cancel()
@@ -45,8 +46,8 @@ func scontrol(ctx context.Context, arguments ...string) (string, error) {
 
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// JobOf is the job that an environment tells, as scontrol takes it; empty outside of Slurm. The last task of an array
-// has the array's own number, which would mean all of its tasks.
+// JobOf returns the job that an environment names, in a form for scontrol; empty outside of Slurm. For an array it
+// returns ARRAY_TASK, since the last task has the ID of the array, which would mean all of its tasks.
 func JobOf(getenv func(string) string) string {
 	name := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
@@ -65,7 +66,7 @@ func (s Slurm) run(ctx context.Context, arguments ...string) (string, error) {
 	return s.Run(ctx, arguments...)
 }
 
-// Asked reads the job.
+// Asked reads the job's record.
 func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	shown, err := s.run(ctx, "show", "job", s.Job)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 		Job     int `json:"job"`
 		Measure int `json:"measure"`
 	}
-	_ = json.Unmarshal([]byte(field(shown, "Extra")), &annotation) // one that is none asks for nothing
+	_ = json.Unmarshal([]byte(field(shown, "Extra")), &annotation) // an Extra that is no annotation asks for nothing
 	id, _ := strconv.Atoi(field(shown, "JobId"))
 	a := Asked{Comment: field(shown, "Comment"), Output: []string{field(shown, "StdOut")}}
 	if wrong := field(shown, "StdErr"); wrong != a.Output[0] {
@@ -86,7 +87,7 @@ func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	return a, nil
 }
 
-// saidSince says whether the comment has a curve of this run, which began then by scontrol's local time.
+// saidSince reports whether the comment has a curve of this run. began is the run's start in scontrol's local time.
 func saidSince(comment, began string) bool {
 	start, err := time.ParseInLocation("2006-01-02T15:04:05", began, time.Local)
 	_, at, curve := strings.Cut(wordOf(comment, curveWord), "@")
@@ -94,10 +95,10 @@ func saidSince(comment, began string) bool {
 	return err == nil && wrong == nil && curve && said >= start.Unix()
 }
 
-// own are the fields that have lines of their own, since what they say may have spaces in it.
+// own are the fields that have lines of their own, since their values may contain spaces.
 var own = []string{"Comment", "Extra", "StdOut", "StdErr"}
 
-// field is a value in what scontrol show job prints.
+// field returns a value from the output of scontrol show job.
 func field(shown, name string) string {
 	for line := range strings.Lines(shown) {
 		line = strings.TrimSpace(line)
@@ -109,14 +110,14 @@ func field(shown, name string) string {
 				return rest
 			}
 			if strings.HasPrefix(word, "Comment=") || strings.HasPrefix(word, "Extra=") {
-				break // what follows is a user's
+				break // the rest is written by a user
 			}
 		}
 	}
 	return ""
 }
 
-// The words that a job says, and their bounds (docs/job-contract.md).
+// The directives that a job writes, and their bounds (docs/job-contract.md).
 const (
 	curveWord    = "synergy-curve"
 	progressWord = "synergy-progress"
@@ -127,8 +128,8 @@ const (
 	separators = ", \t\n\v\f\r"
 )
 
-// Word is the word that says a curve; points are left out from the middle until it is short enough. Empty: there is
-// nothing to say.
+// Word returns the directive for a curve. Points are left out from the middle until it is short enough. Empty: there
+// are none.
 func Word(points []profiler.Point, at time.Time) string {
 	points = append([]profiler.Point(nil), points...)
 	for len(points) > 0 {
@@ -146,7 +147,7 @@ func Word(points []profiler.Point, at time.Time) string {
 	return ""
 }
 
-// figures writes a rate with four digits that say something.
+// figures formats a rate with four significant digits.
 func figures(rate float64) string {
 	decimals := 0
 	for limit := 1000.0; rate < limit && decimals < 6; limit /= 10 {
@@ -155,7 +156,7 @@ func figures(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', decimals, 64)
 }
 
-// findWord is where in a comment the word of this name stands, with a value or without.
+// findWord returns where in a comment the directive of this name stands, with a value or without.
 func findWord(comment, name string) (begin, end int, found bool) {
 	for end < len(comment) {
 		rest := comment[end:]
@@ -172,14 +173,14 @@ func findWord(comment, name string) (begin, end int, found bool) {
 	return 0, 0, false
 }
 
-// wordOf is the word of this name, or nothing.
+// wordOf returns the directive of this name, or nothing.
 func wordOf(comment, name string) string {
 	begin, end, _ := findWord(comment, name)
 	return comment[begin:end]
 }
 
-// withWord is a comment with the word in the place of the one of its name, or behind all others; these stay byte for
-// byte.
+// withWord returns the comment with the directive in place of the one of its name, or at the end. Everything else stays
+// byte for byte.
 func withWord(comment, word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	begin, end, found := findWord(comment, name)
@@ -189,9 +190,9 @@ func withWord(comment, word string) string {
 	return comment[:begin] + word + comment[end:]
 }
 
-// Say puts the word into the job's comment. The comment is read first, since its owner, and the training itself, may
-// change it meanwhile; and again afterwards, since a report of progress that was read before may have put the old one
-// back.
+// Say writes the directive into the job's comment. It reads the comment first, since its owner and the training may
+// change it meanwhile, and again afterwards, since a progress report that had read the comment before may have restored
+// the old one.
 func (s Slurm) Say(ctx context.Context, word string) error {
 	for range 3 {
 		asked, err := s.Asked(ctx)

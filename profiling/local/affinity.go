@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Allowed are the CPUs that this process may use, by the kernel's numbers, ascending.
+// Allowed returns the CPUs that this process may use, by kernel number, ascending.
 func Allowed() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -23,10 +23,12 @@ func Allowed() ([]int, error) {
 	return cpus, nil
 }
 
+// wordBits is the number of CPUs in a word of a CPUSet.
 const wordBits = 64
 
-// startOn starts a command that may use these CPUs alone. A process inherits them from the thread that starts it, so
-// this thread takes them on and gives them back; if it cannot, it ends with its goroutine and nobody else meets it.
+// startOn starts a command that may use only these CPUs. A process inherits the CPUs of the thread that starts it, so
+// this thread takes them on and then restores its own. If it cannot, the thread ends with its goroutine, and no other
+// goroutine runs on it.
 func startOn(cpus []int, command *exec.Cmd) error {
 	result := make(chan error)
 	go func() {

@@ -12,9 +12,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/profiling"
 )
 
-// otherGPUs is a fault where the driver says that the trainer uses another number of GPUs than it was said to. Rates
-// are per GPU, so the profile would be wrong. Where the driver's tool is missing, is slow or sees no process of ours,
-// as in some containers, nothing is said.
+// otherGPUs returns a fault if the driver says that the trainer uses another number of GPUs than it was told to. Rates
+// are per GPU, so the profile would be wrong. If the driver's tool is missing, slow or sees no process of ours, as in
+// some containers, it returns nil.
 func (l *Trainer) otherGPUs(ctx context.Context) error {
 	used, wanted := usedGPUs(ctx, l.now.command.Process.Pid), max(1, l.GPUs)
 	if used == 0 || used == wanted {
@@ -25,7 +25,7 @@ func (l *Trainer) otherGPUs(ctx context.Context) error {
 		used, wanted)}
 }
 
-// usedGPUs counts the GPUs on which processes of a group compute; 0: not known.
+// usedGPUs counts the GPUs on which processes of a process group compute; 0: unknown.
 func usedGPUs(ctx context.Context, group int) int {
 	const answers = 5 * time.Second
 	within, stop := context.WithTimeout(ctx, answers)

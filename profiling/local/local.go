@@ -1,6 +1,7 @@
-// Package local runs a trainer on this machine with fewer or more of the CPUs that it may use, by affinity: no Slurm,
-// no root, no container. Memory it cannot limit; it tells the trainer, as Slurm's environment would, and a cache of the
-// trainer's own is as large as that allows.
+// Package local runs a trainer on this machine with some of the CPUs that it may use, by affinity: no Slurm, no root,
+// no container. The affinity is set on the thread that starts the trainer, so later loaders inherit it. A trainer that
+// reports how many workers its loader has is started once and adapts; any other is started anew for each size. Memory
+// cannot be limited; the trainer is told the size, as by Slurm's environment.
 package local
 
 import (
@@ -26,23 +27,24 @@ import (
 type Trainer struct {
 	Command []string
 	GPUs    int
-	CPUs    []int // that it may be given, in the order in which it is
-	// Virtual is in place of CPUs how many there are said to be: the trainer is told its share and bound to none, for a
-	// rehearsal with one that only sleeps; 0: CPUs counts.
+	CPUs    []int // CPUs that it may be given, in this order
+	// Virtual is a number of cores to use in place of CPUs; 0: CPUs counts. The trainer is told its share of them and
+	// is bound to none, for a rehearsal with a trainer that only sleeps.
 	Virtual int
-	// Where iterations come from, the first of them that says any: a file of progress, a pattern in the output, a file
-	// that the trainer writes, in which Pattern is looked for, or without one the number that it begins with.
+	// Progress, Pattern and Watch say where iterations come from; the first of these that has any counts: a progress
+	// file, a pattern in the output, or a file that the trainer writes, in which Pattern is searched or which begins
+	// with the number.
 	Progress string
 	Pattern  *Pattern
 	Watch    string
-	Log      string        // what the trainer prints, appended; empty: nowhere
-	Patience time.Duration // to the first progress, and from one to the next
+	Log      string        // file to which the trainer's output is appended; empty: none
+	Patience time.Duration // longest wait for the first progress, and from one to the next
 	Grace    time.Duration // from SIGTERM to SIGKILL
-	Asks     Request       // how Save does it
-	// Confine lets a process and all that descend from it use these CPUs alone, so that a trainer that follows its
-	// cores is not started for each trial; nil: it is.
+	Asks     Request       // how Save asks the trainer to save
+	// Confine lets a process and its descendants use only these CPUs, so that a trainer that adapts to its cores is not
+	// restarted for each trial; nil: it is restarted.
 	Confine func(process int, cpus []int) error
-	// Look is what these processes have of their GPUs at this moment; nil, or false: it cannot be seen.
+	// Look returns the present GPU use of these processes; nil, or false: it cannot be seen.
 	Look func(processes []int) (profiler.Use, bool)
 
 	now *child
@@ -51,8 +53,8 @@ type Trainer struct {
 // child is a trainer that runs.
 type child struct {
 	command *exec.Cmd
-	ended   chan struct{} // closed when it has
-	failed  error         // then: how
+	ended   chan struct{} // closed when it has ended
+	failed  error         // set then: how it ended
 	output  *reader
 	source  source
 	begun   time.Time
@@ -60,10 +62,10 @@ type child struct {
 	log     *os.File
 }
 
-// tick is how often progress is looked at.
+// tick is how often progress is read.
 const tick = 50 * time.Millisecond
 
-// Run is a trial.
+// Run runs a trial.
 func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured, error) {
 	var m profiling.Measured
 	if !t.Prolongs {
@@ -87,7 +89,7 @@ func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured
 		time.Since(l.now.begun).Seconds(), float64(l.now.source.total()), t.For.Seconds()))
 }
 
-// restart starts the trainer with what the trial says, and returns the time until its first iteration.
+// restart starts the trainer with the trial's size, and returns the time until its first iteration.
 func (l *Trainer) restart(ctx context.Context, t profiler.Trial) (time.Duration, error) {
 	if err := l.Close(); err != nil {
 		return 0, err
@@ -101,11 +103,12 @@ func (l *Trainer) restart(ctx context.Context, t profiler.Trial) (time.Duration,
 	return time.Since(l.now.begun), l.otherGPUs(ctx)
 }
 
+// start starts the trainer with the trial's size.
 func (l *Trainer) start(t profiler.Trial) error {
 	if most := max(l.Virtual, len(l.CPUs)); t.Cores > most {
 		return fmt.Errorf("%d cores: this process may use %d", t.Cores, most)
 	}
-	for _, file := range []string{l.Progress, l.Watch} { // what an earlier run wrote is no progress of this one
+	for _, file := range []string{l.Progress, l.Watch} { // an earlier run's progress does not count
 		if file != "" {
 			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
@@ -125,10 +128,10 @@ func (l *Trainer) start(t profiler.Trial) error {
 		c.log, out = log, io.MultiWriter(log, c.output)
 	}
 	c.command.Stdout, c.command.Stderr, c.command.Env = out, out, l.environment(t)
-	// A group of its own is not met by a terminal's ^C, which is for us, and ends with all that it started. Whoever
-	// kills us outright does not leave a trainer on the GPU: the thread that starts it lives as long as we do.
+	// A process group of its own is not hit by the terminal's ^C, which is for us, and can be ended as a whole. If we
+	// are killed, no trainer stays on the GPU: the thread that starts it lives as long as we do.
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	c.command.WaitDelay = time.Second // for what it left behind with its output open
+	c.command.WaitDelay = time.Second // for processes that it left behind with its output open
 	if err := l.launch(c.command, t.Cores); err != nil {
 		c.close()
 		return &profiling.Fault{Why: fmt.Sprintf("the trainer does not start: %v", err)}
@@ -149,7 +152,7 @@ func (l *Trainer) launch(command *exec.Cmd, cores int) error {
 	return startOn(l.CPUs[:cores], command)
 }
 
-// environment is ours, with what the trainer has: as Slurm and the daemon's nodes would say it.
+// environment returns our environment plus the trainer's size, as Slurm and the daemon's nodes would set it.
 func (l *Trainer) environment(t profiler.Trial) []string {
 	gpus := max(1, l.GPUs)
 	env := append(os.Environ(), "PYTHONUNBUFFERED=1", "SYNERGY_PROGRESS="+l.Progress,
@@ -159,20 +162,20 @@ func (l *Trainer) environment(t profiler.Trial) []string {
 	if t.Memory > 0 {
 		env = append(env, fmt.Sprintf("SYNERGY_MEMORY_MB=%d", t.Memory))
 	}
-	// Tasks of srun are no children of ours and have other CPUs than we gave; this says to it how many.
+	// Tasks of srun are not our children and do not inherit the CPUs; this variable tells srun how many.
 	if os.Getenv("SLURM_JOB_ID") != "" {
 		env = append(env, fmt.Sprintf("SRUN_CPUS_PER_TASK=%d", t.Cores))
 	}
 	return env
 }
 
-// What ends a wait.
+// Why a wait ended.
 var (
 	errEnded  = errors.New("ended")
 	errSilent = errors.New("silent")
 )
 
-// until waits for something, no longer than patience.
+// until waits for a condition, at most for patience.
 func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() bool) error {
 	deadline := time.Now().Add(patience)
 	for !is() {
@@ -193,7 +196,7 @@ func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() b
 	return nil
 }
 
-// watch measures for so long. A window ends with the progress that ends it, so that it holds whole iterations.
+// watch measures for the given length. A window ends with the progress that ends it, so that it holds whole iterations.
 func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (windows []profiler.Window, err error) {
 	since, done := time.Now(), l.now.source.total()
 	for end := since.Add(length); time.Now().Before(end); {
@@ -212,7 +215,7 @@ func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (win
 	return windows, nil
 }
 
-// fault makes a sentence of what a wait ended with.
+// fault turns the reason why a wait ended into a sentence.
 func (l *Trainer) fault(err error, when string) error {
 	switch {
 	case errors.Is(err, errEnded):
@@ -235,7 +238,7 @@ func (l *Trainer) fault(err error, when string) error {
 	return err
 }
 
-// sources are the places where progress is looked for, for people.
+// sources returns the places where progress is searched, for people.
 func (l *Trainer) sources() string {
 	var all []string
 	if l.Progress != "" {
@@ -263,7 +266,7 @@ func (l *Trainer) Close() error {
 	case <-c.ended:
 	case <-time.After(l.Grace):
 	}
-	_ = syscall.Kill(group, syscall.SIGKILL) // loaders outlive their trainer now and then
+	_ = syscall.Kill(group, syscall.SIGKILL) // loaders sometimes outlive their trainer
 	<-c.ended
 	return c.close()
 }
@@ -275,13 +278,14 @@ func (c *child) close() error {
 	return c.log.Close()
 }
 
-// source is where progress comes from.
+// source reads progress from several places.
 type source struct {
-	read  []func() (int64, bool)
+	read  []func() (int64, bool) // in order of precedence
 	count *counter
-	used  *int // index of read that says something; -1: none does
+	used  *int // index in read of the one in use; -1: none yet
 }
 
+// source returns the places where progress of c is searched: the progress file, the output, and the watched file.
 func (l *Trainer) source(c *child) source {
 	s := source{count: &counter{}, used: new(int)}
 	*s.used = -1
@@ -297,8 +301,8 @@ func (l *Trainer) source(c *child) source {
 	return s
 }
 
-// look reads the first source that says something. One that comes before that which was read so far takes over, and
-// counts from there.
+// look reads the first place that has a number. If one of higher precedence than before has one, it takes over and the
+// count goes on from there.
 func (s source) look() {
 	for i, read := range s.read {
 		if *s.used >= 0 && i > *s.used {
@@ -317,9 +321,9 @@ func (s source) look() {
 	}
 }
 
-// Files counts the iterations of a trainer that somebody else has started: those of a progress file, or where none is
-// written those that the pattern finds in what is appended to other files, the first of them that says any. The
-// function is for one goroutine.
+// Files returns a function that counts the iterations of a trainer that another process has started: from a progress
+// file, or if there is none from what is appended to other files; the first of them with a number counts. The function
+// is for one goroutine.
 func Files(progress string, watched []string, pattern *Pattern) func() int64 {
 	s := source{count: &counter{}, used: new(int)}
 	*s.used = -1
@@ -334,7 +338,7 @@ func Files(progress string, watched []string, pattern *Pattern) func() int64 {
 	return s.total
 }
 
-// moved says that an iteration is done.
+// moved reports whether an iteration is done.
 func (s source) moved() bool { return s.total() > 0 }
 
 func (s source) total() int64 {
@@ -342,10 +346,10 @@ func (s source) total() int64 {
 	return s.count.total()
 }
 
-// tail is as much of a file as is looked at.
+// tail is how much of a file's end is read, bytes.
 const tail = 4096
 
-// readSmall is the number of iterations at the end of a file.
+// readSmall returns the number of iterations at the end of a file.
 func readSmall(path string, pattern *Pattern) (int64, bool) {
 	text, err := end(path)
 	if err != nil {
@@ -357,7 +361,7 @@ func readSmall(path string, pattern *Pattern) (int64, bool) {
 	return pattern.find(text)
 }
 
-// end is the last of a file.
+// end returns the end of a file.
 func end(path string) (string, error) {
 	file, info, err := openRegular(path)
 	if err != nil {
@@ -378,22 +382,22 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// reader looks for iterations in what a trainer prints. Bars are redrawn with carriage returns, so these end lines,
-// too.
+// reader finds iterations in what a trainer prints. Progress bars are redrawn with carriage returns, so these end
+// lines, too.
 type reader struct {
 	pattern *Pattern
 
 	mu    sync.Mutex
 	line  []byte
-	last  string // line that was not empty
-	more  bool   // CUDA has told it that it has not so many GPUs
+	last  string // last line that was not empty
+	more  bool   // CUDA has reported that there are fewer GPUs than it asked for
 	count counter
 }
 
-// maxLine is what is looked at of a line.
+// maxLine is how much of a line is kept, bytes.
 const maxLine = 16 << 10
 
-// Write takes output; it never fails, so that a trainer is never held up.
+// Write takes output. It never fails, so that it never stops a trainer.
 func (r *reader) Write(text []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -411,10 +415,12 @@ func (r *reader) Write(text []byte) (int, error) {
 	return n, nil
 }
 
+// add appends to the line under way, up to maxLine.
 func (r *reader) add(text []byte) {
 	r.line = append(r.line, text[:min(len(text), maxLine-len(r.line))]...)
 }
 
+// take handles a complete line.
 func (r *reader) take() {
 	line := string(r.line)
 	r.line = r.line[:0]
@@ -430,21 +436,22 @@ func (r *reader) take() {
 	}
 }
 
-// iterations are those that were printed. A bar ends its lines when it draws the next, so the line under way counts.
+// iterations returns how many were printed. A progress bar ends a line only when it draws the next, so at most one
+// update is missing.
 func (r *reader) iterations() (int64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count.total(), r.count.said
 }
 
-// wantsMore says that the trainer asked for a GPU that it does not have.
+// wantsMore reports whether the trainer asked for a GPU that it does not have.
 func (r *reader) wantsMore() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.more
 }
 
-// lastWords is the last line that was printed, for the end of a sentence.
+// lastWords returns the last line that was printed, for the end of a sentence.
 func (r *reader) lastWords() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -468,8 +475,8 @@ func (r *reader) lastWords() string {
 	return fmt.Sprintf("; its last line: %s", strings.TrimSpace(last))
 }
 
-// Program is a command as it can be run: as it is, or a file of this folder, which may do without its x where it says
-// by #! who reads it, as a batch script may.
+// Program returns a command that can be run: the command itself, or a file in the current folder. A file that is not
+// executable is run with the interpreter of its #! line, as a batch script is.
 func Program(command []string) ([]string, error) {
 	if _, err := exec.LookPath(command[0]); err == nil {
 		return command, nil
@@ -489,7 +496,7 @@ func Program(command []string) ([]string, error) {
 		filepath.Base(command[0]), err)
 }
 
-// interpreter is what a script says that it is read by, with no more than one argument, as the kernel has it.
+// interpreter returns the interpreter of a script with at most one argument, as the kernel reads it; nil: none.
 func interpreter(path string) []string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// Pattern finds iterations in what a trainer prints. Its group iteration (or its first one, where none has that name)
-// is how many are done; where that falls to less than half a new epoch has begun, and counting goes on from what was
-// done before.
+// Pattern finds iterations in what a trainer prints. Its group "iteration", or else its first group, is the number
+// done. If that falls to less than half, a new epoch has begun, and counting goes on from what was done before.
 type Pattern struct {
 	Name string
 	at   *regexp.Regexp
-	in   int // the group
+	in   int // the group's index
 }
 
-// ready-made patterns. tqdm's bar is what Lightning and Hugging Face's Trainer print, too, with a description before
-// it.
+// readyMade are the ready-made patterns. Lightning and Hugging Face's Trainer print tqdm's bar, too, after a
+// description.
 var readyMade = []struct{ name, pattern string }{
 	{"tqdm", `(?:^|[\s|])(?P<iteration>\d+)(?:/(?:\d+|\?)|it) \[\d`},
 	{"lightning", `Epoch \d+.*\s(?P<iteration>\d+)/(?:\d+|\?) \[\d`},
@@ -29,7 +28,7 @@ var readyMade = []struct{ name, pattern string }{
 	{"step", `(?i)\b(?:step|iter|iteration)\b[\s:=#\[]*(?P<iteration>\d+)`},
 }
 
-// Patterns are the names of those that are ready-made.
+// Patterns returns the names of the ready-made patterns.
 func Patterns() (names []string) {
 	for _, p := range readyMade {
 		names = append(names, p.name)
@@ -37,10 +36,10 @@ func Patterns() (names []string) {
 	return names
 }
 
-// maxPattern bounds what anybody would write.
+// maxPattern is longer than any sensible pattern, bytes.
 const maxPattern = 1024
 
-// ParsePattern takes the name of a ready-made pattern, or a regular expression with a group.
+// ParsePattern parses the name of a ready-made pattern, or a regular expression with a group.
 func ParsePattern(text string) (*Pattern, error) {
 	name := text
 	for _, p := range readyMade {
@@ -63,7 +62,7 @@ func ParsePattern(text string) (*Pattern, error) {
 	return &Pattern{name, at, max(1, at.SubexpIndex("iteration"))}, nil
 }
 
-// find is the last number of iterations in a line.
+// find returns the last number of iterations in a line.
 func (p *Pattern) find(line string) (int64, bool) {
 	all := p.at.FindAllStringSubmatch(line, -1)
 	for _, match := range slices.Backward(all) {
@@ -74,14 +73,14 @@ func (p *Pattern) find(line string) (int64, bool) {
 	return 0, false
 }
 
-// counter makes of what a trainer says of its iterations a number that never falls.
+// counter turns the iteration numbers that a trainer prints into a number that never falls.
 type counter struct {
-	before, last int64 // of earlier epochs, and of this one
+	before, last int64 // before: of earlier epochs; last: of this one
 	said         bool
 }
 
-// say takes a number as the trainer has it. One that has fallen by less than half is no new epoch, but of a rank that
-// is a step behind and prints to the same place.
+// say takes a number that the trainer printed. One that fell, but not to less than half, is no new epoch but comes from
+// a rank that is a step behind and prints to the same place.
 func (c *counter) say(n int64) {
 	c.said = true
 	switch {
@@ -95,8 +94,8 @@ func (c *counter) say(n int64) {
 
 func (c *counter) total() int64 { return c.before + c.last }
 
-// reported is what a file of progress says: {"iterations": 17, …} as python/synergy writes it, or a number, with
-// whatever behind it.
+// reported parses a line of a progress file: {"iterations": 17, …} as python/synergy writes it, or a number, followed
+// by anything.
 func reported(text string) (int64, bool) {
 	var said struct {
 		Iterations *int64 `json:"iterations"`

@@ -10,14 +10,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// A trainer that says in its progress file for how many cores its loader's workers are, follows the cores that it may
-// use (docs/python.md). It needs no restart for another size: it is given these, and says when it has workers for them.
+// A trainer whose progress file says for how many cores its loader has workers adapts to the cores that it may use
+// (docs/python.md). It needs no restart for another size: it gets the cores, and reports when it has workers for them.
 
-// follows is how long it may take to say so: the rest of a step, with the workers that it had.
+// follows is how long that report may take: the rest of a step, with the workers that it had.
 const follows = 30 * time.Second
 
-// resize has the trainer that runs go on with the trial's cores, and says whether it does. What keeps it from that is
-// no error, since a restart gives a trainer whatever a trial wants; what ends the wait for its first iteration is.
+// resize lets the running trainer go on with the trial's cores, and reports whether it does. If it cannot, that is no
+// error, since a restart will do. An error is what ended the wait for its first iteration.
 func (l *Trainer) resize(ctx context.Context, t profiler.Trial) (bool, error) {
 	if !l.resizable(t) {
 		return false, nil
@@ -41,8 +41,9 @@ func (l *Trainer) resize(ctx context.Context, t profiler.Trial) (bool, error) {
 	return true, l.until(ctx, l.Patience, func() bool { return l.now.source.total() > done })
 }
 
-// resizable says that a trainer runs that follows its cores, and that a trial changes nothing else: of memory it is
-// told at its start only. One that says another number than we gave is confined by somebody else, as a task of srun.
+// resizable reports whether a trainer runs that adapts to its cores, and the trial changes only these; memory is told
+// only at the start. A trainer that reports another number of cores than we gave it is confined by something else, such
+// as srun.
 func (l *Trainer) resizable(t profiler.Trial) bool {
 	if l.Confine == nil || l.now == nil || l.Virtual > 0 || t.Cores > len(l.CPUs) {
 		return false
@@ -55,7 +56,7 @@ func (l *Trainer) resizable(t profiler.Trial) bool {
 	}
 }
 
-// told is for how many cores the trainer's workers are, as its progress file says; 0: it does not.
+// told returns for how many cores the trainer has workers, by its progress file; 0: it does not say.
 func (l *Trainer) told() int {
 	var said struct {
 		Cores int `json:"cores"`

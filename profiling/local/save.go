@@ -13,17 +13,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Request is how a trainer is asked to save and leave: as the batch script of a job is, which alone gets the signal.
+// Request is how a trainer is asked to save and leave. Only the trainer's process gets the signal, as a job's batch
+// script does.
 type Request struct {
 	Signal syscall.Signal
 	Name   string // USR1, …
 	Within time.Duration
 }
 
-// requeued is the exit status with which a job of this project's asks Slurm for its place in the queue.
+// requeued is the exit status by which a job of this project asks to be requeued.
 const requeued = 98
 
-// Save asks the trainer that runs to save and leave, and starts it again.
+// Save asks the running trainer to save and leave, and starts it again.
 func (l *Trainer) Save(ctx context.Context, t profiler.Trial) (saved profiling.Saved, err error) {
 	if err := l.trains(ctx, t); err != nil {
 		return saved, err
@@ -35,7 +36,7 @@ func (l *Trainer) Save(ctx context.Context, t profiler.Trial) (saved profiling.S
 	return saved, err
 }
 
-// trains sees to it that a trainer runs and has trained for a while.
+// trains makes sure that a trainer runs and has trained for a while.
 func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
 	if l.now != nil {
 		select {
@@ -48,7 +49,7 @@ func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
 	return err
 }
 
-// leave measures the time from the signal to the end.
+// leave measures the time from the signal to the trainer's end.
 func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, err error) {
 	c, asked := l.now, time.Now()
 	switch err := c.command.Process.Signal(l.Asks.Signal); {
@@ -71,7 +72,7 @@ func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, er
 	return seconds, remark, errors.Join(err, l.Close())
 }
 
-// farewell says what is odd in how a trainer left.
+// farewell returns a remark if the trainer's exit status is not what a job needs.
 func (l *Trainer) farewell() (remark string, err error) {
 	failed := l.now.failed
 	var exit *exec.ExitError
@@ -96,8 +97,8 @@ func (l *Trainer) farewell() (remark string, err error) {
 	return "", nil
 }
 
-// again measures the time from the trainer's start until it has done an iteration more than it began with, since one
-// that goes on says first where it was.
+// again measures the time from the trainer's start to one iteration more than its first report, since a trainer that
+// resumes first reports where it was.
 func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
 	if err := l.start(t); err != nil {
 		return 0, err

@@ -11,18 +11,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// lookEvery is how often it is looked at what the trainer has of its GPUs. A look takes a millisecond or two, and the
-// driver's own figure is a mean over a good part of a second.
+// lookEvery is how often GPU use is sampled. A sample takes one or two milliseconds, and the driver's own figure is a
+// mean over a large part of a second.
 const lookEvery = time.Second
 
-// uses gathers what the trainer has of its GPUs while it is measured.
+// uses collects the trainer's GPU use while it is measured.
 type uses struct {
 	next     time.Time
 	sum      profiler.Use
-	reported profiler.Use // by the trainer itself, last
+	reported profiler.Use // the trainer's last own report
 }
 
-// look looks once more, where it is time to.
+// look takes a sample if one is due.
 func (l *Trainer) look(u *uses) {
 	if l.Look == nil || time.Now().Before(u.next) {
 		return
@@ -33,8 +33,8 @@ func (l *Trainer) look(u *uses) {
 	}
 }
 
-// readReport reads what the trainer reports of its GPU use in the progress file. While the trainer writes the file in
-// place it may be empty or cut: the last complete report then stays.
+// readReport reads the trainer's own report of its GPU use in the progress file. While the trainer writes the file in
+// place it may be empty or cut; then the last complete report stays.
 func (l *Trainer) readReport(u *uses) {
 	if l.Progress == "" {
 		return
@@ -44,7 +44,7 @@ func (l *Trainer) readReport(u *uses) {
 	}
 }
 
-// used is what the trainer had: what it said itself, or else what was seen.
+// used returns the trainer's GPU use: its own report, or else what was sampled.
 func (l *Trainer) used(u *uses) *profiler.Use {
 	l.readReport(u)
 	use := u.sum
@@ -60,7 +60,7 @@ func (l *Trainer) used(u *uses) *profiler.Use {
 	return &use
 }
 
-// said is what a line of progress says of the GPU, and where it says nothing what is known otherwise.
+// said updates a GPU use with what a line of progress reports.
 func said(line string, otherwise profiler.Use) profiler.Use {
 	var words struct {
 		Busy   *float64 `json:"gpu_busy"`
@@ -79,7 +79,7 @@ func said(line string, otherwise profiler.Use) profiler.Use {
 	return otherwise
 }
 
-// members are the processes of a group.
+// members returns the processes of a process group.
 func members(group int) (all []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

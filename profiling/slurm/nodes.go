@@ -12,15 +12,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Node is what jobs can have of a node.
+// Node is what jobs can use of a node.
 type Node struct {
 	Name       string
 	Total      gres.Vector
-	GPUType    string // empty where the site has no types, or the node several
+	GPUType    string // empty if the site has no types or the node has several
 	Partitions []string
 }
 
-// Nodes are all that Slurm shows this user, and that have GPUs.
+// Nodes returns all nodes with GPUs that Slurm shows this user.
 func Nodes(ctx context.Context) ([]Node, error) {
 	said, err := program(ctx, os.Environ(), "scontrol", "--oneliner", "show", "node")
 	if err != nil {
@@ -39,7 +39,7 @@ func Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
-// parseNode reads a record. Cores and memory that are set aside for the system are none of a job's.
+// parseNode parses a record of scontrol. Cores and memory that are reserved for the system are left out.
 func parseNode(line string) (n Node, err error) {
 	n.Name = field(line, "NodeName")
 	counts, err := gres.ParseCounts(field(line, "Gres"))
@@ -57,8 +57,10 @@ func parseNode(line string) (n Node, err error) {
 	return n, nil
 }
 
+// beyond is more than any amount of a node.
 const beyond = 1 << 40
 
+// amount returns a number of the record; 0 if it is missing or not plausible.
 func amount(line, name string) int {
 	n, err := strconv.Atoi(field(line, name))
 	if err != nil || n < 0 || n > beyond {
@@ -67,7 +69,7 @@ func amount(line, name string) int {
 	return n
 }
 
-// DefaultPartition is where a job goes that names none.
+// DefaultPartition returns the partition of a job that names none.
 func DefaultPartition(ctx context.Context) (string, error) {
 	if named := os.Getenv("SBATCH_PARTITION"); named != "" {
 		return named, nil
@@ -84,15 +86,15 @@ func DefaultPartition(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// Shape is a kind of node: those that have the same.
+// Shape is a kind of node: all nodes with the same resources and GPU type.
 type Shape struct {
 	Total   gres.Vector
 	GPUType string
 	Names   []string
 }
 
-// Shapes are the kinds of nodes on which a job of so many GPUs can run, the most frequent first. partitions are one
-// or several, with commas; empty: all.
+// Shapes returns the kinds of nodes on which a job with this many GPUs can run, the most frequent first. partitions is
+// one or several, with commas; empty: all.
 func Shapes(nodes []Node, partitions, gpuType string, gpus int) (all []Shape) {
 	for _, n := range nodes {
 		if n.Total.GPUs < gpus || gpuType != "" && n.GPUType != "" && n.GPUType != gpuType || !n.in(partitions) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// taken are options of sbatch that would make another measurement of the job, and what says so instead.
+// taken are options of sbatch that would make the job another measurement, and what to use instead.
 var taken = []struct{ names, instead string }{
 	{"--gres --gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --tres-per-task",
 		"--gpus and --gpu-type say how many GPUs of which type"},
@@ -25,9 +25,8 @@ var taken = []struct{ names, instead string }{
 	{"--partition -p", "--partition says which"},
 }
 
-// Options cuts what users say for sbatch into its options, as a shell would: words end at spaces that no quotes
-// surround. It fails on those that would change what is measured. An option that Slurm does not know is Slurm's to
-// refuse.
+// Options splits the users' options for sbatch into words, as a shell would: at spaces outside of quotes. It refuses
+// options that would change what is measured. Unknown options are left for Slurm to refuse.
 func Options(texts []string) (all []string, err error) {
 	for _, text := range texts {
 		words, err := split(text)
@@ -50,20 +49,22 @@ func Options(texts []string) (all []string, err error) {
 	return all, nil
 }
 
-// comment says that an option is a directive.
+// comment reports whether an option is a directive.
 func comment(word string) bool {
 	return directive(word) && (strings.HasPrefix(word, "--c") || strings.HasPrefix(word, "--synergy-"))
 }
 
-// bare are the short options that have no value.
+// bare are the short options without a value.
 const bare = "HIkOs"
 
-// takesNext says that what follows is an option's value: -A ml. Behind a long one it may be or not, and what is not
-// one is the batch script for sbatch: so that has to be written with =.
+// takesNext reports whether the next word is the option's value, as in -A ml. After a long option that cannot be known,
+// and sbatch would take a word that is no value for the batch script; so long options must be written with =.
 func takesNext(word string) bool {
 	return len(word) == 2 && word[0] == '-' && !strings.Contains(bare, word[1:])
 }
 
+// check refuses a word that is not an option of sbatch or would change what is measured. value says that the word is
+// the value of the option before it.
 func check(word string, value bool) error {
 	if value {
 		return nil
@@ -81,8 +82,8 @@ func check(word string, value bool) error {
 	return nil
 }
 
-// says that a word is this option: as it is written, shortened as sbatch understands it down to a length that means
-// nothing else, or with a value behind it.
+// says reports whether a word is this option: in full, with a value appended, or shortened as sbatch allows, down to a
+// length that is still unique.
 func says(word, name string) bool {
 	if !strings.HasPrefix(name, "--") {
 		return !strings.HasPrefix(word, "--") && strings.HasPrefix(word, name)
@@ -92,7 +93,7 @@ func says(word, name string) bool {
 	return given == name || len(given) >= least && strings.HasPrefix(name, given)
 }
 
-// split cuts at spaces outside of quotes; a backslash outside of single quotes takes the next byte as it is.
+// split splits at spaces outside of quotes; a backslash outside of single quotes takes the next byte literally.
 func split(text string) (words []string, err error) {
 	var word strings.Builder
 	var quote byte

@@ -1,6 +1,6 @@
-// Package slurm asks Slurm for one job, as its user and by Slurm's own programs: to submit it, to look at it, to
-// cancel it, and what nodes there are. It runs them without a shell, needs no right beyond a user's and no daemon,
-// and gives what Slurm says back in Slurm's words. What the job does is not its business.
+// Package slurm runs one job through Slurm, as its user and by Slurm's own programs: it submits the job, shows its
+// status, cancels it, and lists the nodes. It runs the programs without a shell, needs no right beyond a user's and no
+// daemon, and returns Slurm's messages unchanged. It does not know what the job does.
 package slurm
 
 import (
@@ -24,17 +24,17 @@ import (
 type Job struct {
 	Name      string
 	Size      gres.Vector
-	GPUType   string // as the site's gres has it; empty: any
+	GPUType   string // as in the site's gres; empty: any
 	Partition string // empty: the user's default
 	Limit     time.Duration
-	Folder    string   // where it runs
-	Output    string   // file of what it prints
-	Script    string   // file of the batch script
-	Options   []string // of sbatch, by the user: from Options
+	Folder    string   // its working directory
+	Output    string   // file for its output
+	Script    string   // path of the batch script
+	Options   []string // the user's options for sbatch, as Options returns them
 }
 
-// arguments are those of sbatch. What the user said comes last but for the script: of two that say the same sbatch
-// believes the second, and those that would change what is measured never come this far.
+// arguments returns the arguments of sbatch. The user's options come last before the script: of two equal options
+// sbatch uses the second, and Options has refused those that would change what is measured.
 func (j Job) arguments() []string {
 	gpus := fmt.Sprintf("gpu:%d", j.Size.GPUs)
 	if j.GPUType != "" {
@@ -53,12 +53,12 @@ func (j Job) arguments() []string {
 	return append(append(args, j.Options...), j.Script)
 }
 
-// ID is a job's number.
+// ID is a job ID.
 type ID string
 
 var jobNumber = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
 
-// ParseID reads a job's number.
+// ParseID parses a job ID.
 func ParseID(text string) (ID, error) {
 	if !jobNumber.MatchString(text) {
 		return "", fmt.Errorf("%.40q is no number of a job", text)
@@ -66,13 +66,13 @@ func ParseID(text string) (ID, error) {
 	return ID(text), nil
 }
 
-// Refusal is what sbatch said when it did not take a job.
+// Refusal is what sbatch said when it refused a job.
 type Refusal struct{ Words string }
 
 // Error is a sentence with sbatch's own words.
 func (r *Refusal) Error() string { return "sbatch refuses the job: " + r.Words }
 
-// ErrNone says that there is no Slurm on this machine.
+// ErrNone means that Slurm's program is not on this machine.
 var ErrNone = errors.New("is not here")
 
 // Submit submits a job.
@@ -84,7 +84,7 @@ func Submit(ctx context.Context, j Job) (ID, error) {
 	if err != nil {
 		return "", &Refusal{cmp.Or(said.errors, err.Error())}
 	}
-	number, _, _ := strings.Cut(said.output, ";") // the cluster's name comes behind it
+	number, _, _ := strings.Cut(said.output, ";") // the name of the cluster may follow
 	id, err := ParseID(strings.TrimSpace(number))
 	if err != nil {
 		return "", fmt.Errorf("sbatch: %w", err)
@@ -92,8 +92,8 @@ func Submit(ctx context.Context, j Job) (ID, error) {
 	return id, nil
 }
 
-// submitting is the environment of sbatch: without what makes another job of it, which a shell inside a job has by
-// itself, or whose owner meant it for his trainings.
+// submitting returns the environment for sbatch. It leaves out variables that would change the job, which a shell
+// inside a job has or which the user meant for his trainings.
 func submitting(environment []string) (kept []string) {
 	for _, entry := range environment {
 		name, value, _ := strings.Cut(entry, "=")
@@ -110,10 +110,10 @@ func submitting(environment []string) (kept []string) {
 	return kept
 }
 
-// directive says that a comment is one for the daemon.
+// directive reports whether a comment has directives for the daemon.
 func directive(comment string) bool { return strings.Contains(strings.ToLower(comment), "synergy-") }
 
-// Cancel cancels a job. One that is over does not mind.
+// Cancel cancels a job; for a job that has ended that is no error.
 func Cancel(ctx context.Context, id ID) error {
 	said, err := program(ctx, os.Environ(), "scancel", string(id))
 	if err != nil {
@@ -122,10 +122,10 @@ func Cancel(ctx context.Context, id ID) error {
 	return nil
 }
 
-// words are what a program printed, each as one line that a terminal can be shown.
+// words is what a program printed, the errors as one line that is safe for a terminal.
 type words struct{ output, errors string }
 
-// or is the error in the program's own words, where it had any.
+// or returns the program's own error message, if it printed one, and else err.
 func (w words) or(err error) error {
 	if w.errors != "" && !errors.Is(err, ErrNone) {
 		return errors.New(w.errors)
@@ -135,11 +135,11 @@ func (w words) or(err error) error {
 
 const (
 	answers  = time.Minute // Slurm's programs give up by themselves long before
-	maxWords = 64 << 20    // of a listing: 10,000 nodes have 10 MB
-	maxSaid  = 400         // of an error
+	maxWords = 64 << 20    // bytes of a listing: 10,000 nodes have 10 MB
+	maxSaid  = 400         // bytes of an error
 )
 
-// program runs one of Slurm's.
+// program runs one of Slurm's programs.
 func program(ctx context.Context, environment []string, name string, args ...string) (words, error) {
 	if _, err := exec.LookPath(name); err != nil {
 		return words{}, fmt.Errorf("%s %w", name, ErrNone)
@@ -148,7 +148,7 @@ func program(ctx context.Context, environment []string, name string, args ...str
 	defer stop()
 	command := exec.CommandContext(within, name, args...)
 	command.WaitDelay, command.Env = time.Second, environment
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's ^C is for us, who cancel the job
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the terminal's ^C is for us only; we cancel the job
 	var out, wrong limited
 	out.room, wrong.room = maxWords, maxWords
 	command.Stdout, command.Stderr = &out, &wrong
@@ -162,7 +162,7 @@ func program(ctx context.Context, environment []string, name string, args ...str
 	return words{out.text.String(), oneLine(wrong.text.String())}, err
 }
 
-// limited keeps the beginning.
+// limited keeps the beginning of what is written to it.
 type limited struct {
 	text bytes.Buffer
 	room int
@@ -175,8 +175,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// oneLine is what a program says of an error: its lines without its name before each, and without what a terminal
-// would obey.
+// oneLine returns a program's error messages as one line, without the program's name before each and without characters
+// that a terminal would obey.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ToValidUTF8(text, "?")) {

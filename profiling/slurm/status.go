@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Status is what Slurm says of a job.
+// Status is what Slurm says about a job.
 type Status struct {
 	State  string // base state, as PENDING
-	Reason string // why it waits, or how it ended; empty: None
-	Node   string // that it has; empty: none yet
+	Reason string // why it waits or how it ended; empty: None
+	Node   string // where it runs; empty: nowhere yet
 	Exit   string // exit status and signal, as 0:53
-	// Partition it is in, and its user's comment. Who gives a job a name can have it say here what he likes of it.
+	// Partition is the job's partition, and Comment its user's comment. A job's name is free text that can imitate such
+	// fields, so a user can falsify these for his own job.
 	Partition, Comment string
 }
 
-// ErrForgotten says that Slurm does not know a job any more, or never has.
+// ErrForgotten means that Slurm does not know the job, or does not know it any more.
 var ErrForgotten = errors.New("not known to Slurm any more")
 
 // Look asks for a job's status.
@@ -34,8 +35,9 @@ func Look(ctx context.Context, id ID) (Status, error) {
 	return parseStatus(id, said.output)
 }
 
+// parseStatus parses a job's record of scontrol.
 func parseStatus(id ID, line string) (Status, error) {
-	line, _, _ = strings.Cut(line, "\n") // the parts of an array come in lines of their own
+	line, _, _ = strings.Cut(line, "\n") // the tasks of an array have lines of their own
 	if field(line, "JobId") != string(id) {
 		return Status{}, fmt.Errorf("scontrol show job %s: %.80q: want the job's record", id, oneLine(line))
 	}
@@ -50,8 +52,8 @@ func parseStatus(id ID, line string) (Status, error) {
 	return s, nil
 }
 
-// field is a value of scontrol's records, where it first occurs: the job's own name is ours and has no spaces, what
-// its owner wrote comes later.
+// field returns the first value of this name in a record of scontrol. The job's name is ours and has no spaces, and
+// what its owner wrote comes later in the record.
 func field(line, name string) string {
 	at := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(name) + `=(\S*)`).FindStringSubmatch(line)
 	if at == nil {
@@ -60,7 +62,7 @@ func field(line, name string) string {
 	return oneLine(at[1])
 }
 
-// rest is a value of scontrol's records that may have spaces: up to the next name.
+// rest returns a value of a record that may contain spaces: up to the next name.
 func rest(line, name string) string {
 	at := regexp.MustCompile(`\s` + regexp.QuoteMeta(name) + `=(.*)`).FindStringSubmatch(line)
 	if at == nil {
@@ -73,16 +75,16 @@ func rest(line, name string) string {
 	return oneLine(value)
 }
 
-// nextName begins with a capital, as those of our own words in comments do not.
+// nextName matches the next field; its name begins with a capital, unlike our directives in comments.
 var nextName = regexp.MustCompile(`\s[A-Z][A-Za-z:/]*=`)
 
-// Waits says that a job has not begun.
+// Waits reports whether a job has not begun.
 func (s Status) Waits() bool {
 	return s.State == "PENDING" || s.State == "CONFIGURING" || s.State == "REQUEUED" || s.State == "REQUEUE_HOLD" ||
 		s.State == "SPECIAL_EXIT"
 }
 
-// Ended says that a job runs no more and will not again.
+// Ended reports whether a job has ended for good.
 func (s Status) Ended() bool {
 	switch s.State {
 	case "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "":
@@ -91,7 +93,7 @@ func (s Status) Ended() bool {
 	return !s.Waits()
 }
 
-// reasons are what Slurm's mean to somebody who waits; of others its own word has to do.
+// reasons explain Slurm's reasons to a person who waits; for others Slurm's own word is used.
 var reasons = []struct{ begins, means string }{
 	{"Resources", "for room on a node"},
 	{"Priority", "for jobs that are ahead of it"},
@@ -115,7 +117,7 @@ var reasons = []struct{ begins, means string }{
 	{"Dependency", "for another job"},
 }
 
-// Waiting says for what a job waits, with Slurm's own word.
+// Waiting says what a job waits for, with Slurm's own word.
 func (s Status) Waiting() string {
 	for _, r := range reasons {
 		if strings.HasPrefix(s.Reason, r.begins) {
@@ -131,7 +133,7 @@ func (s Status) Waiting() string {
 	return fmt.Sprintf("waits (%s)", s.Reason)
 }
 
-// Ending says how a job ended that did not end well, as the end of a sentence that begins with the job.
+// Ending says how a job ended that failed, as the end of a sentence that begins with the job.
 func (s Status) Ending() string {
 	on := ""
 	if s.Node != "" {

@@ -1,7 +1,7 @@
-// Package book keeps the ledger of savings in a folder: for each day (UTC) a file with a line of JSON for what was
-// booked, at most one a minute, and one with a line for each run that ended, for as long as Keep; and state.json, what
-// the next round's booking rests on, so that a restart forgets no run. Files are written by one daemon and may be read
-// meanwhile by anybody whom the folder lets in.
+// Package book keeps the ledger of savings in a folder. Each day (UTC) has one file with lines of JSON for what was
+// booked, at most one a minute, and one file with a line for each run that ended; both are kept for Keep. state.json
+// holds what the next round's booking needs, so that a restart of the daemon loses no run. Only one daemon may write
+// the files; anyone with access to the folder may read them at any time.
 package book
 
 import (
@@ -18,33 +18,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
-// Keep is for how long days are kept.
+// Keep is how long the files of a day are kept.
 const Keep = 400 * 24 * time.Hour
 
 const (
 	stateFile = "state.json"
 	extension = ".jsonl"
-	seldom    = time.Minute // between two lines
-	mostState = 64 << 20    // bytes; a run has some 120
+	seldom    = time.Minute // the least time between two lines
+	mostState = 64 << 20    // bytes; a run takes about 120
 )
 
-// Line is what was booked up to a moment, since the last one.
+// Line is what was booked between the previous line and At.
 type Line struct {
 	At     time.Time `json:"at"`
 	Shadow bool      `json:"shadow,omitempty"`
 	savings.Sums
 }
 
-// Book is a ledger that is written to.
+// Book is a ledger open for writing.
 type Book struct {
 	dir     string
 	state   savings.State
 	pending Line
-	runs    []Run // that ended since
+	runs    []Run // that ended since the last line
 	wrote   time.Time
 }
 
-// Open opens the ledger in the folder, which is made if need be.
+// Open opens the ledger in a folder, which it creates if necessary.
 func Open(dir string) (*Book, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open ledger of savings: %w", err)
@@ -64,10 +64,10 @@ func Open(dir string) (*Book, error) {
 	return b, nil
 }
 
-// Note books a round, and says what was booked for it. The speeds of a round stand for no more time than most.
+// Note books a round and returns what was booked for it. A round's speeds count for at most the time most.
 func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 	sums, state := savings.Book(b.state, r, most)
-	if b.pending.Seconds > 0 && b.pending.Shadow != r.Shadow { // never one line for both
+	if b.pending.Seconds > 0 && b.pending.Shadow != r.Shadow { // shadow and live figures never share a line
 		if err := b.write(); err != nil {
 			return sums, err
 		}
@@ -85,11 +85,11 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 	return sums, b.write()
 }
 
-// Close writes what is still to be written.
+// Close writes what is still pending.
 func (b *Book) Close() error { return b.write() }
 
-// write writes the state, and then the line: who dies in between loses the line, and claims nothing twice. So does who
-// finds no room for it.
+// write writes the state before the line. A daemon that dies in between, or finds the disk full, loses the line but
+// never books it twice.
 func (b *Book) write() error {
 	line, runs := b.pending, b.runs
 	b.pending, b.runs, b.wrote = Line{}, nil, line.At
@@ -111,6 +111,7 @@ func (b *Book) write() error {
 	return b.prune(line.At)
 }
 
+// writeState replaces the state file in one step, by renaming a new file.
 func (b *Book) writeState() error {
 	text, err := json.Marshal(b.state)
 	if err != nil {
@@ -123,7 +124,7 @@ func (b *Book) writeState() error {
 	return os.Rename(path+".new", path)
 }
 
-// appended adds lines to a file, on lines of their own whatever a crash has left there.
+// appended adds lines to a file and begins on a new line even if a crash left an unfinished one.
 func appended[T Line | Run](path string, lines ...T) (err error) {
 	var text []byte
 	for _, line := range lines {
@@ -148,6 +149,7 @@ func appended[T Line | Run](path string, lines ...T) (err error) {
 	return err
 }
 
+// torn says whether a file ends within a line.
 func torn(file *os.File) bool {
 	end, err := file.Seek(0, io.SeekEnd)
 	last := []byte{'\n'}
@@ -157,7 +159,7 @@ func torn(file *os.File) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// Run is a run that ended, and what the accounting of its end can be held against: see savings.Run.
+// Run is a run that ended, with what its time in Slurm's accounting is compared with; see savings.Run.
 type Run struct {
 	Job     int       `json:"job"`
 	Started time.Time `json:"started"`
@@ -170,7 +172,7 @@ const runsExtension = ".runs" + extension
 
 func runsOf(at time.Time) string { return at.UTC().Format(time.DateOnly) + runsExtension }
 
-// dayOfRuns is the day of a file of runs.
+// dayOfRuns returns the day of a runs file, and whether the name is one.
 func dayOfRuns(name string) (time.Time, bool) {
 	day, is := strings.CutSuffix(name, runsExtension)
 	at, err := time.Parse(time.DateOnly, day)
@@ -179,22 +181,21 @@ func dayOfRuns(name string) (time.Time, bool) {
 
 func nameOf(at time.Time) string { return at.UTC().Format(time.DateOnly) + extension }
 
-// dayOf is the day of a file.
+// dayOf returns the day of a file of lines, and whether the name is one.
 func dayOf(name string) (time.Time, bool) {
 	day, is := strings.CutSuffix(name, extension)
 	at, err := time.Parse(time.DateOnly, day)
 	return at, is && err == nil
 }
 
-// Owns says that a file of a ledger of savings has this name.
+// Owns says whether a file of this name belongs to a ledger of savings.
 func Owns(name string) bool {
 	_, day := dayOf(name)
 	_, runs := dayOfRuns(name)
 	return day || runs || name == stateFile
 }
 
-// prune removes days that are too old. A clock that jumps ahead makes no day old: days age by the last one before that
-// of the clock, too.
+// prune removes days older than Keep. A clock that jumps ahead removes nothing: see present.
 func (b *Book) prune(now time.Time) error {
 	days, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -213,7 +214,8 @@ func (b *Book) prune(now time.Time) error {
 	return err
 }
 
-// present is the day after the last one that was written before this one, or now if that is earlier.
+// present is the time from which the age of days is measured: the end of the day after the last day written before
+// today, or now if that is earlier.
 func present(days []fs.DirEntry, now time.Time) time.Time {
 	today, last := now.UTC().Truncate(24*time.Hour), time.Time{}
 	for _, entry := range days {
@@ -221,7 +223,7 @@ func present(days []fs.DirEntry, now time.Time) time.Time {
 			last = day
 		}
 	}
-	if next := last.AddDate(0, 0, 2); !last.IsZero() && next.Before(now) { // its end is one day on
+	if next := last.AddDate(0, 0, 2); !last.IsZero() && next.Before(now) { // the end of the day after last
 		return next
 	}
 	return now

@@ -13,16 +13,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
-// mostDay bounds the file of a day: several times what lines of a minute make.
+// mostDay bounds the size of a day's file, in bytes: several times what a line a minute comes to.
 const mostDay = 16 << 20
 
-// untold stands for a figure that lines of before it was booked do not have.
+// untold marks a figure that a line does not have, because the line is older than the figure.
 const untold = -1
 
-// Read reads what was booked after since and not after until, in the order of time, and says how many lines were
-// skipped because they cannot be read: what a crash has left of one.
+// Read returns what was booked after since and not after until, in the order of time. skipped counts lines that cannot
+// be read, such as one that a crash cut off.
 func Read(dir string, since, until time.Time) (lines []Line, skipped int, err error) {
-	entries, err := os.ReadDir(dir) // ascending in name, and so in time
+	entries, err := os.ReadDir(dir) // ascending in name, which is the order of time
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger of savings: %w", err)
 	}
@@ -53,7 +53,8 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 	return lines, skipped, nil
 }
 
-// Pace is for how long lines were booked, as a rule: the time between two rounds, or a minute where that is less.
+// Pace is the typical time that a line stands for, the median: the time between two rounds, or a minute if rounds are
+// more frequent.
 func Pace(lines []Line) time.Duration {
 	seconds := make([]float64, len(lines))
 	for i := range lines {
@@ -66,14 +67,14 @@ func Pace(lines []Line) time.Duration {
 	return time.Duration(seconds[len(seconds)/2] * float64(time.Second))
 }
 
-// Day is what was booked on a day (UTC), in the shadow or not.
+// Day is what was booked on one day (UTC), in the shadow or not.
 type Day struct {
-	Day    string `json:"day"` // as 2026-11-23
+	Day    string `json:"day"` // such as 2026-11-23
 	Shadow bool   `json:"shadow"`
 	savings.Sums
 }
 
-// ByDay adds lines up, those in the shadow and others apart, in the order of the first line of each.
+// ByDay sums lines by day. Shadow and live lines are summed separately, in the order of their first lines.
 func ByDay(lines []Line) (days []Day) {
 	places := map[Day]int{}
 	for _, l := range lines {
@@ -88,7 +89,7 @@ func ByDay(lines []Line) (days []Day) {
 	return days
 }
 
-// possible says that a line claims no more than was there.
+// possible says that a line's figures are consistent: no part is larger than its whole.
 func (l *Line) possible() bool {
 	const rounding = 1e-6
 	most := float64(l.There*(1+rounding)) + rounding
@@ -100,7 +101,7 @@ func (l *Line) possible() bool {
 		l.Filled >= 0 && l.Filled <= l.Idle()+rounding && l.Ended >= 0 && l.Checks >= 0
 }
 
-// readBounded reads an ordinary file of at most so many bytes.
+// readBounded reads a regular file of at most most bytes.
 func readBounded(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -124,8 +125,8 @@ func readBounded(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// ReadRuns hands out the runs that ended up to a moment's day, in the order of days, and says how many lines were
-// skipped because they cannot be.
+// ReadRuns calls each for every run that ended up to the day of until, day by day. skipped counts lines that cannot be
+// read.
 func ReadRuns(dir string, until time.Time, each func(Run)) (skipped int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes is the longest entry that Parse reads; MaxText the longest name of a user or a job. Slurm's own names are
-// shorter.
+// MaxBytes is the size of the largest entry that Parse reads, MaxText the longest name of a user or a job. Slurm's own
+// names are shorter.
 const (
 	MaxBytes = 16 << 10
 	MaxText  = 1024
 )
 
-// Print writes an entry for people and for Parse.
+// Print formats an entry for people and for Parse.
 func (e *Entry) Print() ([]byte, error) {
 	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
@@ -27,8 +27,7 @@ func (e *Entry) Print() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Parse reads an entry, strictly: one that was damaged or edited by hand is refused with what is wrong, and none
-// follows from it.
+// Parse parses an entry strictly: one that was damaged or edited by hand is refused with the reason, and is not used.
 func Parse(text []byte) (*Entry, error) {
 	if len(text) > MaxBytes || !utf8.Valid(text) {
 		return nil, fmt.Errorf("%d bytes: want UTF-8 of at most %d", len(text), MaxBytes)
@@ -45,13 +44,13 @@ func Parse(text []byte) (*Entry, error) {
 	return e, e.check()
 }
 
-// Valid says that an entry can be of this user and this job name: Parse reads it back as it was.
+// Valid reports whether an entry may have this user and job name, so that Parse reads it back unchanged.
 func (k Key) Valid() bool {
 	return k.User != "" && !strings.ContainsRune(k.User, 0) && len(k.User) <= MaxText && len(k.Job) <= MaxText &&
 		utf8.ValidString(k.User) && utf8.ValidString(k.Job)
 }
 
-// check finds what no report can have led to.
+// check finds values to which no report can have led.
 func (e *Entry) check() error {
 	switch {
 	case e.Version != Version:
@@ -75,6 +74,7 @@ func (e *Entry) check() error {
 	return nil
 }
 
+// check returns an error for the first field that is out of range.
 func (p Point) check() error {
 	switch {
 	case !(p.Cores >= 0.01 && p.Cores <= maxCores) || !hundredths(p.Cores):

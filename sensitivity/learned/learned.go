@@ -1,8 +1,8 @@
-// Package learned is what running jobs teach about how fast they train: an Entry for each owner and job name, put
-// together from curves that jobs measured inside of their own grants and from what they reported of their progress, and
-// the sensitivity profile that follows. It computes from its arguments; where entries are kept is package shelf's to
-// know. All that comes in was said by users: it is bounded here, and believed as far as it was measured and one step
-// further.
+// Package learned holds what running jobs report about how fast they train: an Entry for each owner and job name, made
+// from curves that jobs measured inside their own grants and from progress reports, and the sensitivity profile that
+// follows. It computes from its arguments; package shelf stores the entries. All input comes from users: it is bounded
+// here, believed as far as it was measured and one step further, and affects only jobs of the same owner and name. Each
+// point has its job and time, so learning the same report twice counts once.
 package learned
 
 import (
@@ -13,62 +13,62 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Key is whose jobs an entry is of. Both are text of users, and nothing else is made of them than a comparison.
+// Key identifies the jobs of an entry. Both parts are users' text and are only compared.
 type Key struct{ User, Job string }
 
-// Way is how a point came about.
+// Way is how a point was measured.
 type Way string
 
-// The ways. A curve is measured in windows of one run on one node; progress counts validations and checkpoints in, so
-// that a curve's point stands above it.
+// The ways. A curve is measured in windows of one run on one node. Progress includes the time for validations and
+// checkpoints, so a curve's point replaces a progress point and not the other way round.
 const (
 	Curve    Way = "curve"
 	Progress Way = "progress"
 )
 
-// Point is how fast jobs ran with so many cores.
+// Point is how fast jobs ran with this many cores.
 type Point struct {
 	Cores   float64   `json:"cores_per_gpu"`
-	Rate    float64   `json:"iterations_per_s"` // an iteration is a batch on each GPU
-	Count   int       `json:"count"`            // reports that it was told from
-	Scatter float64   `json:"scatter"`          // standard deviation of these, relative to Rate; 0 with one
+	Rate    float64   `json:"iterations_per_s"` // one iteration is a batch on each GPU
+	Count   int       `json:"count"`            // number of reports in it
+	Scatter float64   `json:"scatter"`          // standard deviation of these, relative to Rate; 0 with one report
 	Way     Way       `json:"way"`
 	Job     int       `json:"job"` // of the last report
 	At      time.Time `json:"at"`  // of the last report, by the clock of its node
 }
 
-// Entry is what was learned from the jobs of a key. It is replaced and never changed.
+// Entry is what was learned from the jobs of a key. Entries are replaced, never changed.
 type Entry struct {
 	Version int    `json:"version"` // 1
 	User    string `json:"user"`
 	Job     string `json:"job_name"`
 	GPUType string `json:"gpu_type"`
-	// Memory is the least per GPU with which anything was measured, MiB: with less nothing is promised.
+	// Memory is the least memory per GPU with which anything was measured, MiB; with less nothing is promised.
 	Memory gres.Memory `json:"memory_per_gpu_mib"`
 	Points []Point     `json:"points"` // ascending in cores; none after a drift
-	// Since is when what was known before was forgotten: nothing that was measured by then counts again.
+	// Since is when earlier knowledge was forgotten; measurements up to then do not count any more.
 	Since   time.Time `json:"since,omitzero"`
 	Updated time.Time `json:"updated"`
 }
 
-// Report is what one job said of itself.
+// Report is what one job reported about itself.
 type Report struct {
 	Job     int
 	At      time.Time
 	GPUType string
-	GPUs    int         // that it held on its node
-	Memory  gres.Memory // that it held on its node, MiB
+	GPUs    int         // held on its node
+	Memory  gres.Memory // held on its node, MiB
 	Way     Way
 	Rates   []Rate
-	// Latest is the last moment that a report may come from now. What an entry knows from later than that was told by a
-	// clock that has been set back since: it bars nothing.
+	// Latest is the latest time that a report can have now. A later time in an entry came from a clock that has been
+	// set back since, and does not block reports.
 	Latest time.Time
 }
 
-// news says that a report comes after that moment, as far as the moment can have been.
+// news reports whether the report is later than that moment, unless the moment is an impossible one.
 func (r *Report) news(since time.Time) bool { return r.At.After(since) || since.After(r.Latest) }
 
-// Rate is the iterations a second with so many cores of the node.
+// Rate is the iterations per second with this many cores of the node.
 type Rate struct {
 	Cores int
 	Rate  float64
@@ -78,19 +78,19 @@ type Rate struct {
 const (
 	Version   = 1
 	MaxPoints = 16
-	maxCount  = 8 // reports that a mean remembers: what jobs do today counts more than what they did last year
+	maxCount  = 8 // reports that a mean remembers, so that recent jobs count more than those of last year
 	maxRate   = 1e6
 	minRate   = 1e-5
 	maxCores  = 4096
 	maxMemory = 64 << 20 // MiB
 )
 
-// Key is the entry's.
+// Key returns the entry's key.
 func (e *Entry) Key() Key { return Key{e.User, e.Job} }
 
-// With is the entry after a report; nil stands for an entry of that key that is empty. The same report twice, or one
-// that is older than what is known, changes nothing, and the entry itself is returned: who dies after it was written
-// down says it again.
+// With returns the entry with a report added; a nil entry counts as an empty one. A report that was added before, or is
+// older than what is known, changes nothing, and the entry itself is returned: a daemon that died after writing the
+// entry adds the same reports again.
 func (e *Entry) With(key Key, r Report) *Entry {
 	if r.GPUs < 1 || r.Memory < 1 || e.bars(&r) {
 		return e
@@ -110,8 +110,8 @@ func (e *Entry) With(key Key, r Report) *Entry {
 	return next
 }
 
-// bars says that all of a report is old: it comes from before a drift, or from another GPU than one that was heard of
-// later. Of two jobs on two types that say the same in every round, only the later one is heard.
+// bars reports whether all of a report is too old: it is from before a drift, or from another GPU type and before the
+// last report. If jobs on two GPU types report the same in every round, only the later report counts.
 func (e *Entry) bars(r *Report) bool {
 	return e != nil && (!r.news(e.Since) || e.GPUType != r.GPUType && !r.news(e.Updated))
 }
@@ -123,7 +123,8 @@ func least(known, more gres.Memory) gres.Memory {
 	return min(known, more)
 }
 
-// copyFor is a copy that the report may be added to: of another GPU nothing is known.
+// copyFor returns a copy to which the report may be added. If the report is of another GPU type, the points are
+// dropped.
 func (e *Entry) copyFor(key Key, r Report) *Entry {
 	next := &Entry{Version: Version, User: key.User, Job: key.Job, GPUType: r.GPUType}
 	if e == nil {
@@ -136,17 +137,17 @@ func (e *Entry) copyFor(key Key, r Report) *Entry {
 	return next
 }
 
-// Forgotten is the entry without what it knew, after a drift at that moment.
+// Forgotten returns the entry without its points, after a drift at that moment.
 func (e *Entry) Forgotten(at time.Time) *Entry {
 	return &Entry{Version: Version, User: e.User, Job: e.Job, GPUType: e.GPUType, Since: at, Updated: at}
 }
 
-// KnowsFromBefore says that it knows something from before that moment, and has forgotten nothing since.
+// KnowsFromBefore reports whether the entry has points from before that moment and has forgotten nothing since.
 func (e *Entry) KnowsFromBefore(at time.Time) bool {
 	return e.Since.Before(at) && slices.ContainsFunc(e.Points, func(p Point) bool { return p.At.Before(at) })
 }
 
-// add takes one rate up, and says whether that changed anything.
+// add adds one rate, and reports whether that changed anything.
 func (e *Entry) add(said Rate, r Report) bool {
 	cores := math.Round(float64(said.Cores)/float64(r.GPUs)*100) / 100
 	if !(said.Rate >= minRate && said.Rate <= maxRate) || !(cores >= 0.01 && cores <= maxCores) {
@@ -171,6 +172,7 @@ func (e *Entry) add(said Rate, r Report) bool {
 	return true
 }
 
+// find returns the index of the point with these cores, or where it would be inserted.
 func (e *Entry) find(cores float64) (int, bool) {
 	return slices.BinarySearchFunc(e.Points, cores, func(p Point, c float64) int {
 		switch {
@@ -194,7 +196,7 @@ func (p *Point) average(rate float64) {
 	p.Count = min(p.Count+1, math.MaxInt32)
 }
 
-// bound drops the point that was heard of longest ago, and never the one with the most cores.
+// bound drops the point with the oldest report if there are too many, but never the one with the most cores.
 func (e *Entry) bound() {
 	if len(e.Points) <= MaxPoints {
 		return
@@ -208,7 +210,7 @@ func (e *Entry) bound() {
 	e.Points = slices.Delete(e.Points, oldest, oldest+1)
 }
 
-// Measured is the most cores per GPU that anything was measured with; 0: none.
+// Measured returns the most cores per GPU that were measured; 0: none.
 func (e *Entry) Measured() float64 {
 	if e == nil || len(e.Points) == 0 {
 		return 0
@@ -216,8 +218,8 @@ func (e *Entry) Measured() float64 {
 	return e.Points[len(e.Points)-1].Cores
 }
 
-// Wants says that a job with so many cores per GPU should measure itself: nothing is known, there are only reports of
-// progress, or the curve still climbed where it ended and this job has more.
+// Wants reports whether a job with this many cores per GPU should measure itself: nothing is known, only progress was
+// reported, or the curve still climbs at its end and this job has more cores.
 func (e *Entry) Wants(cores float64) bool {
 	if e == nil || len(e.Points) == 0 || !slices.ContainsFunc(e.Points, func(p Point) bool { return p.Way == Curve }) {
 		return true

@@ -11,18 +11,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// What is made of points.
+// Parameters of the profile that is made from the points.
 const (
-	even  = 0.03 // rates that differ by less are one: windows of 20 s tell no better
-	steep = 0.25 // a curve climbs on where its last stretch gives this part or more of what a core gives in the mean
-	// the last stretch begins at the last point with no more than this part of the cores: in less a curve that climbs
-	// does not show it
+	even  = 0.03 // rates that differ by less count as equal, since windows of 20 s cannot tell them apart
+	steep = 0.25 // a curve climbs if a core of its last stretch gives at least this part of the mean per core
+	// The last stretch begins at the last point with at most this part of the cores; on a shorter one a climb would not
+	// show.
 	near = 0.9
-	back = 0.75 // and so does a longer one, which has to climb as well
-	step = 2    // times the cores that were measured: as far as a curve that climbs is believed
+	back = 0.75 // a longer stretch, which must climb as well
+	step = 2    // times the measured cores: as far as a climbing curve is extrapolated
 )
 
-// rates are the points' rates, which never fall, and are one where they differ by no more than windows do.
+// rates returns the points' rates, made never to fall, and equal at the end where they differ by less than windows can
+// tell.
 func (e *Entry) rates() []float64 {
 	rates, weights := make([]float64, len(e.Points)), make([]float64, len(e.Points))
 	for k, p := range e.Points {
@@ -38,8 +39,8 @@ func (e *Entry) rates() []float64 {
 	return rates
 }
 
-// slope is what one more core gives at the end of the curve. Where only one size was ever seen, half of what its cores
-// give.
+// slope returns what one more core gives at the end of the curve. With only one measured size that is half of what its
+// cores give on average.
 func (e *Entry) slope(rates []float64) float64 {
 	last := len(e.Points) - 1
 	if last == 0 {
@@ -48,8 +49,8 @@ func (e *Entry) slope(rates []float64) float64 {
 	return min(e.slopeFrom(near, rates), e.slopeFrom(back, rates), rates[last]/e.Points[last].Cores)
 }
 
-// slopeFrom is what a core gives on the stretch that ends with the last point and begins at that part of its cores, or
-// before.
+// slopeFrom returns what a core gives on the stretch that ends with the last point and begins at the given part of its
+// cores, or before.
 func (e *Entry) slopeFrom(part float64, rates []float64) float64 {
 	last := len(e.Points) - 1
 	base := last - 1
@@ -59,8 +60,8 @@ func (e *Entry) slopeFrom(part float64, rates []float64) float64 {
 	return (rates[last] - rates[base]) / (e.Points[last].Cores - e.Points[base].Cores)
 }
 
-// Climbs says that the knee was not seen: what was measured says that more cores than any that were measured would be
-// faster.
+// Climbs reports whether the knee was not seen: by the measurements, more cores than the most that were measured would
+// be faster.
 func (e *Entry) Climbs() bool {
 	if e == nil || len(e.Points) == 0 {
 		return false
@@ -69,8 +70,9 @@ func (e *Entry) Climbs() bool {
 	return e.Points[last].Cores*step <= maxCores && e.slope(rates) >= steep*rates[last]/e.Points[last].Cores
 }
 
-// Profile is what the points say, with an iteration as the sample; nil where there are none. Beyond what was measured
-// it promises nothing, but for one step where the curve still climbs: who takes that step is measured there.
+// Profile returns the profile of the points, with an iteration as the sample; nil if there are none. Beyond what was
+// measured it promises nothing, except for one step if the curve still climbs; a job that gets that size will be
+// measured there.
 func (e *Entry) Profile() *sensitivity.Profile {
 	if e == nil || len(e.Points) == 0 {
 		return nil
@@ -85,8 +87,8 @@ func (e *Entry) Profile() *sensitivity.Profile {
 	return p
 }
 
-// Exported is the profile of what was measured and nothing more, as a file for everybody; nil where there are no
-// points. A batch is 1: an iteration counts as a sample.
+// Exported returns the profile of what was measured and nothing more, to be saved as a file; nil if there are no
+// points. The batch is 1: an iteration counts as a sample.
 func (e *Entry) Exported() *sensitivity.Profile {
 	if e == nil || len(e.Points) == 0 {
 		return nil
@@ -103,6 +105,7 @@ func (e *Entry) Exported() *sensitivity.Profile {
 	return p
 }
 
+// source describes for people where the profile comes from.
 func (e *Entry) source() string {
 	reports := 0
 	for _, p := range e.Points {
@@ -114,8 +117,8 @@ func (e *Entry) source() string {
 		name(e.User), e.Updated.UTC().Format("2006-01-02"), len(e.Points), reports, 100*e.Scatter())
 }
 
-// Scatter is how certain the points are: the largest scatter of those that were reported more than once, and no less
-// than what windows of 20 s cannot tell apart.
+// Scatter returns how uncertain the points are: the largest scatter of those that were reported more than once, and at
+// least what windows of 20 s cannot tell apart.
 func (e *Entry) Scatter() float64 {
 	worst := even
 	for _, p := range e.Points {
@@ -124,7 +127,7 @@ func (e *Entry) Scatter() float64 {
 	return worst
 }
 
-// name is a text of a user's as a profile and a terminal can have it.
+// name makes a user's text fit for a profile and a terminal.
 func name(text string) string {
 	const most = 64
 	clean := strings.Map(func(c rune) rune {

@@ -1,6 +1,6 @@
 // Package library finds profiles by the names that users write into their jobs. A name is untrusted: it is looked up in
-// the configured directories and nowhere else, and nothing but a regular file of sane size is read. It parses and
-// remembers; what a profile means is package sensitivity's to say.
+// the configured directories only, and only regular files of limited size are read. The package parses and caches
+// profiles; package sensitivity interprets them.
 package library
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// What a caller can tell apart about a failed Lookup; any other error is of the file system.
+// Errors of Lookup that a caller can distinguish; any other error is of the file system.
 var (
 	ErrName      = errors.New("not a profile name")
 	ErrNoProfile = errors.New("no such profile")
@@ -34,25 +34,26 @@ type Library struct {
 	read map[string]reading // by path
 }
 
-// reading is what a file said when it was last read. A file with the same identity, time and size says the same still.
+// reading is the result of the last read of a file. It is valid while the file has the same identity, time and size.
 type reading struct {
 	info    fs.FileInfo
 	profile *sensitivity.Profile
 	err     error // why it is invalid
 }
 
-// New is a Library over dirs; the first that has a name wins. They are looked into at each Lookup and may come and go.
+// New returns a Library of the directories; the first one with a name wins. They are searched at each Lookup and may
+// come and go.
 func New(dirs ...string) *Library {
 	return &Library{dirs: slices.Clone(dirs), read: map[string]reading{}}
 }
 
-// names are what a profile may be called: a file name without a path, that ends in .json and does not start with a dot.
+// names matches the names of profiles: a file name without a path that ends in .json and does not start with a dot.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`)
 
 // maxName is the longest name in bytes.
 const maxName = 128
 
-// CheckName says why name cannot be that of a profile (ErrName), or nil.
+// CheckName returns ErrName with a reason if name cannot be a profile's.
 func CheckName(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -64,11 +65,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// MostNames bounds Names.
+// MostNames is the most names that Names returns.
 const MostNames = 10_000
 
-// Names are what the directories have that can be a profile by its name, ascending, each once, MostNames at most. The
-// error says which of them cannot be read; the names of the others are there all the same.
+// Names returns the files in the directories whose names a profile may have, ascending, without duplicates, at most
+// MostNames. The error names the directories that cannot be read; the names from the others are returned all the same.
 func (l *Library) Names() (names []string, err error) {
 	for _, dir := range l.dirs {
 		entries, fault := os.ReadDir(dir)
@@ -84,8 +85,8 @@ func (l *Library) Names() (names []string, err error) {
 	return names[:min(len(names), MostNames)], err
 }
 
-// Lookup is the profile called name. It is read again only when its file has changed; callers share it and must not
-// change it.
+// Lookup returns the profile with this name. Its file is read again only when it has changed; callers share the profile
+// and must not change it.
 func (l *Library) Lookup(name string) (*sensitivity.Profile, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (l *Library) Lookup(name string) (*sensitivity.Profile, error) {
 	return nil, fmt.Errorf("profile %q: %w in %s", name, ErrNoProfile, strings.Join(l.dirs, ", "))
 }
 
-// lookIn is the profile in one directory, nil where there is none.
+// lookIn returns the profile in one directory, nil if it is not there.
 func (l *Library) lookIn(dir, name string) (*sensitivity.Profile, error) {
 	path := filepath.Join(dir, name)
 	root, info, err := find(dir, name)
@@ -127,7 +128,7 @@ func (l *Library) lookIn(dir, name string) (*sensitivity.Profile, error) {
 	return now.profile, now.err
 }
 
-// find looks for a file in a directory that no symbolic link leads out of; the caller closes the root.
+// find looks for a file in a directory, following no symbolic link out of it. The caller closes the root.
 func find(dir, name string) (*os.Root, fs.FileInfo, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -144,8 +145,8 @@ func same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// readAnew reads a file and what is wrong with it, if something is. Its error is one of the file system, which is not
-// remembered: it may be gone the next time.
+// readAnew reads a file; a reading may also say why the file is invalid. An error is one of the file system and is not
+// cached, since it may be gone the next time.
 func readAnew(root *os.Root, name string) (reading, error) {
 	file, info, err := openRegular(root, name)
 	if errors.Is(err, ErrInvalid) {
@@ -166,8 +167,8 @@ func readAnew(root *os.Root, name string) (reading, error) {
 	return reading{info: info, profile: profile}, nil
 }
 
-// openRegular opens a file that is one. What else the name may stand for is not even opened, since that alone can block
-// or move a device; it is looked at again when open, in case the name was given to something else in between.
+// openRegular opens a regular file. Anything else is not even opened, since opening alone can block or move a device;
+// the check is repeated after opening, in case the name was given to something else in between.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if err == nil {
@@ -196,7 +197,7 @@ func regular(info fs.FileInfo) error {
 	return nil
 }
 
-// cause is err without the operation and the path, which Lookup names.
+// cause returns err without operation and path, which Lookup adds itself.
 func cause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -9,33 +9,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Point is what all runs with some cores say together.
+// Point combines all runs with the same cores.
 type Point struct {
 	Cores   int     `json:"cores"`
 	Rate    float64 `json:"samples_per_s"` // per GPU
-	Scatter float64 `json:"scatter"`       // one standard error, relative to Rate
+	Scatter float64 `json:"scatter"`       // standard error, relative to Rate
 	Runs    int     `json:"runs"`
 }
 
-// Curve is the estimate over cores. Its Points never fall.
+// Curve is the estimated rate over cores. Its Points never fall.
 type Curve struct {
 	Points []Point // ascending in cores
-	// Slower are points that were measured twice and were slower than with fewer cores both times: a job would be given
-	// fewer, or workers as few.
+	// Slower are points that were measured twice and both times were slower than with fewer cores. A job would then get
+	// fewer cores, or use as few workers.
 	Slower []Point
-	Failed []int   // cores with which the trainer does not run, ascending
-	Bound  float64 // as in the Question; 0 where it is not believed, because the trainer is faster
+	Failed []int   // cores with which the trainer fails, ascending
+	Bound  float64 // as in the Question; 0 if the trainer is faster, so that it is wrong
 
-	raw []Point // as Points, before they were made to rise
+	raw []Point // Points before they were made to rise
 }
 
-// floor is the scatter below which no run is believed to be: two runs of a minute differ by as much.
+// floor is the least scatter that is assumed for any run, since two runs of a minute differ by as much.
 const floor = 0.03
 
-// weight is what a point counts beside others.
+// weight is the weight of a point in means: its inverse variance, with the scatter at least about floor.
 func (p Point) weight() float64 { return 1 / (floor*floor + float64(p.Scatter*p.Scatter)) }
 
-// curve is what the runs with full memory say.
+// curve computes the curve from the runs with full memory.
 func (q Question) curve(runs []Run) Curve {
 	c := Curve{Bound: q.Bound}
 	for _, p := range q.points(runs, q.full()) {
@@ -51,7 +51,7 @@ func (q Question) curve(runs []Run) Curve {
 	return c
 }
 
-// points puts runs of the same size together, ascending in cores. A size that failed once is a point without runs.
+// points combines runs of the same size, ascending in cores. A size that failed once is a point without runs.
 func (q Question) points(runs []Run, memory gres.Memory) (points []Point) {
 	paces := make(map[int][]pace)
 	for _, r := range runs {
@@ -74,7 +74,7 @@ func (q Question) points(runs []Run, memory gres.Memory) (points []Point) {
 	return points
 }
 
-// point is the mean of its runs; how they differ counts beside how each scatters.
+// point returns the mean of the runs. Its scatter is the larger of that within the runs and that between them.
 func (q Question) point(cores int, runs []pace) Point {
 	sum, square := 0.0, 0.0
 	for _, r := range runs {
@@ -95,7 +95,7 @@ func (q Question) point(cores int, runs []pace) Point {
 	return Point{cores, mean * float64(q.Batch), math.Sqrt(max(square/n, between) / n), len(runs)}
 }
 
-// dropSlower takes out the points of which two runs agree that fewer cores are faster.
+// dropSlower removes the points of which two runs agree that fewer cores are faster.
 func (c *Curve) dropSlower() {
 	best, kept := 0.0, []Point(nil)
 	for _, p := range c.Points {
@@ -109,8 +109,8 @@ func (c *Curve) dropSlower() {
 	c.Points = kept
 }
 
-// level makes the points rise, by the weighted means of those that do not (the isotonic fit). The bound is a point
-// beyond all others, unless the trainer is faster than that by more than can be scatter.
+// level makes the points rise, by weighted means of those that do not (isotonic fit). The bound counts as a point
+// beyond all others, unless the trainer is faster than the bound by more than scatter explains.
 func (c *Curve) level() {
 	points := slices.Clone(c.Points)
 	if n := len(points); n > 0 && c.Bound > 0 {
@@ -131,15 +131,15 @@ func (c *Curve) level() {
 	c.plateau()
 }
 
-// even is how far two rates may differ, relative to them, and count as one, where their scatter does not tell them
-// apart; most is the limit of that.
+// even is how far two rates may differ, relative to them, and count as equal in any case. Scatter may extend that, up
+// to evenMost.
 const (
 	even     = 0.005
 	evenMost = 0.06
 )
 
-// plateau makes the last points equal that cannot be told apart. Otherwise a job would be given all the cores of a node
-// for a tenth of a per cent that is not there.
+// plateau makes those last points equal that cannot be told apart. Otherwise a job would get all the cores of a node
+// for a tenth of a per cent that is not real.
 func (c *Curve) plateau() {
 	n := len(c.Points)
 	first, sum, weights := n, 0.0, 0.0
@@ -156,8 +156,8 @@ func (c *Curve) plateau() {
 	}
 }
 
-// Isotonic is the nearest sequence to rates that does not fall, by weighted least squares (pool adjacent violators).
-// Weights are above 0.
+// Isotonic returns the sequence nearest to rates that does not fall, by weighted least squares (pool adjacent
+// violators). Weights are above 0.
 func Isotonic(rates, weights []float64) []float64 {
 	type pool struct {
 		sum, weight float64
@@ -184,11 +184,11 @@ func Isotonic(rates, weights []float64) []float64 {
 	return level
 }
 
-// Estimate is a rate with the bracket in which it should be, in samples/s and GPU.
+// Estimate is a rate with the interval in which it should be, in samples/s per GPU.
 type Estimate struct{ Low, Rate, High float64 }
 
-// At is the rate with some cores. Below the first point it falls in proportion and beyond the last it stays, since
-// nothing was measured there; a curve without points is 0 everywhere.
+// At returns the rate with some cores. Below the first point it falls in proportion, and beyond the last it stays the
+// same, since nothing was measured there. A curve without points is 0 everywhere.
 func (c Curve) At(cores float64) Estimate {
 	n := len(c.Points)
 	if n == 0 {
@@ -209,7 +209,7 @@ func (c Curve) At(cores float64) Estimate {
 	return between(c.Points[next-1], c.Points[next], cores)
 }
 
-// beyond is the rate with more cores than were measured.
+// beyond returns the rate with more cores than were measured.
 func (c Curve) beyond(cores float64) Estimate {
 	last := c.Points[len(c.Points)-1]
 	high := last.Rate
@@ -219,14 +219,14 @@ func (c Curve) beyond(cores float64) Estimate {
 	return Estimate{last.Rate, last.Rate, high}
 }
 
-// between is the rate between two measured points: the middle of what the model leaves open.
+// between returns the rate between two measured points: the middle of what the model leaves open.
 func between(a, b Point, cores float64) Estimate {
 	low, high := bracket(a, b, cores)
 	return Estimate{low, (low + high) / 2, high}.widened(max(a.Scatter, b.Scatter))
 }
 
-// bracket is the chord, and the model's hard knee. Where b is faster than a's cores can explain there is no knee
-// between them.
+// bracket returns the chord as the lower bound and the model's hard knee as the upper. If b is faster than a's rate per
+// core explains, there is no knee between them.
 func bracket(a, b Point, cores float64) (low, high float64) {
 	part := (cores - float64(a.Cores)) / float64(b.Cores-a.Cores)
 	low = a.Rate + float64(part*(b.Rate-a.Rate))
@@ -237,11 +237,11 @@ func (e Estimate) widened(scatter float64) Estimate {
 	return Estimate{e.Low * (1 - 2*scatter), e.Rate, e.High * (1 + 2*scatter)}
 }
 
-// Knot is a corner of the curve: between two of them it is straight.
+// Knot is a corner of the curve, which is straight between two of them.
 type Knot struct{ Cores, Rate float64 }
 
-// Knots are the measured points, and between two of them the knee that the model predicts, at half of what it leaves
-// open.
+// Knots returns the measured points and, between two of them, the knee that the model predicts, at the middle of what
+// it leaves open.
 func (c Curve) Knots() (knots []Knot) {
 	for i, p := range c.Points {
 		if i > 0 {
@@ -255,8 +255,7 @@ func (c Curve) Knots() (knots []Knot) {
 	return knots
 }
 
-// Knee is the fewest cores with which all but so small a part of the best rate is reached; 0 where nothing was
-// measured.
+// Knee returns the fewest cores that reach the best rate less the given part of it; 0 if nothing was measured.
 func (c Curve) Knee(part float64) float64 {
 	knots := c.Knots()
 	if len(knots) == 0 {

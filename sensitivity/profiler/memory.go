@@ -8,49 +8,49 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Cache is a cache of the trainer's that never evicts, as MinIO: of every epoch as much comes from memory as fits, and
-// the rest from storage, always. So the rate with any memory follows from the storage (Synergy, OSDI'22, §3.2).
+// Cache is a trainer's data cache that never evicts, as MinIO: in every epoch as much comes from memory as fits, and
+// the rest from storage. So the rate with any amount of memory follows from the storage rate (Synergy, OSDI'22, §3.2).
 type Cache struct {
-	Dataset gres.Memory // all that an epoch reads
-	Base    gres.Memory // what the job needs beside the cache
+	Dataset gres.Memory // everything that an epoch reads
+	Base    gres.Memory // what the job needs besides the cache
 	Storage float64     // MiB/s that the job gets from storage
-	Sample  float64     // MiB of a sample as it is stored
+	Sample  float64     // MiB of a stored sample
 }
 
-// ours says that the cache is known well enough to reckon with.
+// ours reports whether the cache is known well enough to compute with.
 func (c Cache) ours() bool { return c.Dataset > 0 && c.Storage > 0 && c.Sample > 0 }
 
-// miss is the share of an epoch that comes from storage when the job has so much memory.
+// miss returns the part of an epoch that comes from storage when the job has this much memory.
 func (c Cache) miss(memory gres.Memory) float64 {
 	return min(1, max(0, 1-float64(memory-c.Base)/float64(c.Dataset)))
 }
 
-// fetch is how many samples a second storage and cache can bring.
+// fetch returns how many samples per second storage and cache can deliver.
 func (c Cache) fetch(memory gres.Memory) float64 {
-	return c.Storage / (c.Sample * c.miss(memory)) // +Inf where nothing is missed
+	return c.Storage / (c.Sample * c.miss(memory)) // +Inf if nothing is missed
 }
 
-// Column is what an amount of memory makes of the curve.
+// Column says how an amount of memory changes the curve.
 type Column struct {
 	Memory gres.Memory // of the whole job
-	Most   float64     // samples/s and GPU that storage brings; +Inf: enough
-	Part   float64     // of the rate with full memory; below 1 where that was measured and nothing else is known
+	Most   float64     // samples/s per GPU that storage can deliver; +Inf: no limit
+	Part   float64     // factor on the rate with full memory; below 1 only if measured without knowing the cache
 }
 
-// Of is the rate with a column's memory where it is full with all of it.
+// Of returns the rate with the column's memory, given the rate with full memory.
 func (c Column) Of(rate float64) float64 { return min(rate*c.Part, c.Most) }
 
-// Growth is what is known of memory: columns, ascending, and how they were found.
+// Growth is what is known about memory: columns, ascending, and how they were found.
 type Growth struct {
 	Columns []Column
 	How     string // one sentence for people
 }
 
-// shares of the data set for which the cache is reckoned. Between two of them a profile is interpolated in a straight
-// line, and the rate rises ever faster as less is missed, so they lie closer where little is.
+// shares are the parts of the data set for which the cache is computed. A profile is interpolated linearly between two
+// of them, and the rate rises ever faster as less is missed, so they are closer together at the end.
 var shares = []float64{0, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.98, 1}
 
-// growth is what the runs with less memory say, with those with full memory.
+// growth returns what the runs with less memory say, compared with those with full memory.
 func (q Question) growth(runs []Run, c Curve) Growth {
 	if q.Cache.ours() {
 		return q.reckoned(runs, c)
@@ -58,7 +58,8 @@ func (q Question) growth(runs []Run, c Curve) Growth {
 	return q.measured(runs, c)
 }
 
-// reckoned is arithmetic, with the storage's rate from the one run that confirms it.
+// reckoned computes the columns from the cache, with the storage rate from the one run with less memory, if that
+// differs.
 func (q Question) reckoned(runs []Run, c Curve) Growth {
 	cache, how := q.Cache, "memory is reckoned: the cache never evicts"
 	for _, p := range q.lesser(runs) {
@@ -77,10 +78,11 @@ func (q Question) reckoned(runs []Run, c Curve) Growth {
 	return Growth{q.columns(cache), how}
 }
 
-// confirms is how far a run may be off what was reckoned.
+// confirms is how far a run may be off the computed rate, relative to it, and still confirm it.
 const confirms = 0.15
 
-// columns are the amounts at which the cache's arithmetic is written down: shares of the data set, up to full memory.
+// columns returns the amounts for which the cache's rates are written into the profile: parts of the data set, up to
+// full memory.
 func (q Question) columns(cache Cache) (columns []Column) {
 	for _, share := range shares {
 		memory := max(1, cache.Base+gres.Memory(share*float64(cache.Dataset)))
@@ -95,7 +97,7 @@ func (q Question) columns(cache Cache) (columns []Column) {
 	return columns
 }
 
-// measured keeps one amount where the model does not care, the least that was tried, and else a column for each.
+// measured returns one column, the least amount tried, if memory does not matter, and else a column for each amount.
 func (q Question) measured(runs []Run, c Curve) Growth {
 	less := q.lesser(runs)
 	if len(less) == 0 {
@@ -122,7 +124,7 @@ type lessPoint struct {
 	memory gres.Memory
 }
 
-// lesser are those that were measured, ascending in memory.
+// lesser returns the measured points with less memory, ascending in memory.
 func (q Question) lesser(runs []Run) (all []lessPoint) {
 	for _, memory := range q.amounts() {
 		for _, p := range q.points(runs, memory) {
@@ -134,7 +136,7 @@ func (q Question) lesser(runs []Run) (all []lessPoint) {
 	return all
 }
 
-// amounts are those that are tried beside full memory, ascending.
+// amounts returns the amounts to be tried besides full memory, ascending.
 func (q Question) amounts() []gres.Memory {
 	if q.Cache.ours() {
 		half := q.Cache.Base + q.Cache.Dataset/2
@@ -146,8 +148,8 @@ func (q Question) amounts() []gres.Memory {
 	return q.Memory[:len(q.Memory)-1]
 }
 
-// nextMemory is the next trial with less memory: at the knee, where a shortage shows most. The least amount comes
-// first; where that is enough the others are, too.
+// nextMemory returns the next trial with less memory. It is made at the knee, where a shortage shows most, and first
+// with the least amount: if that is enough, the others are, too.
 func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
 	if len(d.Curve.Points) == 0 || q.Recorded || len(runs) > 0 && q.unfinished(runs[len(runs)-1]) > 0 {
 		return Trial{}, false
@@ -169,6 +171,8 @@ func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
 	return Trial{}, false
 }
 
+// lessMemory returns a trial with this amount at the first point beyond the knee. It is twice as long as one with full
+// memory, up to Long.
 func (q Question) lessMemory(memory gres.Memory, c Curve, why Why) Trial {
 	knee := c.Knee(q.Learn)
 	cores := c.Points[len(c.Points)-1].Cores

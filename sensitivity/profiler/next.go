@@ -8,10 +8,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mostFaults is how many sizes may fail before the trainer is left in peace.
+// mostFaults is how many sizes may fail before the estimator gives up.
 const mostFaults = 2
 
-// next is the trial of cores that follows, or why there is none.
+// next returns the next trial over cores, or why there is none.
 func (q Question) next(runs []Run, c Curve) (Trial, Stop) {
 	if n := len(runs); n > 0 {
 		if more := q.unfinished(runs[n-1]); more > 0 {
@@ -37,7 +37,7 @@ func (q Question) next(runs []Run, c Curve) (Trial, Stop) {
 	return q.mostOpen(c, left)
 }
 
-// spent is how many trials of cores were made.
+// spent returns how many trials over cores were made.
 func (q Question) spent(runs []Run) (n int) {
 	for _, r := range runs {
 		if r.Memory == q.full() {
@@ -47,7 +47,7 @@ func (q Question) spent(runs []Run) (n int) {
 	return n
 }
 
-// left are the cores that were not tried.
+// left returns the cores that were not tried.
 func (q Question) left(c Curve) (left []int) {
 	for _, cores := range q.Cores {
 		is := func(p Point) bool { return p.Cores == cores }
@@ -59,7 +59,7 @@ func (q Question) left(c Curve) (left []int) {
 	return left
 }
 
-// trial is one with full memory, as long as a trainer of the expected pace needs.
+// trial returns a trial with full memory, as long as is needed at the expected pace.
 func (q Question) trial(cores int, c Curve, why Why) Trial {
 	length := q.Short
 	if expected := c.At(float64(cores)).Rate / float64(q.Batch); expected > 0 {
@@ -69,8 +69,8 @@ func (q Question) trial(cores int, c Curve, why Why) Trial {
 	return Trial{Cores: cores, Memory: q.full(), For: length, Why: why}
 }
 
-// opening are the first two points: what one core gives, and where the GPUs are the limit. Those are expected at the
-// knee where the trainer has told what the GPUs do with the data at hand, and else with all cores.
+// opening returns the first two points: the rate of one core, and the size at which the GPUs are the limit. That is
+// expected at the knee if the trainer's rate with ready data (Bound) is known, and else with all cores.
 func (q Question) opening(c Curve, left []int) (Trial, Stop) {
 	most := left[len(left)-1]
 	switch {
@@ -90,8 +90,8 @@ func (q Question) opening(c Curve, left []int) (Trial, Stop) {
 	return q.trial(most, c, WhyMost), ""
 }
 
-// repeat asks again where more cores were slower by more than scatter. When the second run says so, too, the point is
-// dropped from the curve.
+// repeat repeats a size that was slower than fewer cores by more than its scatter. If the second run agrees, the point
+// is dropped from the curve.
 func (q Question) repeat(c Curve) (Trial, bool) {
 	if q.Recorded {
 		return Trial{}, false
@@ -105,7 +105,7 @@ func (q Question) repeat(c Curve) (Trial, bool) {
 	return Trial{}, false
 }
 
-// mostOpen is the trial that could change a grant most.
+// mostOpen returns the trial that could change a grant most.
 func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 	best, open, why := 0, q.Learn+2e-9, WhyKnee
 	for _, cores := range left {
@@ -114,8 +114,8 @@ func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 		if cores == q.Share {
 			would *= ofShare
 		}
-		// Of those that are as open the last: beyond all points it answers for the others, and between two it has the
-		// most to lose.
+		// Of sizes that are equally open take the last: beyond all points it answers for the others, and between two
+		// points it has most to lose.
 		if would >= open-1e-9 {
 			best, open, why = cores, would, WhyKnee
 			if doubt > gap {
@@ -130,15 +130,15 @@ func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 }
 
 const (
-	// ofShare is what the rate at the share counts more than others: all gains are relative to it.
+	// ofShare is the weight of the rate at the share compared with others, because all gains are relative to it.
 	ofShare = 1.5
-	// trust is how far a rate may be off the model, relative to it, for each e-fold of cores to the next measured
-	// point, where it follows the cores. Where it does not, there is nothing that it could be off. Between 0.1 and 0.4
-	// it makes little difference.
+	// trust is how far a rate may be off the model, relative to it, per e-fold of cores to the next measured point,
+	// where the rate follows the cores; where it does not, it cannot be off. Values between 0.1 and 0.4 make little
+	// difference.
 	trust = 0.2
 )
 
-// gap is what the model leaves open with some cores, relative to the rate.
+// gap returns how much the model leaves open at this number of cores, relative to the rate.
 func (c Curve) gap(cores int) float64 {
 	i := c.after(cores)
 	if i == len(c.Points) {
@@ -152,7 +152,7 @@ func (c Curve) gap(cores int) float64 {
 	return high/low - 1
 }
 
-// doubt is what may be wrong with the model with some cores, relative to the rate.
+// doubt returns by how much the model itself may be wrong at this number of cores, relative to the rate.
 func (c Curve) doubt(cores int) float64 {
 	i := c.after(cores)
 	if i == 0 || i == len(c.Points) {
@@ -161,12 +161,12 @@ func (c Curve) doubt(cores int) float64 {
 	a, b := c.Points[i-1], c.Points[i]
 	below, above := math.Log(float64(cores)/float64(a.Cores)), math.Log(float64(b.Cores)/float64(cores))
 	rise := math.Log(b.Rate / a.Rate)
-	// b is faster than a's cores can be: there is a step that the model does not have
+	// The second point is faster than its cores explain: there is a step that the model does not have.
 	unexplained := max(0, rise-below-above)
 	return float64(trust*min(1, rise/(below+above))*min(below, above)) + float64(unexplained/2)
 }
 
-// after is the index of the first point with more cores.
+// after returns the index of the first point with more cores, or as many.
 func (c Curve) after(cores int) int {
 	i := 0
 	for i < len(c.Points) && c.Points[i].Cores < cores {
@@ -175,7 +175,7 @@ func (c Curve) after(cores int) int {
 	return i
 }
 
-// unrest is what measured points fall at most: so much scatters, and may be anywhere.
+// unrest returns the largest fall of the measured points. They scatter by that much, which may be anywhere.
 func (c Curve) unrest() float64 {
 	best, fall := 0.0, 0.0
 	for _, p := range c.raw {

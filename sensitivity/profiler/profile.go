@@ -10,7 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// About is what a profile says beside its figures.
+// About is what a profile says besides its throughputs.
 type About struct {
 	Model, Task, GPUType, Source    string
 	CheckpointSeconds, StartSeconds float64
@@ -18,8 +18,8 @@ type About struct {
 	GPUMemory                       gres.Memory
 }
 
-// Profile writes a decision down as the planner reads it: the curve's knots for each amount of memory, all per GPU. It
-// fails where nothing was measured.
+// Profile returns the profile of a decision for the planner: the curve's knots for each amount of memory, all per GPU.
+// It fails if nothing was measured.
 func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error) {
 	q = q.Defaults()
 	if len(d.Curve.Points) == 0 {
@@ -55,7 +55,7 @@ func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error)
 	return p, nil
 }
 
-// corners are the curve's knots with cores per GPU, and those where storage becomes the limit.
+// corners returns the curve's knots, with cores per GPU, and the points at which storage becomes the limit.
 func (q Question) corners(c Curve, columns []Column) []Knot {
 	knots := c.Knots()
 	for _, column := range columns {
@@ -70,7 +70,7 @@ func (q Question) corners(c Curve, columns []Column) []Knot {
 	return slices.CompactFunc(knots, func(a, b Knot) bool { return a.Cores == b.Cores })
 }
 
-// crossing is where a curve reaches a rate between two of its knots.
+// crossing returns where a curve reaches a rate between two of its knots.
 func crossing(knots []Knot, rate float64) (Knot, bool) {
 	for i := 1; i < len(knots); i++ {
 		a, b := knots[i-1], knots[i]
@@ -81,7 +81,7 @@ func crossing(knots []Knot, rate float64) (Knot, bool) {
 	return Knot{}, false
 }
 
-// figures keeps five of a rate's, far more than a measurement has.
+// figures rounds a rate to five digits, far more than a measurement has.
 func figures(rate float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(rate))-4)
 	if unit >= 1 {

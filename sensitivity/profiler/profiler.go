@@ -1,12 +1,12 @@
-// Package profiler finds out how fast a model trains with how many cores in as few trials as it takes (Synergy,
-// OSDI'22, §3.1). It is a pure state machine: told what is asked and what was measured so far, it names the next trial,
-// or says that it is done, with the curve, how far that can be off, and why it stopped. It runs nothing, reads no clock
-// and keeps nothing: the same runs give the same decision, so whoever is interrupted goes on with the runs that he has.
+// Package profiler finds out how fast a model trains with how many cores in as few trials as possible (Synergy,
+// OSDI'22, §3.1). It is a pure state machine: given the question and the measurements so far, it names the next trial,
+// or says that it is done, with the curve, its uncertainty, and why it stopped. It runs nothing, reads no clock and
+// keeps nothing: the same runs give the same decision, so an interrupted measurement goes on from its runs.
 //
-// Its model is rate(c) = min(r·c, G) with a rounded knee: r is what one core prepares, G what the GPUs do with their
-// data at hand. Between two measured points the curve lies above their chord and below both the line through the origin
-// and the first point, and the rate of the second; the distance of the two is what is not known there, and it is
-// largest at the knee that the model predicts.
+// Its model is rate(c) = min(r·c, G) with a rounded knee: r is what one core prepares, G what the GPUs do with ready
+// data. Between two measured points the curve lies above their chord, and below both the line through the origin and
+// the first point, and the rate of the second. The distance of these bounds is what is unknown there. It is largest at
+// the knee that the model predicts, and that is where the next trial is made.
 package profiler
 
 import (
@@ -15,25 +15,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Question is what is asked, and how exactly. Its zero values are filled in by Defaults.
+// Question is what is to be measured, and how exactly. Defaults fills in its zero values.
 type Question struct {
-	Cores []int         // of the whole job, ascending and above 0: those that may be tried
+	Cores []int         // of the whole job, ascending and above 0: the sizes that may be tried
 	GPUs  int           // of the job; rates are per GPU
 	Batch int           // samples per iteration and GPU
-	Share int           // the job's proportional share of cores, since every gain is relative to that; 0: not known
-	Bound float64       // samples/s and GPU with the data at hand, which no number of cores exceeds; 0: not known
-	Most  int           // trials of cores at most, those that are made again included
-	Learn float64       // what a trial must promise to change of a rate, relative to it, to be worth its time
-	Noise float64       // scatter of a point's rate, relative to it, with which its trial ends
-	Short time.Duration // the first look at a trainer of unknown pace
+	Share int           // the job's proportional share of cores, since every gain is relative to that; 0: unknown
+	Bound float64       // samples/s per GPU with ready data, which no number of cores exceeds; 0: unknown
+	Most  int           // the most trials over cores, with repetitions
+	Learn float64       // how much a trial must be able to change a rate, relative to it, to be worth its time
+	Noise float64       // scatter of a point's rate, relative to it, at which its trial ends
+	Short time.Duration // length of the first trial, when the trainer's pace is unknown
 	Long  time.Duration // no trial lasts longer
-	// Recorded says that a trial that is made again says the same, and that its windows cannot be prolonged.
+	// Recorded means that a repeated trial gives the same result, and that its windows cannot be prolonged.
 	Recorded bool
-	Memory   []gres.Memory // of the whole job, ascending; cores are tried with the last, and then the others, or Cache
-	Cache    Cache         // zero: the cache, if there is one, is not ours
+	Memory   []gres.Memory // of the whole job, ascending; cores are tried with the last; then the others, or Cache's
+	Cache    Cache         // zero: the cache, if there is one, is not the trainer's own
 }
 
-// Defaults for what a Question leaves open.
+// Defaults of a Question.
 const (
 	defaultMost  = 5
 	defaultLearn = 0.02
@@ -42,7 +42,7 @@ const (
 	defaultLong  = time.Minute
 )
 
-// Defaults fills in what is 0.
+// Defaults fills in zero values.
 func (q Question) Defaults() Question {
 	q.GPUs, q.Batch = max(1, q.GPUs), max(1, q.Batch)
 	if q.Most == 0 {
@@ -73,16 +73,16 @@ func (q Question) full() gres.Memory { return q.Memory[len(q.Memory)-1] }
 type Trial struct {
 	Cores  int           `json:"cores"`
 	Memory gres.Memory   `json:"memory_mib"`
-	For    time.Duration `json:"-"` // from its first progress
+	For    time.Duration `json:"-"` // counted from the first progress
 	Why    Why           `json:"why"`
-	// Prolongs says that the last run is not over: its trainer goes on, and what comes is added to its windows.
+	// Prolongs means that the last run goes on: its trainer is not stopped, and the new windows are added to its.
 	Prolongs bool `json:"-"`
 }
 
-// Why is what a trial is for.
+// Why is the purpose of a trial.
 type Why string
 
-// What trials are for.
+// The purposes of trials.
 const (
 	WhyCore     Why = "what one core gives"
 	WhyBound    Why = "the knee that the data at hand predict"
@@ -97,19 +97,19 @@ const (
 	WhyCoreNext Why = "the next that it runs with"
 )
 
-// Run is what a trial gave. One that failed has a fault and may have windows; they are not believed.
+// Run is the result of a trial. One that failed has a fault; its windows, if any, are ignored.
 type Run struct {
 	Cores   int         `json:"cores"`
 	Memory  gres.Memory `json:"memory_mib"`
 	Windows []Window    `json:"windows"`
-	Use     *Use        `json:"gpu,omitempty"` // nil: not known
+	Use     *Use        `json:"gpu,omitempty"` // nil: unknown
 	Fault   string      `json:"fault,omitempty"`
 }
 
-// Stop is why nothing more is to be tried; empty while there is.
+// Stop is why nothing more is to be tried; empty while there is more.
 type Stop string
 
-// Why it stops.
+// The reasons to stop.
 const (
 	Known   Stop = "nothing that could still be tried would change much"
 	Spent   Stop = "the number of trials is used up"
@@ -117,16 +117,15 @@ const (
 	Failing Stop = "the trainer fails"
 )
 
-// Decision is what follows from the runs so far: the curve as far as it is known, and the next trial or why there is
-// none.
+// Decision follows from the runs so far: the curve as far as it is known, and the next trial or why there is none.
 type Decision struct {
-	Next  Trial // where Stop is empty
+	Next  Trial // valid if Stop is empty
 	Stop  Stop
 	Curve Curve
-	Grows Growth // over memory
+	Grows Growth // the effect of memory
 }
 
-// Next decides.
+// Next returns the decision after these runs.
 func Next(q Question, runs []Run) Decision {
 	q = q.Defaults()
 	d := Decision{Curve: q.curve(runs)}

@@ -6,17 +6,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Use is what a trainer had of its GPUs.
+// Use is a trainer's use of its GPUs.
 type Use struct {
-	// Busy is the part of the time in which something of it was under way on a GPU, 0 to 1, the mean over its GPUs.
-	// Without Looks it is not known.
+	// Busy is the part of the time, 0 to 1, in which any of its work was under way on a GPU, as a mean over its GPUs.
+	// It is unknown if Looks, the number of samples, is 0.
 	Busy  float64 `json:"busy,omitempty"`
 	Looks int     `json:"looks,omitempty"`
-	// Memory is the most that it held of one GPU, MiB; 0: not known.
+	// Memory is the most that it held of one GPU, MiB; 0: unknown.
 	Memory gres.Memory `json:"memory_mib,omitempty"`
 }
 
-// And is both together: the mean of how busy, and the most memory.
+// And combines two uses: the mean of Busy, weighted by Looks, and the most memory.
 func (u Use) And(other Use) Use {
 	sum := Use{Looks: u.Looks + other.Looks, Memory: max(u.Memory, other.Memory)}
 	if sum.Looks > 0 {
@@ -25,12 +25,12 @@ func (u Use) And(other Use) Use {
 	return sum
 }
 
-// Believed is from how many looks on a mean is believed.
+// Believed is the least number of looks for which Busy is used.
 const Believed = 3
 
-// UseOf is what a trainer has of a GPU with its share of cores: how busy it keeps it (0: not known) and how much memory
-// it holds at most (0: not known). What is done for a sample on the GPU does not depend on the cores, so how busy it is
-// goes with the rate. That of the run with most looks counts.
+// UseOf returns a trainer's use of a GPU with its share of cores: how busy it keeps the GPU and the most memory that it
+// holds; 0: unknown. The GPU's work per sample does not depend on the cores, so busy is proportional to the rate. It is
+// taken from the run with the most looks.
 func (q Question) UseOf(runs []Run, c Curve) (busy float64, memory gres.Memory) {
 	q = q.Defaults()
 	var best *Run

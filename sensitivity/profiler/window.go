@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Window is a stretch of a run: how many iterations of the whole job were finished in it. Windows of a run follow each
+// Window is a part of a run: how many iterations of the whole job finished in it. The windows of a run follow each
 // other.
 type Window struct {
 	Seconds    float64 `json:"s"`
 	Iterations float64 `json:"n"`
 }
 
-// Batches come in bursts where a loader is what the GPUs wait for: its workers start together and finish together, each
-// with a batch. So stretches have to be as long as it takes for what they say to agree, or several batches of each
-// worker; and what the queues had before the run began (two batches a worker, as torch's loaders prefetch) is left out.
+// If the GPUs wait for the loader, batches come in bursts: its workers start together and finish together, each with a
+// batch. So windows are joined to stretches, until these agree or have several batches of each worker. What the queues
+// held before the run began (two batches per worker, as torch's loaders prefetch) is left out.
 const (
 	leastInStretch = 4    // iterations
 	perWorker      = 3    // batches of each worker in a stretch that is long enough in any case
-	prefetched     = 2    // batches of each worker that wait when training begins
-	stretches      = 6    // that a scatter is told from
-	instant        = 1e-3 // seconds, below which nothing was measured
-	agree          = 0.25 // standard deviation of stretches that are long enough
+	prefetched     = 2    // batches of each worker that are queued when training begins
+	stretches      = 6    // needed to compute a scatter
+	instant        = 1e-3 // seconds below which nothing was measured
+	agree          = 0.25 // largest standard deviation of stretches that agree, relative to their rate
 )
 
-// pace is what a run says.
+// pace is the result of a run.
 type pace struct {
 	rate    float64 // iterations/s
-	scatter float64 // of rate, relative to it: one standard error; 0: not known
-	parts   int     // stretches that it is told from
+	scatter float64 // standard error, relative to rate; 0: unknown
+	parts   int     // stretches that it was computed from
 }
 
-// paceOf is the pace of a run in which so many workers prepare batches for each GPU.
+// paceOf returns the pace of a run in which this many workers prepare batches for each GPU.
 func paceOf(windows []Window, workers int) pace {
 	settled := drained(windows, float64(prefetched*workers))
 	most := float64(max(leastInStretch, perWorker*workers))
@@ -49,14 +49,14 @@ func paceOf(windows []Window, workers int) pace {
 	}
 }
 
-// resolution is how much of a stretch its last window is: stretches end with windows, not with bursts.
+// resolution is how large one window is compared with a stretch: a stretch ends with a window, not with a burst.
 func resolution(windows, parts []Window) float64 {
 	return float64(len(parts)) / float64(len(windows))
 }
 
-// together is the mean of stretches, without those that are far off their median: in a validation or a checkpoint
-// nothing is trained. The median itself would be off, since stretches end with windows and so have few different
-// lengths.
+// together returns the mean of the stretches, without those far off their median, such as a validation or a checkpoint,
+// in which nothing is trained. The median itself would be inexact, since stretches end with windows and so have only
+// few different lengths.
 func together(parts []Window) pace {
 	rates := make([]float64, len(parts))
 	for i, p := range parts {
@@ -76,7 +76,7 @@ func together(parts []Window) pace {
 // outlying is how many standard deviations off a stretch is left out.
 const outlying = 3
 
-// spread is the standard deviation of the rates of stretches, relative to that of all together.
+// spread returns the standard deviation of the rates of stretches, relative to their overall rate.
 func spread(parts []Window) float64 {
 	mean, sum := total(parts).rate(), 0.0
 	for _, p := range parts {
@@ -85,7 +85,7 @@ func spread(parts []Window) float64 {
 	return math.Sqrt(sum / float64(max(1, len(parts)-1)))
 }
 
-// coarse is the pace of a run that is too short for several stretches: it may be off by a burst.
+// coarse returns the pace of a run that is too short for several stretches; it may be off by a burst.
 func coarse(sum Window, workers int) pace {
 	if sum.Iterations <= 0 {
 		return pace{}
@@ -93,7 +93,7 @@ func coarse(sum Window, workers int) pace {
 	return pace{rate: sum.rate(), scatter: min(1, float64(workers)/sum.Iterations)}
 }
 
-// drained is what is left when the first batches are taken away, no more than half of all.
+// drained removes the windows with the first batches, at most half of all iterations.
 func drained(windows []Window, batches float64) []Window {
 	batches = min(batches, total(windows).Iterations/2)
 	seen := 0.0
@@ -106,7 +106,7 @@ func drained(windows []Window, batches float64) []Window {
 	return nil
 }
 
-// stretched puts windows together until each has enough iterations.
+// stretched joins windows until each stretch has enough iterations.
 func stretched(windows []Window, enough float64) (parts []Window) {
 	var part Window
 	for _, w := range windows {
@@ -135,14 +135,15 @@ func total(windows []Window) (sum Window) {
 	return sum
 }
 
-// median of at least one number.
+// median needs at least one number.
 func median(numbers []float64) float64 {
 	sorted := slices.Sorted(slices.Values(numbers))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// deviation is the standard deviation of numbers around their middle, told from the median of the distances.
+// deviation estimates the standard deviation of numbers around their middle from the median of the distances (times
+// 1.4826, as for a normal distribution).
 func deviation(numbers []float64, middle float64) float64 {
 	const ofNormal = 1.4826
 	distances := make([]float64, len(numbers))
@@ -152,17 +153,17 @@ func deviation(numbers []float64, middle float64) float64 {
 	return ofNormal * median(distances)
 }
 
-// workers is how many prepare batches for each GPU: as many as there are cores for it.
+// workers is how many workers prepare batches for each GPU: as many as it has cores.
 func (q Question) workers(cores int) int { return max(1, cores/q.GPUs) }
 
-// Enough says that a run is as good as it has to be, and need not go on.
+// Enough reports whether a run is exact enough and need not go on.
 func (q Question) Enough(r Run) bool {
 	q = q.Defaults()
 	at := paceOf(r.Windows, q.workers(r.Cores))
 	return at.parts >= stretches && at.scatter <= q.Noise
 }
 
-// unfinished says how much longer a run has to go on; 0: it is good, or as long as may be.
+// unfinished returns how much longer a run has to go on; 0: it is exact enough, or as long as allowed.
 func (q Question) unfinished(r Run) time.Duration {
 	sum := total(r.Windows)
 	left := q.Long.Seconds() - sum.Seconds
@@ -179,7 +180,7 @@ func (q Question) unfinished(r Run) time.Duration {
 	return 0
 }
 
-// needed are the seconds in which a trainer of that pace drains its queues and has a batch of each worker in each
+// needed returns the seconds in which a trainer of this pace drains its queues and has a batch of each worker in each
 // stretch.
 func (q Question) needed(cores int, iterations float64) float64 {
 	if iterations <= 0 {
@@ -188,7 +189,7 @@ func (q Question) needed(cores int, iterations float64) float64 {
 	return float64((prefetched+stretches)*max(leastInStretch, q.workers(cores))) / iterations
 }
 
-// seconds is at least the least.
+// seconds returns s as a Duration, at least the given one.
 func seconds(s float64, least time.Duration) time.Duration {
 	return max(least, time.Duration(s*float64(time.Second)).Round(100*time.Millisecond))
 }

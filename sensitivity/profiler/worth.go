@@ -8,18 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Worth is what a profile promises a job on a node of its own.
+// Worth is what a profile promises a job on an otherwise empty node.
 type Worth struct {
 	Fair   gres.Vector        // the proportional share
-	Best   sensitivity.Option // the fewest cores and the least memory with all but a trifle of the best speed
-	Most   sensitivity.Option // the demand: all of the speed
-	Enough sensitivity.Option // the first option: no slower than the share, with the least
+	Best   sensitivity.Option // fewest cores and least memory with all but a trifle of the best speed
+	Most   sensitivity.Option // the demand: full speed
+	Enough sensitivity.Option // the first option: no slower than the share, with the least resources
 }
 
-// trifle is the part of a speed that nobody would spend cores on.
+// trifle is a part of the speed that is not worth spending cores on.
 const trifle = 0.02
 
-// On is what p promises a job with so many GPUs on an empty node.
+// On returns what p promises a job with this many GPUs on an empty node.
 func On(p *sensitivity.Profile, node gres.Vector, gpus int) Worth {
 	fair := gres.Proportional(node, gpus)
 	options := p.Options(fair, node)
@@ -54,7 +54,7 @@ func (w Worth) String() string {
 	return fmt.Sprintf("its share, %s, is what it can use; beyond that nothing", cores(fair))
 }
 
-// beyond is what cores beyond the best gain.
+// beyond says what more cores than the best size gain.
 func (w Worth) beyond() string {
 	if more := w.Most.Gain/w.Best.Gain - 1; more >= 0.005 {
 		return fmt.Sprintf("%.0f %% at most", 100*more)
@@ -76,7 +76,7 @@ func cores(n int) string {
 	return strconv.Itoa(n) + " cores"
 }
 
-// times is a gain as people say it: 2.4, and 1.05 where a tenth would say too little.
+// times formats a gain for people: 2.4, or 1.05 where one decimal would say too little.
 func times(gain float64) string {
 	if gain < 1.2 {
 		return strconv.FormatFloat(gain, 'f', 2, 64)

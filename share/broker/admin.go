@@ -17,7 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// answer serves the administrator, over HTTP, until the context ends.
+// answer serves the administrator's socket over HTTP until the context ends.
 func (b *Broker) answer(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
@@ -44,7 +44,7 @@ func (b *Broker) answer(ctx context.Context, l net.Listener) {
 	}
 }
 
-// Status is how the node stands.
+// Status returns the state of the broker and its GPUs.
 func (b *Broker) Status() wire.Status {
 	s := wire.Status{V: wire.Version, Release: b.Release, Up: time.Since(b.start).Seconds(),
 		Policy: string(b.Rules.Policy)}
@@ -59,7 +59,7 @@ func (b *Broker) Status() wire.Status {
 	return s
 }
 
-// unstamped are the jobs whose stamps could not be written, and the last of them.
+// unstamped returns how many jobs' stamps could not be written, and the last of them.
 func (b *Broker) unstamped() (int, *wire.Unstamped) {
 	last, err := node.LastUnstamped(b.RunDir)
 	if err != nil {
@@ -71,10 +71,10 @@ func (b *Broker) unstamped() (int, *wire.Unstamped) {
 	return last.N, &wire.Unstamped{Job: last.Job, Since: time.Since(last.At).Seconds(), Error: last.Error}
 }
 
-// mostStatus is more than a status of the most clients has, bytes.
+// mostStatus is more than the largest possible status, bytes.
 const mostStatus = 4 << 20
 
-// Ask asks the broker of this node, whose folder it is.
+// Ask asks the broker of this node, which runs in the folder dir, for its status.
 func Ask(ctx context.Context, dir string) (wire.Status, error) {
 	text, err := ask(ctx, dir, http.MethodGet, "/status")
 	if err != nil {
@@ -87,6 +87,7 @@ func Ask(ctx context.Context, dir string) (wire.Status, error) {
 	return s, nil
 }
 
+// ask sends a request to the broker's admin socket and returns the body of the answer.
 func ask(ctx context.Context, dir, method, path string) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -107,7 +108,7 @@ func ask(ctx context.Context, dir, method, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(response.Body, mostStatus))
 }
 
-// Metrics is a status in Prometheus' words.
+// Metrics formats a status as Prometheus text.
 func Metrics(s wire.Status) string {
 	var m metrics
 	m.name("synergy_broker_up_seconds", "gauge", "Since the broker started.")
@@ -167,7 +168,7 @@ func Metrics(s wire.Status) string {
 	return m.String()
 }
 
-// metrics are lines of Prometheus' text.
+// metrics collects lines of Prometheus text.
 type metrics struct {
 	strings.Builder
 	last string

@@ -1,7 +1,15 @@
-// Package broker says on a node who may use a GPU now, where several jobs share one. There is a socket for each GPU,
-// and an Arbiter of package turns behind it; this package knows sockets, processes and the clock, and decides nothing
-// about turns. Who a client is the kernel says, and what it may the daemon, by the stamp that the prolog wrote; nothing
-// that a client says of itself gives it anything. Without a broker jobs run on, and the GPU slices their time.
+// Package broker decides on a node which job may use a shared GPU now. There is a socket for each GPU with an Arbiter
+// of package turns behind it; this package knows sockets, processes and the clock, and decides nothing about turns. The
+// kernel says which job a client is (pidfd, cgroup), and the stamp written by the prolog says what the daemon allows
+// it; a client gains nothing by what it says of itself. Without a broker jobs run on, and the GPU time-slices them.
+//
+//   - From a request to its grant everything happens under the GPU's lock in the goroutine that read the request, and
+//     messages are written without waiting; a client that does not read is dropped.
+//   - Stopping and thawing read /proc and write cgroups, so each job has a goroutine for that (halt.go). Meanwhile the
+//     arbiter's clock stands still, for mostHeld at most, so no job is granted what another still uses.
+//   - What is stopped is written down before it is stopped, so that the next broker can thaw it. What was stopped by
+//     others is neither recorded nor thawed.
+//   - A client that has outlived its job's stamp is dropped.
 package broker
 
 import (
@@ -25,41 +33,42 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// Config is what a broker needs to know.
+// Config configures a broker.
 type Config struct {
 	RunDir string // node.Folder
-	GPUs   []int  // indexes on the node
+	GPUs   []int  // indices on the node
 	Rules  turns.Rules
-	// Identify says which job a process of a user belongs to; nil: Proc does.
+	// Identify returns the job of a process of the given user; nil: Proc.Job.
 	Identify func(pid, uid int) (int, error)
 	Proc     Proc
 	Limits   Limits
-	// SilentAfter is for how long a job has had no client until it is stopped while others have their turns; 0: never.
+	// SilentAfter is how long a job may have no client before it is stopped during the slices of others; 0: such jobs
+	// are never stopped.
 	SilentAfter time.Duration
 	Release     string
 	Log         *slog.Logger
-	// Fill has jobs of a GPU run at the same time; nil: they take turns.
+	// Fill tries to let all jobs of a GPU run at once; nil: they take turns.
 	Fill Filler
-	// Report tells the daemon of jobs that do not give their turns back; nil: nobody does.
+	// Report tells the daemon about jobs that do not yield; nil: it is not told.
 	Report Reporter
-	// Ready is called when all sockets are there; nil: nobody wants to know.
+	// Ready is called when all sockets exist; may be nil.
 	Ready func()
 }
 
-// Limits bound what clients can make the broker keep.
+// Limits bound the resources that clients can make the broker use.
 type Limits struct {
 	Clients, PerUser, PerJob int
-	Hello                    time.Duration // until which a connection says who it is
-	Messages                 int           // of a job in a second; 0: as by default
-	Hellos                   int           // connections of a user that are heard in a second; 0: as by default
+	Hello                    time.Duration // time within which a connection must send HELLO
+	Messages                 int           // of a job per second; 0: the default
+	Hellos                   int           // connections of a user that are read per second; 0: the default
 }
 
-// DefaultLimits are for a node with a GPU for each of some dozen jobs.
+// DefaultLimits returns limits for a node with a GPU for each of some dozen jobs.
 func DefaultLimits() Limits {
 	return Limits{Clients: 1024, PerUser: 256, PerJob: 64, Hello: 5 * time.Second, Messages: 4000, Hellos: 200}
 }
 
-// Broker is that of one node.
+// Broker is the broker of one node.
 type Broker struct {
 	Config
 	start time.Time
@@ -67,20 +76,20 @@ type Broker struct {
 	gpus  []*gpu
 	next  atomic.Uint64
 	crowd crowd
-	says  saying             // of stamps; whoever looks has it
-	said  chan chan<- looked // that stamps have changed
-	// begin runs something beside the broker, which waits for it when it ends. The context ends with the broker.
+	says  saying             // problems of stamps that were logged; used by one look at a time
+	said  chan chan<- looked // requests for a look, because stamps have changed
+	// begin runs a function in a goroutine for which Serve waits. The context ends with the broker.
 	begin func(func(context.Context))
 
-	offences chan offence // that are to be reported
+	offences chan offence // to be reported
 }
 
-// AdminPath is where a broker tells its status.
+// AdminPath returns the path of the socket on which a broker tells its status.
 func AdminPath(dir string) string { return filepath.Join(dir, "broker.sock") }
 
 func frozenDir(dir string) string { return filepath.Join(dir, "frozen") }
 
-// New is a broker that does nothing yet.
+// New returns a broker that is not serving yet.
 func New(c Config) *Broker {
 	if c.Identify == nil {
 		c.Identify = c.Proc.Job
@@ -104,12 +113,12 @@ func New(c Config) *Broker {
 	return b
 }
 
-// ErrThaws is that a broker runs whose frozen jobs are its own business: a job that it has stopped would go on beside
-// the one whose turn it is.
+// ErrThaws means that a broker runs there. It thaws what it has stopped by itself; thawing for it would let a job run
+// beside the one that has the slice.
 var ErrThaws = errors.New("a broker runs there and thaws by itself what it has stopped: stop it first")
 
-// Thaw lets all jobs go on that a broker has frozen which is no more, and says which. What that told tasks of MPS is
-// taken back, too.
+// Thaw lets all jobs go on that a broker that is gone has frozen, and returns them. It also withdraws what that broker
+// told tasks about MPS.
 func Thaw(dir string, proc Proc) ([]int, error) {
 	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,10 +141,10 @@ func thaw(dir string, proc Proc) ([]int, error) {
 	return jobs, errors.Join(err, node.Withdraw(dir))
 }
 
-// ErrRunning is that a broker runs there already.
+// ErrRunning means that another broker runs there already.
 var ErrRunning = errors.New("another broker runs there: stop it first")
 
-// Serve is the broker, until the context ends. Then nothing is frozen, and clients run on by themselves.
+// Serve runs the broker until the context ends. Afterwards nothing is frozen, and clients run on by themselves.
 func (b *Broker) Serve(ctx context.Context) error {
 	lock, err := lockFolder(b.RunDir, b.Proc.Owner)
 	if err != nil {
@@ -153,7 +162,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	var running sync.WaitGroup
 	b.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
 	b.halts.begin = b.begin
-	first := b.look() // who was there before the broker is known from then on
+	first := b.look() // jobs that were there before the broker are known from here on
 	for _, job := range b.stillFrozen() {
 		b.halts.goOn(job)
 	}
@@ -181,6 +190,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	return nil
 }
 
+// thawAll thaws and logs what an earlier broker or this one has frozen.
 func (b *Broker) thawAll() {
 	jobs, err := thaw(b.RunDir, b.Proc)
 	if err != nil {
@@ -191,17 +201,17 @@ func (b *Broker) thawAll() {
 	}
 }
 
-// frozenPath is where it stands what was stopped of a job.
+// frozenPath returns the path of the file that lists what was stopped of a job.
 func (b *Broker) frozenPath(job int) string { return (&freezer{dir: frozenDir(b.RunDir)}).path(job) }
 
-// stillFrozen are the jobs that the last broker has stopped and this one could not thaw.
+// stillFrozen returns the jobs that the last broker has stopped and this one could not thaw.
 func (b *Broker) stillFrozen() []int {
-	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has said what is wrong
+	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has logged the error
 	return jobs
 }
 
-// lockFolder makes the folder where it is missing, and holds it against a second broker until the file is closed. A
-// folder in which others may write is refused: what is believed lies there.
+// lockFolder makes the folder if it is missing and locks it against a second broker until the file is closed. It
+// refuses a folder in which other users may write, since the broker trusts the files in it.
 func lockFolder(dir string, owner int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -225,7 +235,7 @@ func lockFolder(dir string, owner int) (*os.File, error) {
 
 func lockPath(dir string) string { return filepath.Join(dir, "broker.lock") }
 
-// holdLock holds a folder's lock until the file is closed.
+// holdLock takes the lock on a folder's lock file, which lasts until the file is closed.
 func holdLock(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -234,7 +244,7 @@ func holdLock(file *os.File) error {
 	return err
 }
 
-// listen makes the sockets: one for each GPU, open to all, and behind them that of the administrator.
+// listen opens the sockets: one for each GPU, open to all users, and last the administrator's.
 func (b *Broker) listen() ([]*net.UnixListener, error) {
 	var all []*net.UnixListener
 	for _, index := range b.GPUs {
@@ -251,7 +261,8 @@ func (b *Broker) listen() ([]*net.UnixListener, error) {
 	return append(all, l), nil
 }
 
-// listenAt listens in the place of a broker that is dead; the lock says that it is.
+// listenAt listens in place of a dead broker, whose socket it removes. The caller holds the lock, so no other broker
+// lives.
 func listenAt(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode()&fs.ModeSocket == 0 {
@@ -280,7 +291,7 @@ func closeAll(listeners []*net.UnixListener) (err error) {
 	return err
 }
 
-// crowd counts connections.
+// crowd counts connections against the limits.
 type crowd struct {
 	limits Limits
 
@@ -291,14 +302,14 @@ type crowd struct {
 	refused map[string]int
 }
 
-// crew are the connections of a user or a job.
+// crew counts the connections of one user or one job.
 type crew struct {
 	size int
-	pace *pace // of all of them together
+	pace *pace // shared by all of them
 }
 
-// crewOf is that of a user or a job. Those that have just left are remembered until their pace is paid: who comes back
-// is no other.
+// crewOf returns the crew of a user or a job. A crew without connections is kept until its pace is paid, so that
+// reconnecting does not escape the pace.
 func crewOf(crews map[int]*crew, id, perSecond int, now time.Time) *crew {
 	maps.DeleteFunc(crews, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
 	if crews[id] == nil {
@@ -307,8 +318,8 @@ func crewOf(crews map[int]*crew, id, perSecond int, now time.Time) *crew {
 	return crews[id]
 }
 
-// enter takes a connection of a user, and says at which pace those are heard, or why not. That is before anybody knows
-// of which job it is: to find that out costs more than to say HELLO.
+// enter counts a new connection of a user, and returns the pace at which the user's connections are read, or why it is
+// refused. This comes before the job is identified, since that costs more than sending HELLO does.
 func (c *crowd) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +335,7 @@ func (c *crowd) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	return of.pace, nil
 }
 
-// enterJob takes it as one of a job, and says how fast that is read.
+// enterJob counts a connection for a job, and returns the pace at which the job's messages are read.
 func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// client is a connection of which is known whose it is, or the broker itself for a job that has none. The GPU's lock
-// guards it.
+// client is a connection whose job is known, or the broker itself on behalf of a job without a client (silent.go). The
+// GPU's lock guards it.
 type client struct {
 	id     turns.Client
-	conn   *net.UnixConn // nil, and peer and pace too: silent is the client
+	conn   *net.UnixConn // nil if silent is set, as are peer and pace
 	silent *silent
 	gpu    *gpu
 	peer   *peer
@@ -29,17 +29,17 @@ type client struct {
 	kind   string
 	memory int64
 
-	open  bool   // there is a request that it has not released
-	seq   uint64 // of that, as the client calls it
-	asked uint64 // and as the arbiter does
-	fills bool   // the arbiter knows nothing of it: others have the GPU, too
+	open  bool   // there is a request that the client has not released
+	seq   uint64 // the client's number of that request
+	asked uint64 // the arbiter's number of that request
+	fills bool   // it has the GPU together with others, and the arbiter does not know of the request
 	state string
 	since time.Time
 	turns int
 	used  time.Duration
 }
 
-// serve is a connection, from its first line to its end.
+// serve handles a connection, from its first message to its end.
 func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -61,7 +61,7 @@ func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	}
 }
 
-// keep notes a connection, to be closed when the broker ends.
+// keep records a connection, so that it is closed when the broker ends. It returns false if the broker has ended.
 func (g *gpu) keep(conn *net.UnixConn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *gpu) forget(conn *net.UnixConn) {
 	delete(g.conns, conn)
 }
 
-// talk is what is said on a connection. What it returns is said last.
+// talk reads the messages of a connection until it ends. The error that it returns is the last thing to be sent.
 func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	from := wire.NewReader(conn)
 	if err := conn.SetReadDeadline(time.Now().Add(g.broker.Limits.Hello)); err != nil {
@@ -103,7 +103,7 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 		g.left(c)
 	}()
 	for {
-		time.Sleep(c.pace.wait(time.Now())) // for the message before
+		time.Sleep(c.pace.wait(time.Now())) // pays for the message before
 		m, err := from.Next()
 		if err != nil {
 			return asBad(err)
@@ -117,7 +117,7 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	}
 }
 
-// asBad is what a client is told of an error: nothing where it is gone.
+// asBad returns the error to send to the client; nil if the client is gone.
 func asBad(err error) *wire.Bad {
 	if bad, is := errors.AsType[*wire.Bad](err); is {
 		return bad
@@ -125,7 +125,8 @@ func asBad(err error) *wire.Bad {
 	return nil
 }
 
-// introduce finds out whose client it is and what it may. It is counted as one of its job if nothing is wrong.
+// introduce identifies the client's job and reads its stamp. If nothing is wrong it is counted as a connection of its
+// job.
 func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*client, *wire.Bad) {
 	if hello.Type != wire.Hello {
 		return nil, &wire.Bad{Code: wire.BadMessage, Text: fmt.Sprintf("%s: want HELLO first", hello.Type)}
@@ -150,8 +151,8 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 		kind: printable.Line(hello.Kind, 20), memory: hello.Memory, state: wire.Idle, since: time.Now()}, nil
 }
 
-// stampOf is what the daemon said of a job, as far as it is about this GPU and that user. What is wrong with a stamp is
-// the administrator's to know.
+// stampOf returns the stamp of a job if it is about this GPU and this user. What is wrong with the stamp itself is
+// logged for the administrator and not told to the client.
 func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 	stamp, err := readStamp(g.broker.RunDir, job, g.broker.Proc.Owner)
 	text := ""
@@ -171,7 +172,7 @@ func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 	return share.Stamp{}, &wire.Bad{Code: wire.NotSharing, Text: text}
 }
 
-// heard is one message of a client's. A request beside one that is open is refused and no more.
+// heard handles one message of a client. A request while another is open is refused, and the connection goes on.
 func (g *gpu) heard(c *client, m wire.Message) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,14 +184,15 @@ func (g *gpu) heard(c *client, m wire.Message) *wire.Bad {
 		g.asked(c, m)
 	case m.Type == wire.Release && c.open && m.Seq == c.seq:
 		g.released(c, micros(m.Used))
-	case m.Type == wire.Release: // of a turn that is over
+	case m.Type == wire.Release: // of a slice that has ended
 	default:
 		return &wire.Bad{Code: wire.BadMessage, Text: fmt.Sprintf("%s: want ACQ, REL or BYE", m.Type)}
 	}
 	return nil
 }
 
-// asked asks the arbiter, unless a request is still there that was taken back: then that counts for this one.
+// asked passes a request on to the arbiter. If an earlier request was withdrawn and still waits there, that one counts
+// as this request.
 func (g *gpu) asked(c *client, m wire.Message) {
 	c.open, c.seq = true, m.Seq
 	if c.state == wire.Waiting {
@@ -210,7 +212,8 @@ func (g *gpu) asked(c *client, m wire.Message) {
 	g.happened(e)
 }
 
-// released tells the arbiter. A request that is taken back before it was granted waits on, and is released when it is.
+// released tells the arbiter of a release. A request that is withdrawn before it was granted goes on waiting, and is
+// released when it is granted.
 func (g *gpu) released(c *client, used time.Duration) {
 	c.open = false
 	if c.state == wire.Waiting {
@@ -225,10 +228,10 @@ func (g *gpu) released(c *client, used time.Duration) {
 		Used: used})
 }
 
-// within is until when a step shall have ended. The daemon was told, and the client may only give itself more time:
-// under the policy by deadlines a short one goes before others.
+// within returns the time in which a step should end; 0: no deadline. The stamp gives the least, and the client may
+// only ask for more, since under the policy SLO a shorter time would put it before others.
 func (c *client) within(m wire.Message) time.Duration {
-	if c.stamp.SLO == 0 || c.silent != nil { // whose turns are no steps
+	if c.stamp.SLO == 0 || c.silent != nil { // the slices of a silent job are not steps
 		return 0
 	}
 	return max(micros(m.Deadline), time.Duration(c.stamp.SLO)*time.Millisecond)
@@ -236,7 +239,7 @@ func (c *client) within(m wire.Message) time.Duration {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// become changes its state, and counts for how long it held the GPU.
+// become changes the client's state and counts the time for which it held the GPU.
 func (c *client) become(state string) {
 	held := c.holding()
 	c.used += held
@@ -244,7 +247,7 @@ func (c *client) become(state string) {
 	c.state, c.since = state, time.Now()
 }
 
-// holding is for how long it holds the GPU since its state changed.
+// holding returns how long the client has held the GPU in its present state.
 func (c *client) holding() time.Duration {
 	if c.state != wire.Holding && c.state != wire.Yielding {
 		return 0
@@ -252,7 +255,7 @@ func (c *client) holding() time.Duration {
 	return time.Since(c.since)
 }
 
-// tell sends a message without waiting. Who does not read what he is told, some hundreds of messages long, is dropped.
+// tell sends a message without waiting. A client that leaves some hundreds of messages unread is dropped.
 func (c *client) tell(m wire.Message) {
 	if c.silent != nil {
 		c.silent.hear(m)
@@ -265,7 +268,7 @@ func (c *client) tell(m wire.Message) {
 
 var errSlow = errors.New("it reads nothing")
 
-// write puts a message into the socket's buffer, whole.
+// write puts a whole message into the socket's buffer, or returns an error at once.
 func write(conn *net.UnixConn, m wire.Message) error {
 	line, err := wire.Encode(m)
 	if err != nil {
@@ -287,13 +290,14 @@ func write(conn *net.UnixConn, m wire.Message) error {
 	return err
 }
 
+// status returns the client's state for people; now is its state in the arbiter.
 func (c *client) status(now turns.ClientState) wire.Client {
 	pid, state := 0, c.state
 	switch {
 	case c.silent == nil:
 		pid = c.peer.pid
 	case state == wire.Waiting:
-		state = wire.Frozen // so it waits
+		state = wire.Frozen // a waiting silent job is frozen
 	}
 	return wire.Client{ID: uint64(c.id), Job: c.stamp.Job, UID: c.stamp.UID, PID: pid,
 		Class: string(c.stamp.Class), Kind: c.kind, State: state, Since: time.Since(c.since).Seconds(),

@@ -2,16 +2,16 @@ package broker
 
 import "time"
 
-// clock is a GPU's. It stands still while somebody holds it, and nobody shall pay for that time with a lease that he
-// has not begun, nor with the grace that he was given.
+// clock is the time of a GPU's arbiter. It stands still while it is held, so that this time counts neither against a
+// lease that has not begun nor against a grace.
 type clock struct {
 	start time.Time
-	stood time.Duration // for how long it has stood still before
-	holds int           // by how many it is held
+	stood time.Duration // how long it has stood still before
+	holds int           // how many holds are in force
 	since time.Time     // when the first of those began
 }
 
-// at is what it says at a time.
+// at returns the clock's time at a wall time.
 func (k *clock) at(now time.Time) time.Duration {
 	if k.holds > 0 {
 		now = k.since
@@ -25,7 +25,7 @@ func (k *clock) hold(now time.Time) {
 	}
 }
 
-// release says whether it goes on.
+// release ends one hold, and reports whether the clock goes on.
 func (k *clock) release(now time.Time) bool {
 	if k.holds--; k.holds > 0 {
 		return false

@@ -15,20 +15,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// Filler has the jobs of a GPU run on it at the same time, if it can: it is told which they are, and says whether they
-// do. It is asked again every so often.
+// Filler lets the given jobs of a GPU run at the same time, if it can, and reports whether they do. It is called again
+// and again.
 type Filler func(ctx context.Context, gpu int, jobs []node.Run) (fills bool, err error)
 
-// lookEvery is how often stamps are looked at though nobody said that one has changed.
+// lookEvery is how often stamps are read if nothing says that one has changed.
 const lookEvery = 15 * time.Second
 
-// fillLease is for how long a client has a GPU that others have, too.
+// fillLease is the lease of a client that has the GPU together with others.
 const fillLease = 10 * time.Second
 
-// looked are the GPUs that are asked after a look, until their channels are closed.
+// looked holds, for each GPU whose Filler is called after a look, a channel that is closed when that is done.
 type looked map[int]<-chan struct{}
 
-// wait waits until these GPUs have been asked; none, or one that is not the broker's: until all have.
+// wait waits until the Fillers of these GPUs have answered. If gpus is empty or names a GPU that is not the broker's,
+// it waits for all.
 func (l looked) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	all := len(gpus) == 0 || slices.ContainsFunc(gpus, func(index int) bool {
 		return !slices.ContainsFunc(broker, func(g *gpu) bool { return g.index == index })
@@ -45,11 +46,11 @@ func (l looked) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	}
 }
 
-// look sees which jobs share which GPU, by their stamps, drops clients that have outlived theirs, and has each GPU
-// shared in the way that fits. One of which that cannot be seen is left as it is: nobody ends what serves jobs because
-// he could not read whose they are. It waits for no GPU. One at a time looks.
+// look reads the stamps to see which jobs share which GPU, drops clients that have outlived their stamp, and lets each
+// GPU be shared in the way that fits. A GPU with an unreadable stamp is left as it is: nothing that serves jobs is
+// ended because the broker could not read whose they are. It waits for no GPU. Only one look runs at a time.
 func (b *Broker) look() looked {
-	clients := b.clients() // before: a stamp that comes now was read by one that comes now
+	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp
 	seen, err := b.stamped()
 	if b.says.changed(anyGPU, err) {
 		b.Log.Error("look at stamps: GPUs are shared as before", "error", err)
@@ -79,11 +80,12 @@ func (b *Broker) look() looked {
 	return asked
 }
 
-// errHidden is why a GPU fills no longer of which it cannot be asked how.
+// errHidden is why a GPU whose jobs cannot be read no longer fills.
 var errHidden = errors.New("the stamp of a job on it cannot be read, and another has come")
 
-// overlook is for a look in which a GPU is not asked, though these jobs at least are on it: their prologs do not wait.
-// With one that has come since it was asked last it fills no longer: nobody knows whether that is a client.
+// overlook records a look that could not ask a GPU's Filler although at least these jobs are on the GPU, whose prologs
+// do not wait. If a job has come since the last inquiry, the GPU stops filling, since that job may not be an MPS
+// client.
 func (g *gpu) overlook(jobs []node.Run) {
 	g.mu.Lock()
 	g.overlooked = true
@@ -95,15 +97,15 @@ func (g *gpu) overlook(jobs []node.Run) {
 	}
 }
 
-// inquiry is what a GPU is to be asked next: which jobs share it, and whoever waits for the answer.
+// inquiry is the next question to a GPU's Filler: which jobs share the GPU, and who waits for the answer.
 type inquiry struct {
 	jobs  []node.Run
 	asked []chan struct{}
 }
 
-// inquire has the GPU asked how these jobs share it, and says when that was done. What answers may take its
-// time: it is asked by one goroutine for each GPU, so that one which hangs delays no other, and of what has come up
-// meanwhile only the last is asked.
+// inquire has the Filler asked how these jobs share the GPU, and returns a channel that is closed when that is done.
+// The Filler may take long, so one goroutine for each GPU asks: one that hangs delays no other GPU, and of several
+// inquiries that have come meanwhile only the last is asked.
 func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +129,7 @@ func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	return asked
 }
 
-// ask asks until there is nothing to ask.
+// ask calls the Filler until no inquiry is left.
 func (g *gpu) ask(ctx context.Context) {
 	for {
 		g.mu.Lock()
@@ -145,7 +147,7 @@ func (g *gpu) ask(ctx context.Context) {
 	}
 }
 
-// clients are those of all GPUs.
+// clients returns the clients of all GPUs.
 func (b *Broker) clients() (all []*client) {
 	for _, g := range b.gpus {
 		g.mu.Lock()
@@ -155,7 +157,8 @@ func (b *Broker) clients() (all []*client) {
 	return all
 }
 
-// drop ends a client that is none any more. What it had it has given back when its connection is seen to have ended.
+// drop ends a client that may not be one any more. What it held is given back when its connection is seen to have
+// ended.
 func (g *gpu) drop(c *client, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,7 +176,7 @@ func (g *gpu) drop(c *client, why string) {
 	c.conn.Close()
 }
 
-// keepLooking looks every so often, and whenever somebody says so, until the context ends.
+// keepLooking looks every lookEvery, and whenever it is told that stamps have changed, until the context ends.
 func (b *Broker) keepLooking(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -189,8 +192,8 @@ func (b *Broker) keepLooking(ctx context.Context) {
 	}
 }
 
-// lookNow has the broker look, and waits until these GPUs have been asked; none: all. Whoever wants that may go: what
-// was begun is done all the same.
+// lookNow makes the broker look and waits until these GPUs have been asked; none: all. If the context ends first, the
+// look is carried out all the same.
 func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 	answer := make(chan looked, 1)
 	select {
@@ -205,8 +208,8 @@ func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 	}
 }
 
-// fill has all clients of the GPU have it at once from now on, or no longer. Those that have it together are told to
-// yield then; until they have ended their steps they and the one whose turn it is slice time.
+// fill lets all clients of the GPU use it at once from now on, or no longer. In the latter case the clients that use it
+// together are told to yield; until they end their steps, the GPU time-slices them beside the client with the slice.
 func (g *gpu) fill(fills bool, why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -214,7 +217,7 @@ func (g *gpu) fill(fills bool, why error) {
 	if g.whyNot = ""; why != nil {
 		g.whyNot = why.Error()
 	}
-	if g.whyNot != "" && g.whyNot != was { // said once, not every time it is asked
+	if g.whyNot != "" && g.whyNot != was { // logged once, not at every inquiry
 		g.broker.Log.Warn("fill", "gpu", g.index, "error", why)
 	}
 	if g.fills == fills {
@@ -238,8 +241,8 @@ func (g *gpu) mode() string {
 	return "turns"
 }
 
-// Tell tells the broker of a folder that stamps have changed, and waits until it has looked at them, and these GPUs are
-// shared in the way that fits; none: all GPUs.
+// Tell tells the broker of a folder that stamps have changed. It waits until the broker has read them and these GPUs
+// are shared in the way that fits; none: all GPUs.
 func Tell(ctx context.Context, dir string, gpus ...int) error {
 	query := url.Values{}
 	for _, index := range gpus {
@@ -249,7 +252,7 @@ func Tell(ctx context.Context, dir string, gpus ...int) error {
 	return err
 }
 
-// told are the GPUs of such a request; nil, which are all, where one is no number.
+// told returns the GPUs that the request names; nil, which means all, if one is not a number.
 func told(r *http.Request) (gpus []int) {
 	for _, text := range r.URL.Query()["gpu"] {
 		index, err := strconv.Atoi(text)

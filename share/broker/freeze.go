@@ -16,17 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freezer stops the processes of jobs and lets them go on. What it stops stands in a file before it is stopped, so that
-// whoever comes after a broker that died finds it. What somebody else has stopped before, as Slurm does with a job that
-// it suspends, is left alone, since it stands already and is not ours to let go on. Who stops what stands by us cannot
-// be told from us, and has to say it again: for Slurm, to resume the job and suspend it. Of one job nobody may want two
-// things at the same time.
+// freezer stops the processes of jobs and lets them go on. What it stops is written to a file first, so that the broker
+// after one that died finds it. What was stopped before, as by Slurm when it suspends a job, is left alone, since it is
+// not ours to thaw. If Slurm suspends a job that the freezer has stopped, the freezer cannot tell, and the thaw lets
+// the job go on; in Slurm it must then be resumed and suspended again. Calls for one job must not overlap.
 type freezer struct {
 	proc Proc
-	dir  string // of the files, one a job
+	dir  string // of the files, one for each job
 }
 
-// stopped is what was stopped of a job.
+// stopped lists what was stopped of a job.
 type stopped struct {
 	V         int       `json:"v"`
 	Job       int       `json:"job"`
@@ -34,17 +33,17 @@ type stopped struct {
 	Processes []process `json:"processes"`
 }
 
-// process is one for as long as it lives: its number is used again, its start is not.
+// process identifies a process: PIDs are reused, start times are not.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // ticks since the machine started
 }
 
-// mostPasses is how often a job is looked at again for what it has started meanwhile.
+// mostPasses is how often a job is searched again for processes that it has started meanwhile.
 const mostPasses = 8
 
-// freeze stops all that a user runs in a job. Slurm's own processes there go on, since they are how Slurm ends it.
-// When the context ends, what was not stopped by then is not.
+// freeze stops all processes that a user runs in a job. Slurm's own processes in it go on, since by them Slurm ends the
+// job. When the context ends, what is not stopped by then stays running.
 func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	before, err := f.stoppedOf(job)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -60,20 +59,20 @@ func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 			return nil
 		}
 	}
-	return nil // it starts processes faster than they are found: most of it stands
+	return nil // it starts processes faster than they are found; most of it is stopped
 }
 
-// hold is one freeze.
+// hold is one freeze of a job.
 type hold struct {
 	*freezer
 	uid int
-	// before is what was stopped earlier and perhaps not let go on: it stays written down whatever is found again.
+	// before is what was stopped earlier and perhaps not thawed; it stays on record whatever is found now.
 	before, now stopped
 }
 
-// fresh stops what is not stopped yet, and says whether there was anything.
+// fresh stops what is not stopped yet, and reports whether there was anything.
 func (h *hold) fresh(ctx context.Context) (bool, error) {
-	freezable := map[string]bool{} // cgroups, each looked at once: its processes may be thousands
+	freezable := map[string]bool{} // by cgroup; each is examined once, since it may have thousands of processes
 	var dirs []string
 	var signals []process
 	for _, pid := range h.proc.ofJob(h.now.Job, h.uid) {
@@ -113,7 +112,7 @@ func (h *hold) fresh(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// and is all of both.
+// and returns the union of both.
 func (s stopped) and(other stopped) stopped {
 	s.Cgroups, s.Processes = slices.Clone(s.Cgroups), slices.Clone(s.Processes)
 	for _, dir := range other.Cgroups {
@@ -129,7 +128,7 @@ func (s stopped) and(other stopped) stopped {
 	return s
 }
 
-// stoppedOf is what was stopped of a job; ErrNotExist: nothing is.
+// stoppedOf returns what was stopped of a job; fs.ErrNotExist: nothing.
 func (f *freezer) stoppedOf(job int) (stopped, error) {
 	path := f.path(job)
 	text, err := readOwned(path, f.proc.Owner, mostStopped)
@@ -143,7 +142,7 @@ func (f *freezer) stoppedOf(job int) (stopped, error) {
 	return s, nil
 }
 
-// thaw lets a job go on. One that is not frozen is left alone.
+// thaw lets a job go on. A job that is not frozen is left alone.
 func (f *freezer) thaw(job int) error {
 	s, err := f.stoppedOf(job)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,12 +163,12 @@ func (f *freezer) thaw(job int) error {
 		f.signal(p, unix.SIGCONT)
 	}
 	if err != nil {
-		return err // and the file stays, for the next try
+		return err // the file stays, for the next try
 	}
 	return os.Remove(f.path(job))
 }
 
-// gone says that a job has no process here any more, and forgets what was stopped of it.
+// gone reports whether a job has no process here any more, and then deletes its record.
 func (f *freezer) gone(job int) bool {
 	if f.proc.runs(job) {
 		return false
@@ -178,7 +177,7 @@ func (f *freezer) gone(job int) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
-// thawAll lets all jobs go on that were frozen, by whichever broker, and says which.
+// thawAll thaws all jobs that any broker has frozen, and returns them.
 func (f *freezer) thawAll() ([]int, error) {
 	jobs, err := f.kept()
 	for _, job := range jobs {
@@ -187,7 +186,7 @@ func (f *freezer) thawAll() ([]int, error) {
 	return jobs, err
 }
 
-// kept are the jobs of which something was stopped and not let go on.
+// kept returns the jobs that were stopped and not thawed.
 func (f *freezer) kept() (jobs []int, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +203,7 @@ func (f *freezer) kept() (jobs []int, err error) {
 
 func (f *freezer) path(job int) string { return filepath.Join(f.dir, strconv.Itoa(job)+".json") }
 
-// keep writes down what is about to be stopped. It is not forced to the disk: processes do not outlive the machine.
+// keep records what is about to be stopped. The file is not synced to disk, since processes do not outlive the machine.
 func (f *freezer) keep(s stopped) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -216,7 +215,7 @@ func (f *freezer) keep(s stopped) error {
 	return replace(f.path(s.Job), text)
 }
 
-// replace writes a file whole, or not at all.
+// replace writes a whole file or nothing.
 func replace(path string, text []byte) error {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.WriteFile(fresh, text, 0o644); err != nil {
@@ -225,9 +224,10 @@ func replace(path string, text []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// mostStopped is how large that file may be, bytes.
+// mostStopped is the largest size of that file, bytes.
 const mostStopped = 4 << 20
 
+// parseStopped parses the file with what was stopped of a job.
 func parseStopped(text []byte) (stopped, error) {
 	var s stopped
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -239,7 +239,7 @@ func parseStopped(text []byte) (stopped, error) {
 	return s, nil
 }
 
-// signal sends one to a process, and to none that has its number by now.
+// signal sends a signal to a process, unless its PID belongs to another process by now.
 func (f *freezer) signal(p process, s unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
@@ -254,10 +254,10 @@ func (f *freezer) signal(p process, s unix.Signal) {
 	}
 }
 
-// withoutPidfd says that this kernel has none, or that they are forbidden here.
+// withoutPidfd reports whether the error means that this kernel has no pidfds or that they are forbidden here.
 func withoutPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// setFrozen freezes or thaws a cgroup, of either version.
+// setFrozen freezes or thaws a cgroup of version 1 or 2.
 func setFrozen(dir string, frozen bool) error {
 	name, value := "cgroup.freeze", "0"
 	if _, err := os.Stat(filepath.Join(dir, "freezer.state")); err == nil {
@@ -274,12 +274,12 @@ func setFrozen(dir string, frozen bool) error {
 	return errors.Join(err, file.Close())
 }
 
-// isFrozen says that somebody has frozen a cgroup itself, of either version; that one above it is frozen does not
-// count, since that one is let go on by itself.
+// isFrozen reports whether a cgroup of version 1 or 2 is itself frozen. A frozen parent does not count, since it is
+// thawed separately.
 func isFrozen(dir string) bool {
 	for _, name := range []string{"cgroup.freeze", "freezer.self_freezing"} {
 		path := filepath.Join(dir, name)
-		if about, err := os.Lstat(path); err != nil || !about.Mode().IsRegular() { // to open a pipe would wait
+		if about, err := os.Lstat(path); err != nil || !about.Mode().IsRegular() { // opening a pipe would wait
 			continue
 		}
 		text, err := os.ReadFile(path)
@@ -290,13 +290,13 @@ func isFrozen(dir string) bool {
 	return false
 }
 
-// process is the one with that number now.
+// process identifies the process that has this PID now.
 func (p Proc) process(pid int) (process, error) {
 	found, _, err := p.look(pid)
 	return found, err
 }
 
-// look says also whether a signal has stopped it.
+// look also reports whether a signal has stopped the process.
 func (p Proc) look(pid int) (found process, stands bool, err error) {
 	stat, err := p.read(pid, "stat")
 	if err != nil {
@@ -306,8 +306,8 @@ func (p Proc) look(pid int) (found process, stands bool, err error) {
 	return process{pid, start}, state == "T", err
 }
 
-// parseStat reads the third field of /proc/PID/stat and the 22nd, the start. The second is the program's name, in which
-// anything may stand.
+// parseStat returns the third field of /proc/PID/stat, the state, and the 22nd, the start time. The second is the
+// program's name, which may contain anything, so fields are counted from the last parenthesis.
 func parseStat(stat []byte) (state string, start uint64, err error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
@@ -317,7 +317,7 @@ func parseStat(stat []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// ofJob are the processes that a user has in a job, but the broker and Slurm's own.
+// ofJob returns the processes that a user has in a job, without the broker and Slurm's own.
 func (p Proc) ofJob(job, uid int) []int {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
@@ -339,8 +339,8 @@ func (p Proc) ofJob(job, uid int) []int {
 	return pids
 }
 
-// freezable is the cgroup by which a process of a job can be frozen: one of the job's in which there are processes of
-// that user alone. Empty: there is none. What is found of cgroups is noted.
+// freezable returns the cgroup by which a process of a job can be frozen: one of the job's in which all processes are
+// that user's. Empty: there is none. Findings about cgroups are kept in known.
 func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -366,6 +366,7 @@ func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 	return ""
 }
 
+// hasFreezer reports whether the cgroup has a freezer, of version 1 or 2, that we may write.
 func hasFreezer(dir string) bool {
 	for _, name := range []string{"cgroup.freeze", "freezer.state"} {
 		if unix.Access(filepath.Join(dir, name), unix.W_OK) == nil {
@@ -375,7 +376,7 @@ func hasFreezer(dir string) bool {
 	return false
 }
 
-// onlyOf says that all processes of a cgroup are a user's own, and none is Slurm's.
+// onlyOf reports whether all processes of a cgroup are a user's own and none is Slurm's.
 func (p Proc) onlyOf(dir string, uid int) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

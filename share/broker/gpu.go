@@ -16,8 +16,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// gpu is one, and whose turn it is there. All of it is done under one lock by whoever heard of something, so that from
-// a request to its grant nothing has to be woken.
+// gpu is one shared GPU with its arbiter and clients. Everything happens under one lock in the goroutine that received
+// the event, so that nothing has to be woken between a request and its grant.
 type gpu struct {
 	broker *Broker
 	index  int
@@ -25,23 +25,23 @@ type gpu struct {
 	mu      sync.Mutex
 	arbiter *turns.Arbiter
 	clients map[turns.Client]*client
-	jobs    map[int]*presence      // that share it, as far as stamps were seen; none where no job is silent
-	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
+	jobs    map[int]*presence      // jobs that share the GPU by their stamps; unused unless SilentAfter is set
+	conns   map[*net.UnixConn]bool // including connections that have not said HELLO yet
 	closed  bool
-	fills   bool       // all clients have it at once
-	whyNot  string     // though they could
-	asking  bool       // its goroutine asks
-	next    *inquiry   // what that asks next; nil: nothing
+	fills   bool       // all clients use the GPU at once
+	whyNot  string     // why they do not, though they should
+	asking  bool       // a goroutine asks the Filler
+	next    *inquiry   // the next question to the Filler; nil: none
 	told    []node.Run // the jobs of the last inquiry
-	// overlooked is that jobs may have come and begun since then.
+	// overlooked is set if jobs may have come and begun since the last inquiry.
 	overlooked bool
-	frozen     map[turns.Client]int // and its job
-	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has
-	// failed, or has taken mostHeld, and this is what keeps everybody from the GPU until then: for a drain after a
-	// freeze the arbiter grants nobody anything, and while the clock is held no drain ends. What is heard meanwhile
-	// happens at that same moment. So who is stopped may release or leave, and then the GPU is free and the next has
-	// it at once; or those who wait for it may leave, and then it has the GPU back and is let go on, by the halts,
-	// after it was stopped. Nobody pays for the time that all this takes.
+	frozen     map[turns.Client]int // the job of each frozen client
+	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has failed,
+	// or has taken mostHeld. That keeps all clients off the GPU meanwhile: the arbiter grants nothing during the drain
+	// after a freeze, and no drain ends while the clock is held. What arrives meanwhile happens at that same moment. If
+	// the client being stopped releases or leaves, the GPU is free and goes to the next one at once; if the waiting
+	// clients leave, the stopped one gets the GPU back and is thawed, by halts, after it was stopped. The time that all
+	// this takes is charged to no client.
 	clock clock
 	timer *time.Timer
 	had   map[share.Class]*had
@@ -49,11 +49,11 @@ type gpu struct {
 	freezes, offences, dropped int
 }
 
-// had is what a class had of the GPU.
+// had is what a class has had of the GPU.
 type had struct {
 	turns, overrun int
 	held           time.Duration
-	waits          []time.Duration // the last mostWaits, in a ring
+	waits          []time.Duration // a ring of the last mostWaits
 }
 
 const mostWaits = 1000
@@ -67,15 +67,15 @@ func newGPU(b *Broker, index int) *gpu {
 	return g
 }
 
-// accept takes connections until the listener is closed. What has no room is told so and let go, at no more cost than
-// that.
+// accept takes connections until the listener is closed. A connection for which there is no room is told so and closed,
+// at no more cost than that.
 func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.WaitGroup) {
 	for {
 		conn, err := l.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // there are no more files
+		if err != nil { // there are no file descriptors left
 			g.broker.Log.Error("accept", "gpu", g.index, "error", err)
 			select {
 			case <-ctx.Done():
@@ -99,14 +99,14 @@ func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.Wai
 	}
 }
 
-// refuse says why and closes.
+// refuse sends the reason and closes the connection.
 func (g *gpu) refuse(conn *net.UnixConn, bad *wire.Bad) {
 	g.broker.crowd.refuse(bad.Code)
 	_ = write(conn, wire.Message{Type: wire.Error, Code: bad.Code, Text: bad.Text})
 	conn.Close()
 }
 
-// close ends all connections, at the broker's end. Clients run on by themselves.
+// close ends all connections when the broker ends. Clients run on by themselves.
 func (g *gpu) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,10 +118,11 @@ func (g *gpu) close() {
 	}
 }
 
-// now is what the GPU's clock says.
+// now returns the time on the GPU's clock.
 func (g *gpu) now() time.Duration { return g.clock.at(time.Now()) }
 
-// happened tells the arbiter, and does what it says. The lock is held.
+// happened passes an event to the arbiter, carries out its effects and sets the timer for the next tick. The lock is
+// held.
 func (g *gpu) happened(e turns.Event) {
 	for _, effect := range g.arbiter.Step(g.now(), e) {
 		g.do(effect)
@@ -142,13 +143,14 @@ func (g *gpu) tick() {
 	}
 }
 
+// do carries out an effect of the arbiter.
 func (g *gpu) do(e turns.Effect) {
 	c := g.clients[e.Client]
 	if c == nil || c.state == wire.Idle && (e.Verb == turns.Yield || e.Verb == turns.Freeze) {
 		return // it has left or released meanwhile, and the arbiter has heard of that or will
 	}
 	if c.silent != nil && e.Verb != turns.Grant && e.Verb != turns.Yield {
-		return // whom the broker stops and lets go on itself, and who cannot help it
+		return // the broker itself stops and thaws a silent job, and the job cannot ignore a yield
 	}
 	switch e.Verb {
 	case turns.Grant:
@@ -165,7 +167,7 @@ func (g *gpu) do(e turns.Effect) {
 	}
 }
 
-// granted tells it, and notes how long it had waited. One that has taken its request back gives the GPU back.
+// granted tells the client and records how long it waited. A client that has withdrawn its request gives the GPU back.
 func (g *gpu) granted(c *client, lease time.Duration) {
 	h := g.of(c.stamp.Class)
 	wait := time.Since(c.since)
@@ -191,14 +193,14 @@ func (g *gpu) of(class share.Class) *had {
 	return g.had[class]
 }
 
-// mostHeld is for how long a GPU's clock waits until a job is stopped. One that still runs then uses the GPU beside the
-// next, and stands as soon as it can be had to.
+// mostHeld is how long a GPU's clock waits for a job to be stopped. A job that still runs then uses the GPU beside the
+// next one, and is stopped as soon as possible.
 const mostHeld = 2 * time.Second
 
-// freeze has the job of a client stand that was told to yield and did not.
+// freeze stops the job of a client that did not yield when told to.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
-		return // the broker ends, and nothing stands after it
+		return // nothing may stay stopped after the broker's end
 	}
 	g.freezes++
 	g.of(c.stamp.Class).overrun++
@@ -214,7 +216,7 @@ func (g *gpu) freeze(c *client) {
 	g.broker.halts.stop(c.stamp.Job, c.peer.uid, func(err error) {
 		limit.Stop()
 		if err != nil {
-			log.Error("freeze", "error", err) // the next is granted all the same: both use the GPU then
+			log.Error("freeze", "error", err) // the next client is granted the GPU all the same, and both use it
 		} else {
 			log.Warn("froze a job that would not yield")
 		}
@@ -222,21 +224,21 @@ func (g *gpu) freeze(c *client) {
 	})
 }
 
-// goOn has the clock go on, as far as one who held it is concerned.
+// goOn ends one hold on the clock.
 func (g *gpu) goOn() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resume()
 }
 
-// resume is that, with the lock held.
+// resume is goOn with the lock held.
 func (g *gpu) resume() {
 	if g.clock.release(time.Now()) && !g.closed {
 		g.happened(turns.Event{Kind: turns.Tick})
 	}
 }
 
-// thaw lets the job of a client go on, unless another client of it is to stand still, too.
+// thaw lets the job of a client go on, unless another client of the job is frozen, too.
 func (g *gpu) thaw(id turns.Client) {
 	job, is := g.frozen[id]
 	if !is {
@@ -260,7 +262,7 @@ func (g *gpu) offence(c *client) {
 	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
-// left is that a connection has ended.
+// left handles the end of a connection.
 func (g *gpu) left(c *client) {
 	g.leave(c)
 	if p := g.jobs[c.stamp.Job]; p != nil {
@@ -269,15 +271,15 @@ func (g *gpu) left(c *client) {
 	g.attend()
 }
 
-// leave takes a client away, whatever it held.
+// leave removes a client, whatever it held.
 func (g *gpu) leave(c *client) {
-	c.become(wire.Idle) // what it held is counted
+	c.become(wire.Idle) // counts the time that it held the GPU
 	g.thaw(c.id)
 	delete(g.clients, c.id)
 	g.happened(turns.Event{Kind: turns.Leave, Client: c.id})
 }
 
-// booked is how much memory the clients of a job say that they use.
+// booked returns how much GPU memory the clients of a job say they use, MiB.
 func (g *gpu) booked(job int) (mib int64) {
 	for _, c := range g.clients {
 		if c.stamp.Job == job {
@@ -287,7 +289,7 @@ func (g *gpu) booked(job int) (mib int64) {
 	return mib
 }
 
-// status is what people are told of it.
+// status returns the GPU's state for people and metrics.
 func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -320,7 +322,7 @@ func (g *gpu) status() wire.GPU {
 	return s
 }
 
-// quantile is one of durations in order, in seconds; 0 of none.
+// quantile returns a quantile of durations in ascending order, in seconds; 0 if there are none.
 func quantile(sorted []time.Duration, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -328,7 +330,7 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1))].Seconds()
 }
 
-// join takes a client, or says why not.
+// join admits a client, or returns why not.
 func (g *gpu) join(c *client) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,7 +342,7 @@ func (g *gpu) join(c *client) *wire.Bad {
 			"no room for %d", c.stamp.Job, c.stamp.Memory, g.index, used, c.memory)}
 	}
 	g.clients[c.id] = c
-	g.attend() // before it wants anything: its job stands no longer
+	g.attend() // before it asks for anything, so that its job is thawed
 	index := g.index
 	c.tell(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
 		Memory: int64(c.stamp.Memory), Quantum: g.broker.Rules.Quantum.Microseconds()})

@@ -12,29 +12,29 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// halts stops jobs and lets them go on. Whoever wants that does not wait for it, and holds the lock of his GPU: one
-// process of which /proc does not answer, or one cgroup, must not keep the clients of a GPU from being heard.
+// halts stops jobs and lets them go on. The callers do not wait for that, since they hold the lock of their GPU: one
+// process for which /proc does not answer, or one cgroup, must not keep the broker from hearing the clients of a GPU.
 //
-// For each job there is at most one goroutine, which does what was wanted of the job last, one thing after the other.
-// So a thaw that is wanted while the job is being stopped comes after that, whatever it takes, and what is wanted twice
-// meanwhile is done once. The goroutine ends when there is nothing to do; the broker waits for it when it ends.
+// For each job there is at most one goroutine, which does what was last wanted of the job, one thing after the other.
+// So a thaw that is wanted while the job is being stopped comes after that, however long it takes, and what is wanted
+// twice meanwhile is done once. The goroutine ends when nothing is left to do; the broker waits for it at its end.
 //
-// A thaw that fails is tried again, at longer and longer times, until it succeeds, the job is gone, is to stand again,
-// or the broker ends, after which whoever comes next thaws what is left.
+// A failed thaw is tried again, at longer and longer intervals, until it succeeds, the job is gone or is to be stopped
+// again, or the broker ends. Then the next broker thaws what is left.
 type halts struct {
 	freezer stopper
 	log     *slog.Logger
-	// first and longest are the times between the tries of a thaw; 0: firstRetry and longestRetry.
+	// first and longest are the shortest and longest time between the tries of a thaw; 0: firstRetry and longestRetry.
 	first, longest time.Duration
-	// begin runs something beside the broker, which waits for it when it ends. The context ends with the broker.
+	// begin runs a function in a goroutine for which the broker waits at its end. The context ends with the broker.
 	begin func(func(context.Context))
 
 	mu     sync.Mutex
-	jobs   map[int]*halt // those that stand, and those of which something is to be done
-	failed int           // thaws
+	jobs   map[int]*halt // jobs that are stopped, and those for which something is left to do
+	failed int           // failed thaws
 }
 
-// The times between the tries of a thaw, doubled each time.
+// Times between the tries of a thaw, doubled each time.
 const (
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 10 * time.Second
@@ -44,31 +44,32 @@ const (
 type stopper interface {
 	freeze(ctx context.Context, job, uid int) error
 	thaw(job int) error
-	// gone says that a job has no process any more; then it forgets what was stopped of it.
+	// gone reports whether a job has no process any more, and then deletes its record.
 	gone(job int) bool
 }
 
-// halt is what is wanted of one job. The lock of the halts guards it.
+// halt is what is wanted of one job. The lock of halts guards it.
 type halt struct {
 	job, uid int
-	stand    bool          // it is to stand; otherwise it is to go on
-	due      bool          // and that was not begun yet
+	stand    bool          // the job is to be stopped; otherwise it is to run
+	due      bool          // that has not been begun yet
 	busy     bool          // its goroutine runs
-	again    chan struct{} // has one while something is due, for a goroutine that waits to try again
+	again    chan struct{} // filled when something becomes due, for a goroutine that waits to try again
 	stuck    stuck
-	// stopped are told of what became of it when stopping it has ended, also where it was not begun since the job is
-	// to go on by now.
+	// stopped are called with the outcome when stopping has ended. They are also called if it was never begun because
+	// the job is to run by now.
 	stopped []func(error)
 }
 
-// stuck is how often a job could not be let go on that should, since when and why; zero: it could, or was not to.
+// stuck records the failed thaws of a job: how many, since when and why. It is zero if the job runs or is to be
+// stopped.
 type stuck struct {
 	tries int
 	since time.Time
 	why   string
 }
 
-// stop has a job stand. What became of that is said to a function, once, on whichever goroutine.
+// stop has a job stopped. The function is called once with the outcome, in any goroutine.
 func (h *halts) stop(job, uid int, stopped func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,6 +91,7 @@ func (h *halts) goOn(job int) {
 	h.want(j)
 }
 
+// of returns the job's halt, and makes one if there is none.
 func (h *halts) of(job int) *halt {
 	if h.jobs == nil {
 		h.jobs = map[int]*halt{}
@@ -100,6 +102,7 @@ func (h *halts) of(job int) *halt {
 	return h.jobs[job]
 }
 
+// want marks the job as due, wakes a goroutine that waits to try again, and starts one if none runs.
 func (h *halts) want(j *halt) {
 	j.due = true
 	select {
@@ -132,7 +135,7 @@ func (h *halts) follow(ctx context.Context, j *halt) {
 	}
 }
 
-// next is what is to be done of a job now; none: its goroutine ends.
+// next returns what is to be done with a job now; false: its goroutine ends.
 func (h *halts) next(j *halt) (halt, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +155,7 @@ func (h *halts) next(j *halt) (halt, bool) {
 	return now, true
 }
 
-// letGo has a job go on, however often that has to be tried, unless something else is wanted of it meanwhile.
+// letGo thaws a job, with retries, unless something else is wanted of it meanwhile.
 func (h *halts) letGo(ctx context.Context, j *halt) {
 	wait, longest := cmp.Or(h.first, firstRetry), cmp.Or(h.longest, longestRetry)
 	for ; !h.heard(j, h.thaw(j.job)); wait = min(2*wait, longest) {
@@ -166,6 +169,7 @@ func (h *halts) letGo(ctx context.Context, j *halt) {
 	}
 }
 
+// thaw thaws a job. A failure does not count if the job is gone.
 func (h *halts) thaw(job int) error {
 	err := h.freezer.thaw(job)
 	if err != nil && h.freezer.gone(job) {
@@ -174,7 +178,7 @@ func (h *halts) thaw(job int) error {
 	return err
 }
 
-// heard notes what became of a thaw, and says whether that was all. A mistake is said once, until it is another.
+// heard records the outcome of a thaw and reports whether it is finished. An error is logged once, until it changes.
 func (h *halts) heard(j *halt, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,7 +199,8 @@ func (h *halts) heard(j *halt, err error) bool {
 	return false
 }
 
-// status is which jobs stand that should not, in order, and how many thaws have failed.
+// status returns the jobs that should run (stand is false) and are still frozen because thawing them failed, in order,
+// and how many thaws have failed so far.
 func (h *halts) status() (still []wire.Stuck, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

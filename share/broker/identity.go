@@ -15,22 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Proc finds out whose a process is, by what the kernel says of it.
+// Proc finds out which job a process belongs to, from what the kernel says about it.
 type Proc struct {
-	Root    string // where /proc is
-	Cgroups string // where /sys/fs/cgroup is
-	// Root's user number; in a test that is not run as root, the test's own. It owns slurmstepd and what it makes.
+	Root    string // the path of /proc
+	Cgroups string // the path of /sys/fs/cgroup
+	// Owner is root's user ID, or the test's own in a test that is not run as root. It owns slurmstepd and what it
+	// makes.
 	Owner int
 }
 
-// unknown is what somebody is told who belongs to no job of this node.
+// unknown is the error for a process that belongs to no job of this node.
 type unknown struct{ sentence string }
 
 func (u unknown) Error() string { return u.sentence }
 
-// Job is the number of the job that a process of that user belongs to: by its cgroup, which only root can have put it
-// in; or where Slurm makes none by its environment, if it descends from that job's slurmstepd. What its own environment
-// says alone is worth nothing, since everybody writes that himself.
+// Job returns the job that a process of that user belongs to. It uses the process's cgroup, in which only root can have
+// put it. Where Slurm makes no cgroups, it uses the environment, if the process descends from that job's slurmstepd.
+// The environment alone proves nothing, since every user can write his own.
 func (p Proc) Job(pid, uid int) (int, error) {
 	owner, err := p.user(pid)
 	switch {
@@ -45,7 +46,7 @@ func (p Proc) Job(pid, uid int) (int, error) {
 	return p.jobByParents(pid)
 }
 
-// user is the real user of a process; -1 where its users differ, as those of a setuid program do.
+// user returns the real user ID of a process; -1 if its user IDs differ, as those of a setuid program do.
 func (p Proc) user(pid int) (int, error) {
 	status, err := p.read(pid, "status")
 	if err != nil {
@@ -63,6 +64,7 @@ func (p Proc) user(pid int) (int, error) {
 	return strconv.Atoi(fields[0])
 }
 
+// lineOf returns the rest of the first line that starts with begin.
 func lineOf(text []byte, begin string) string {
 	for line := range strings.Lines(string(text)) {
 		if rest, is := strings.CutPrefix(line, begin); is {
@@ -83,9 +85,9 @@ var (
 	ofUser = regexp.MustCompile(`^(user\.slice|user-.*|user@.*)$`)
 )
 
-// jobOf is the job's number in a cgroup's path, and the path up to it. Slurm's own are …/slurmstepd.scope/job_N with
-// the second version, …/slurm/uid_U/job_N with the first. The first that looks so counts, since below it the user may
-// make others; and below a session of a user all may be his.
+// jobOf returns the job ID in a cgroup's path, and the path up to it. Slurm's own are …/slurmstepd.scope/job_N in
+// version 2 and …/slurm/uid_U/job_N in version 1. Only the first match counts, since the user may make others below it;
+// below a user's session nothing counts, since all of that may be his.
 func jobOf(path string) (job int, dir string, found bool) {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
@@ -107,7 +109,7 @@ func jobOf(path string) (job int, dir string, found bool) {
 	return 0, "", false
 }
 
-// jobByCgroup looks at all the hierarchies that a process is in. They have to agree.
+// jobByCgroup looks at all cgroup hierarchies of a process, which must agree.
 func (p Proc) jobByCgroup(pid int) (int, bool) {
 	dirs := p.cgroupsOf(pid)
 	job := 0
@@ -120,14 +122,14 @@ func (p Proc) jobByCgroup(pid int) (int, bool) {
 	return job, job != 0
 }
 
-// cgroup is one of a job's.
+// cgroup is a cgroup of a job.
 type cgroup struct {
 	job        int
-	controller string // freezer, …; empty: the second version
+	controller string // freezer, …; empty: version 2
 	path       string
 }
 
-// cgroupsOf are those of the job that a process is in.
+// cgroupsOf returns the job cgroups that a process is in.
 func (p Proc) cgroupsOf(pid int) []cgroup {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -147,7 +149,7 @@ func (p Proc) cgroupsOf(pid int) []cgroup {
 	return all
 }
 
-// isRoots says that root made a cgroup, as far as that can be seen from here.
+// isRoots reports whether root made a cgroup, as far as can be seen from here.
 func (p Proc) isRoots(c cgroup) bool {
 	var stat unix.Stat_t
 	for _, dir := range p.places(c) {
@@ -158,7 +160,7 @@ func (p Proc) isRoots(c cgroup) bool {
 	return true // the hierarchy is not mounted here
 }
 
-// places are where a cgroup's directory may be.
+// places returns the paths at which a cgroup's directory may be.
 func (p Proc) places(c cgroup) []string {
 	if c.controller == "" {
 		return []string{filepath.Join(p.Cgroups, c.path), filepath.Join(p.Cgroups, "unified", c.path)}
@@ -167,15 +169,15 @@ func (p Proc) places(c cgroup) []string {
 	return []string{filepath.Join(p.Cgroups, controller, c.path)}
 }
 
-// mostParents is how far up a slurmstepd is looked for.
+// mostParents is how many parents up a slurmstepd is searched.
 const mostParents = 256
 
-// isStepd are the names of the program: Debian has its own.
+// isStepd has the names of the program slurmstepd; Debian uses its own.
 var isStepd = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
 
 var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
 
-// jobByParents follows the parents of a process to the first slurmstepd, which says whose it is.
+// jobByParents follows the parents of a process up to the first slurmstepd, which names the job.
 func (p Proc) jobByParents(pid int) (int, error) {
 	said, told := p.said(pid)
 	if told && said == 0 {
@@ -201,9 +203,8 @@ func (p Proc) jobByParents(pid int) (int, error) {
 		said)}
 }
 
-// said is the job that a process's environment names, and 0 where there is none. A root that may not look into the
-// processes of others, as in most containers, is not told: then the parents alone have to do, which nobody chooses for
-// himself.
+// said returns the job that a process's environment names, 0 if it names none. told is false if root may not read other
+// users' processes, as in most containers. Then the parents alone decide, which a user cannot choose.
 func (p Proc) said(pid int) (job int, told bool) {
 	environ, err := p.read(pid, "environ")
 	if err != nil {
@@ -221,11 +222,11 @@ func (p Proc) said(pid int) (job int, told bool) {
 	return 0, true
 }
 
-// runs says whether a job has a process here, be it Slurm's own.
+// runs reports whether a job has a process here, including Slurm's own.
 func (p Proc) runs(job int) bool {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
-		return true // for all that can be known
+		return true // unknown, so assume that it runs
 	}
 	return slices.ContainsFunc(entries, func(entry fs.DirEntry) bool {
 		pid, err := strconv.Atoi(entry.Name())
@@ -249,11 +250,11 @@ func (p Proc) parent(pid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(lineOf(status, "PPid:")))
 }
 
-// stepOf is the job of a slurmstepd, and 0 where the process is none. Root's it has to be in every way, and the program
-// too: a user may call what he runs as he likes, and run programs that become root.
+// stepOf returns the job of a slurmstepd; 0 if the process is none. All its user IDs must be root's and the program
+// must be slurmstepd, since a user can give his process any name and can run setuid programs.
 func (p Proc) stepOf(pid int) int {
 	if user, err := p.user(pid); err != nil || user != p.Owner {
-		return 0 // first of all: a command line is read out of the process's own memory
+		return 0 // checked first, since reading a command line reads the process's own memory
 	}
 	cmdline, err := p.read(pid, "cmdline")
 	if err != nil {

@@ -11,11 +11,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Reporter tells the daemon that a job of a user would not give its turn back again and again. It may take
-// its time: nobody's turn waits for it.
+// Reporter tells the daemon that a user's job repeatedly did not yield. It may take long; no slice waits for it.
 type Reporter func(ctx context.Context, job, uid int, o share.Offence) error
 
-// offence is a line of the file of them.
+// offence is a line of the file of offences.
 type offence struct {
 	V   int `json:"v"`
 	Job int `json:"job"`
@@ -24,22 +23,21 @@ type offence struct {
 }
 
 const (
-	mostOffences = 1 << 20 // how long the file of them may grow, bytes, before it begins anew
-	mostQueued   = 64      // offences that are not yet written down: a job's third yield that it ignored in ten minutes
+	mostOffences = 1 << 20 // size of the file, bytes, beyond which it begins anew
+	mostQueued   = 64      // offences not yet written down; a job has one at its third ignored yield in ten minutes
 
-	reportEvery = time.Second // how often those that are due are reported
-	firstReport = time.Second // after a report that failed, and twice as long each time
+	reportEvery = time.Second // how often due reports are sent
+	firstReport = time.Second // the wait after a failed report, doubled each time
 	lastReport  = time.Minute
-	reportFor   = 10 * time.Minute // then it is given up: a job that goes on so is reported again
-	// reportAgain is when a job of which it was reported is reported again at the earliest: one that was forgiven
-	// meanwhile, too.
+	reportFor   = 10 * time.Minute // after that the report is given up; a job that goes on is reported again
+	// reportAgain is how long a job that was reported is not reported again, even if it was forgiven meanwhile.
 	reportAgain = time.Hour
 )
 
-// ErrNotReported is of an offence of which the daemon cannot be told, however often that is tried.
+// ErrNotReported means that the daemon cannot be told of the offence, however often it is tried.
 var ErrNotReported = errors.New("it cannot be reported")
 
-// accuse has an offence reported. Who calls it holds a GPU's lock and does not wait.
+// accuse has an offence reported. It does not wait, since the caller holds a GPU's lock.
 func (b *Broker) accuse(job, uid, gpu int) {
 	select {
 	case b.offences <- offence{1, job, uid, share.Offence{GPU: gpu, At: time.Now().UTC().Truncate(time.Second)}}:
@@ -48,20 +46,19 @@ func (b *Broker) accuse(job, uid, gpu int) {
 	}
 }
 
-// accused is whose dockets are apart: a number may be another user's job by now.
+// accused identifies a job for its docket. It has the user, because the same job ID may be another user's job later.
 type accused struct{ job, uid int }
 
-// docket is what is to be reported of a job, and when next.
+// docket is a report about a job, and when it is next tried.
 type docket struct {
 	offence
 	until, next time.Time
 	wait        time.Duration
-	done        bool // and until then it is not said again
+	done        bool // reported; until then the job is not reported again
 }
 
-// keepReporting reports offences until the context ends: into the file, for whoever looks at this node, and to the
-// daemon, which may have to be tried again while slurmctld is away. Nobody's report waits for one that is to be tried
-// again, but for as long as one try takes.
+// keepReporting reports offences until the context ends: into a file on this node, and to the daemon, with retries,
+// since slurmctld may be away. A report that is retried delays others by at most one try.
 func (b *Broker) keepReporting(ctx context.Context) {
 	dockets := map[accused]*docket{}
 	ticker := time.NewTicker(reportEvery)
@@ -95,7 +92,7 @@ func (b *Broker) keepReporting(ctx context.Context) {
 	}
 }
 
-// report tells the daemon once.
+// report tells the daemon once and plans the next try.
 func (b *Broker) report(ctx context.Context, d *docket) {
 	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()
@@ -112,7 +109,7 @@ func (b *Broker) report(ctx context.Context, d *docket) {
 	}
 }
 
-// writeDown adds a line to the file.
+// writeDown adds a line to the file. A file that is too long is renamed first.
 func (b *Broker) writeDown(o offence) error {
 	line, err := json.Marshal(o)
 	if err != nil {

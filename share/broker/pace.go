@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// pace is how fast a job is read, so that one that says things for ever does not have a core of the node to itself,
-// over however many connections; and how fast the connections of a user are heard, so that neither has who is refused
-// again and again. What is said beyond that waits in its own sockets.
+// pace limits how fast the messages of a job are read, so that a job that sends without end does not use a core of the
+// node, over however many connections. It also limits how fast the connections of a user are read, for users who are
+// refused again and again. What is sent beyond that waits in the client's sockets.
 //
-// Each message takes the next place in time, and who said it is not read before that has come. So connections that
-// never stop are read in turn; and of one that says little the first is read at once, whatever the others of its job
-// say, and waits for a place behind at most one of each.
+// Each message takes the next free moment, and its connection is not read before that moment has come. So connections
+// that send without end are read in turn. A connection that sends little is read at once, whatever others of its job
+// send, and then waits behind at most one message of each.
 type pace struct {
-	every time.Duration // for a message
+	every time.Duration // for one message
 
 	mu   sync.Mutex
-	next time.Time // when the messages that were read are paid
+	next time.Time // when the messages read so far are paid
 }
 
-// burst is how far a job may be ahead of its pace, and how far behind it can fall.
+// burst is how far a job may be ahead of its pace, and how far it can fall behind.
 const burst = time.Second
 
 func paceOf(messages int) *pace { return &pace{every: time.Second / time.Duration(max(1, messages))} }
 
-// wait is how long the one that said this message is not to be read, if that was read now.
+// wait returns how long the sender of a message that was read now must not be read.
 func (p *pace) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,13 +32,13 @@ func (p *pace) wait(now time.Time) time.Duration {
 		p.next = behind
 	}
 	p.next = p.next.Add(p.every)
-	if most := now.Add(burst); p.next.After(most) { // who connects again and again takes places and keeps none
+	if most := now.Add(burst); p.next.After(most) { // bounds what a user who connects again and again can use up
 		p.next = most
 	}
 	return max(0, p.next.Sub(now))
 }
 
-// paid says whether it is as if nothing had been said yet.
+// paid reports whether the pace is as if nothing had been sent yet.
 func (p *pace) paid(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is the process at the other end of a connection, as the kernel says.
+// peer is the process at the other end of a connection, as the kernel identifies it.
 type peer struct {
 	pid, uid int
-	// life is a pidfd: readable when the process has ended. nil: this kernel has none.
+	// life is a pidfd, which is readable when the process has ended; nil: this kernel has none.
 	life *os.File
 }
 
-// peerOf asks the kernel. Where it can name the process by itself, that is the one that connected, even if its number
-// is another's by now.
+// peerOf asks the kernel for the peer. With SO_PEERPIDFD the pidfd is that of the process that connected, even if its
+// PID belongs to another process by now.
 func peerOf(conn *net.UnixConn) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -62,10 +62,10 @@ func (p *peer) close() {
 	}
 }
 
-// lives says whether the process is still the one that connected, so that what was read of it is its own.
+// lives reports whether the process that connected still runs, so that what was read about its PID is about it.
 func (p *peer) lives() bool {
 	if p.life == nil {
-		return true // for all that can be known here
+		return true // unknown here
 	}
 	raw, err := p.life.SyscallConn()
 	ended := true
@@ -75,8 +75,8 @@ func (p *peer) lives() bool {
 	return err == nil && !ended
 }
 
-// ended waits until the process has ended, or close is called. Its connection may live on in a child that has inherited
-// it, as the loaders of a trainer that was killed do.
+// ended waits until the process has ended or close is called. Its connection may live on in a child that has inherited
+// it, such as a data loader of a trainer that was killed.
 func (p *peer) ended() bool {
 	if p.life == nil {
 		return false

@@ -12,46 +12,45 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// presence is a job that shares the GPU by its stamp, whether it speaks or not. The GPU's lock guards it.
+// presence is a job that shares the GPU by its stamp, whether it has a client or not. The GPU's lock guards it.
 type presence struct {
 	stamp   share.Stamp
-	since   time.Time // when it was seen first, or had a client last
-	client  *client   // the broker itself, as long as the job is silent; nil: it is not
-	givenUp bool      // it cannot be stopped
-	told    bool      // the log is told that it is silent
+	since   time.Time // when it was first seen, or when it last had a client
+	client  *client   // the broker's own client for the job while it is silent; otherwise nil
+	givenUp bool      // the job cannot be stopped
+	told    bool      // it was logged that the job is silent
 }
 
-// silent is the broker as the client of a job that has none of its own, beside others that take turns: such a job would
-// have time slices whoever's turn it is. It asks for turns like any client, so who goes first, how long, and what least
-// share it has the arbiter says as ever. While its job has no turn that is stopped as a whole. It ends a turn where the
-// lease ends if somebody more important is expected then, and at once where it is told to yield. But in a turn that
-// shall be one step, as a least share is, the job goes on for as long as a step of it was said to be: else it would
-// only ever be let go on to be stopped.
+// silent is the broker acting as the client of a job that has none, while other jobs take turns; otherwise that job
+// would use the GPU at all times. It asks for slices like any client, so the arbiter decides about order, length and
+// least share as usual. While the job has no slice, it is stopped as a whole. Its slice ends with the lease if a more
+// important job is expected then, and at once after a yield. But in a slice of one step, as a least share gives, the
+// job runs for as long as its step was said to be; otherwise it would be thawed only to be stopped again.
 //
-// The GPU's lock guards it. One thing is under way at a time; whatever it was that ended, it is void by its epoch if
-// another has begun since.
+// The GPU's lock guards it. Only one action is under way at a time; the end of an earlier one is recognised by its
+// epoch and ignored.
 type silent struct {
 	*client
-	cost     time.Duration // from when it is to stand until nothing of it is on the GPU any more, as the last time was
-	least    time.Time     // until when it has its turn although it is told to yield
-	standing bool          // it stands, or is to
-	stopping bool          // that has not ended yet
-	holds    bool          // the GPU's clock is held until it stands
-	failed   int           // stops, in a row
+	cost     time.Duration // time from stopping until nothing of the job is left on the GPU, as last measured
+	least    time.Time     // until when its slice lasts although it is told to yield
+	standing bool          // the job is stopped, or is being stopped
+	stopping bool          // it is being stopped
+	holds    bool          // the GPU's clock is held until it is stopped
+	failed   int           // failed stops in a row
 	epoch    int
 	timer    *time.Timer
 }
 
 const (
-	// mostFailed is how often in a row a silent job cannot be stopped until that is given up.
+	// mostFailed is how many stops in a row may fail before the broker gives up stopping a silent job.
 	mostFailed = 3
-	stopAgain  = time.Second // after a stop that failed, if it has no turn until then
+	stopAgain  = time.Second // wait after a failed stop before the next, while the job has no slice
 )
 
-// notice takes in which jobs share the GPU.
+// notice updates which jobs share the GPU.
 func (g *gpu) notice(seen stamps) {
 	if g.broker.SilentAfter <= 0 || seen.hides(g.index) {
-		return // or as it was before
+		return // silent jobs are not stopped here, or the stamps cannot be read and nothing changes
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,9 +68,9 @@ func (g *gpu) notice(seen stamps) {
 	g.attend()
 }
 
-// attend has the broker be the client of each job that is silent now, and of no other. It is called whenever that may
-// have changed; the lock is held. When an important job wants the GPU nobody knows who hears nothing of it: the broker
-// would want it for ever, so such a job is left alone.
+// attend makes the broker the client of each job that is silent now, and of no other. It is called, with the lock held,
+// whenever that may have changed. An important silent job is left alone: it is unknown when it wants the GPU, so the
+// broker would want it for ever.
 func (g *gpu) attend() {
 	speak := map[int]bool{} // jobs
 	for _, c := range g.clients {
@@ -90,7 +89,7 @@ func (g *gpu) attend() {
 	}
 }
 
-// represent makes the broker a job's client.
+// represent makes the broker a silent job's client.
 func (g *gpu) represent(p *presence) {
 	if !p.told {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
@@ -109,7 +108,7 @@ func (g *gpu) represent(p *presence) {
 	}
 }
 
-// dismiss lets a silent job go on, on its own account.
+// dismiss ends the broker's client for a job and lets the job go on.
 func (g *gpu) dismiss(p *presence) {
 	if p.client == nil {
 		return
@@ -122,9 +121,10 @@ func (g *gpu) dismiss(p *presence) {
 	c.silent.resume()
 }
 
+// drain is how long the job's kernels may stay on the GPU after it was stopped.
 func (g *gpu) drain() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
 
-// hear does what the broker says to a client.
+// hear handles a message of the arbiter to this client.
 func (s *silent) hear(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
@@ -136,8 +136,8 @@ func (s *silent) hear(m wire.Message) {
 	}
 }
 
-// step is how long a turn of the job is that was begun. At least half of it the job does run: the rest is until it is
-// off the GPU again.
+// step is the length of a slice of the job. The job runs for at least half of it; the rest is the time until it is off
+// the GPU again.
 func (s *silent) step() time.Duration {
 	quantum := cmp.Or(s.gpu.broker.Rules.Quantum, turns.DefaultQuantum)
 	return max(2*s.cost, min(quantum, turns.DefaultQuantum))
@@ -147,8 +147,8 @@ func (s *silent) ask() {
 	s.gpu.asked(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.step().Microseconds()})
 }
 
-// begin lets the job go on. Its lease ends in the middle of the last step that fits, and it has to be off the GPU at
-// the end of that; one that is shorter means one step.
+// begin starts a slice and lets the job go on. The lease ends in the middle of the last step that fits, and the job
+// must be off the GPU at the end of that step. A lease shorter than half a step means one step.
 func (s *silent) begin(lease time.Duration) {
 	s.void()
 	s.standing, s.stopping, s.least = false, false, time.Time{}
@@ -162,7 +162,7 @@ func (s *silent) begin(lease time.Duration) {
 	}
 }
 
-// expects says whether somebody who is more important than a silent job may come back for the GPU.
+// expects reports whether a more important job may come back for the GPU.
 func (g *gpu) expects() bool {
 	now := g.arbiter.State()
 	return now.LookAhead && slices.ContainsFunc(now.Clients, func(c turns.ClientState) bool {
@@ -170,8 +170,8 @@ func (g *gpu) expects() bool {
 	})
 }
 
-// stop has the job stand. Where somebody waits for that the clock is held meanwhile, as for a client that does not
-// yield. Otherwise it goes on: what it takes to stop the job is a part of the gap that the turn has to fit into.
+// stop has the job stopped. If another client waits for that, the clock is held meanwhile, as for a client that does
+// not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the slice must fit into.
 func (s *silent) stop() {
 	s.void()
 	s.standing, s.stopping = true, true
@@ -192,8 +192,8 @@ func (s *silent) stop() {
 
 var errRuns = fmt.Errorf("it still runs after %v", mostHeld)
 
-// stood goes on when the job was stopped: what it has launched is drained then, if it had the GPU. One that could not
-// be stopped gives the GPU back all the same.
+// stood continues after the attempt to stop the job. If the job had the GPU, its kernels are drained and the GPU is
+// released, also if the job could not be stopped.
 func (s *silent) stood(took time.Duration, err error, nothing bool) {
 	s.void()
 	s.stopping = false
@@ -205,7 +205,7 @@ func (s *silent) stood(took time.Duration, err error, nothing bool) {
 			s.giveUp(err)
 			return
 		}
-	case nothing: // it has no process here, or Slurm has suspended it: it needs no turns
+	case nothing: // it has no process here, or Slurm has suspended it, so it needs no slices
 		p := s.gpu.jobs[s.stamp.Job]
 		p.since = time.Now()
 		s.gpu.dismiss(p)
@@ -224,14 +224,14 @@ func (s *silent) stood(took time.Duration, err error, nothing bool) {
 	})
 }
 
-// waits tries again to stop a job that could not be and has no turn.
+// waits plans another try to stop a job that has no slice and could not be stopped.
 func (s *silent) waits() {
 	if s.state == wire.Waiting && s.failed > 0 {
 		s.after(stopAgain, s.stop)
 	}
 }
 
-// giveUp leaves a job that cannot be stopped to time slices.
+// giveUp stops managing a job that cannot be stopped; it runs beside the slices of others.
 func (s *silent) giveUp(why error) {
 	s.gpu.broker.Log.Error("a job that does not ask for turns cannot be stopped: it runs beside the others' turns",
 		"gpu", s.gpu.index, "job", s.stamp.Job, "error", why)
@@ -240,12 +240,13 @@ func (s *silent) giveUp(why error) {
 	s.gpu.dismiss(p)
 }
 
+// hold holds the GPU's clock until the job is stopped.
 func (s *silent) hold() {
 	s.holds = true
 	s.gpu.clock.hold(time.Now())
 }
 
-// resume has the GPU's clock go on, if it is held for the job.
+// resume ends that hold, if there is one.
 func (s *silent) resume() {
 	if s.holds {
 		s.holds = false
@@ -253,7 +254,7 @@ func (s *silent) resume() {
 	}
 }
 
-// void makes nothing of what is under way.
+// void cancels the action that is under way.
 func (s *silent) void() {
 	s.epoch++
 	if s.timer != nil {
@@ -261,9 +262,10 @@ func (s *silent) void() {
 	}
 }
 
+// current reports whether the action of this epoch is still the latest.
 func (s *silent) current(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
 
-// after does something next: now, if that is due.
+// after does something after d, or now if d is not positive. It replaces the action under way.
 func (s *silent) after(d time.Duration, do func()) {
 	s.void()
 	if d <= 0 {
@@ -273,7 +275,7 @@ func (s *silent) after(d time.Duration, do func()) {
 	s.timer = s.later(d, do)
 }
 
-// later does something then, unless something else has begun by then.
+// later does something after d, unless another action has begun by then.
 func (s *silent) later(d time.Duration, do func()) *time.Timer {
 	epoch := s.epoch
 	return time.AfterFunc(d, func() {

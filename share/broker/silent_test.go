@@ -153,28 +153,41 @@ func TestAJobThatNeverSpeaksHasItsLeastShare(t *testing.T) {
 }
 
 // TestAJobThatNeverSpeaksIsOutOfTheWayWhenTheImportantOneIsExpected: it has its turns in the gaps, and ends them by
-// itself. If it were stopped when the other is back, that would wait for a drain each time.
+// itself. If it were stopped when the other is back, that would wait for a drain each time. When the important one is
+// expected is learned from its gaps, and a machine with other work makes those uneven: it has three tries.
 func TestAJobThatNeverSpeaksIsOutOfTheWayWhenTheImportantOneIsExpected(t *testing.T) {
 	b, quiet, high := silentPair(t, func(c *broker.Config) { c.Rules = turns.Rules{LookAhead: true} })
-	var waits []time.Duration
-	for range 10 {
+	var median time.Duration
+	for range 3 {
+		before := b.Status().GPUs[0].Clients[1].Turns
+		median = medianWait(high, 10)
+		had := b.Status().GPUs[0].Clients[1].Turns - before
+		t.Logf("median wait %v; the silent one had %d turns and said %d times that it lives", median, had,
+			quiet.count("tick"))
+		if had < 5 {
+			t.Errorf("it had %d turns in 10 gaps", had)
+		}
+		if median < turns.DefaultDrain {
+			return
+		}
+	}
+	t.Errorf("the important one waits for %v, want nothing", median)
+}
+
+// medianWait is how long the client waits for its turn, over turns of 20 ms with gaps of half a second.
+func medianWait(c *caller, rounds int) time.Duration {
+	waits := make([]time.Duration, rounds)
+	for k := range waits {
 		asked := time.Now()
-		high.ask()
-		high.want(wire.Grant)
-		waits = append(waits, time.Since(asked))
+		c.ask()
+		c.want(wire.Grant)
+		waits[k] = time.Since(asked)
 		time.Sleep(20 * time.Millisecond)
-		high.release()
-		time.Sleep(500 * time.Millisecond) // two turns and a half
+		c.release()
+		time.Sleep(500 * time.Millisecond) // two turns of the silent one and a half
 	}
-	had := b.Status().GPUs[0].Clients[1].Turns
-	t.Logf("waits %v, it had %d turns and said %d times that it lives", waits, had, quiet.count("tick"))
 	slices.Sort(waits)
-	if median := waits[len(waits)/2]; median >= turns.DefaultDrain {
-		t.Errorf("the important one waits for %v, want nothing", median)
-	}
-	if had < 5 {
-		t.Errorf("it had %d turns in 10 gaps", had)
-	}
+	return waits[len(waits)/2]
 }
 
 func TestAJobThatNeverSpeaksGoesOnWhenItsTurnsAreOver(t *testing.T) {

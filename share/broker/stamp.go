@@ -18,10 +18,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 )
 
-// mostStamp is how large a stamp's file may be, bytes.
+// mostStamp is the largest size of a stamp's file, bytes.
 const mostStamp = 4096
 
-// readStamp reads what the prolog wrote of a job. Only an ordinary file of root's, that nobody else may write, counts.
+// readStamp reads the stamp of a job. Only an ordinary file counts that root owns and no other user may write.
 func readStamp(dir string, job, owner int) (share.Stamp, error) {
 	path := node.StampPath(dir, job)
 	text, err := readOwned(path, owner, mostStamp)
@@ -38,24 +38,24 @@ func readStamp(dir string, job, owner int) (share.Stamp, error) {
 	return s, nil
 }
 
-// stamps are what the stamps of a node say.
+// stamps is what the stamps of a node say.
 type stamps struct {
 	jobs map[int]share.Stamp
-	bad  []int              // jobs that have one which is not to be believed
-	runs map[int][]node.Run // that share each GPU
-	// hidden are the GPUs on which there is a job of which nobody can say whose it is.
+	bad  []int              // jobs whose stamp is not to be believed
+	runs map[int][]node.Run // the runs that share each GPU
+	// hidden are the GPUs with a running job whose stamp cannot be read.
 	hidden []int
 }
 
-// anyGPU is that of a job of which not even that can be read.
+// anyGPU stands for all GPUs, where a bad stamp does not say which one.
 const anyGPU = -1
 
 func (s stamps) hides(gpu int) bool {
 	return slices.Contains(s.hidden, gpu) || slices.Contains(s.hidden, anyGPU)
 }
 
-// ends says why a client of a job may be none any more: its job's stamp is another by now, or there is none. A stamp
-// that is not to be believed ends nothing.
+// ends returns why a client of a job may not be one any more: the job's stamp has changed or is gone. Empty: it may. A
+// stamp that is not to be believed ends nothing.
 func (s stamps) ends(was share.Stamp) string {
 	now, is := s.jobs[was.Job]
 	switch {
@@ -71,8 +71,8 @@ func (s stamps) ends(was share.Stamp) string {
 	return fmt.Sprintf("job %d was given something else by now: say HELLO again", was.Job)
 }
 
-// stamped reads all stamps. A bad one hides its GPU for as long as its job runs, or all where it does not say which. Of
-// a job that has no process here it is passed over: what one left behind shall keep no GPU from anything.
+// stamped reads all stamps. A bad one hides its GPU, or all if it does not say which, for as long as its job runs. A
+// bad stamp of a job without a process here is ignored, so that a leftover file affects no GPU.
 func (b *Broker) stamped() (stamps, error) {
 	entries, err := os.ReadDir(filepath.Dir(node.StampPath(b.RunDir, 0)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,13 +85,13 @@ func (b *Broker) stamped() (stamps, error) {
 		if !is || err != nil || job < 1 {
 			continue
 		}
-		about, err := entry.Info() // before: of a file that is replaced meanwhile the next look sees the rest
+		about, err := entry.Info() // before reading: if the file is replaced meanwhile, the next look sees the new one
 		var stamp share.Stamp
 		if err == nil {
 			stamp, err = readStamp(b.RunDir, job, b.Proc.Owner)
 		}
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has just ended
+		case errors.Is(err, fs.ErrNotExist): // the job has just ended
 			b.says.changed(job, nil)
 		case err != nil:
 			seen.bad = append(seen.bad, job)
@@ -108,8 +108,7 @@ func (b *Broker) stamped() (stamps, error) {
 	return seen, nil
 }
 
-// believesNot says of a job with a bad stamp whether it runs, and the administrator what is wrong: once, not each time
-// it is seen.
+// believesNot handles a bad stamp. It reports whether its job runs, and logs the problem once, not at each look.
 func (b *Broker) believesNot(job int, why error) (runs bool) {
 	runs = b.Proc.runs(job)
 	does := "its GPU is shared as before until it ends: mend or remove the file"
@@ -122,10 +121,10 @@ func (b *Broker) believesNot(job int, why error) (runs bool) {
 	return runs
 }
 
-// saying is what was said last of each job, so that it is not said again.
+// saying is the last logged problem of each job, so that it is not logged again.
 type saying map[int]string
 
-// changed notes what is wrong now, and says whether that is new.
+// changed records the present problem and reports whether it is new.
 func (s saying) changed(of int, why error) bool {
 	if why == nil {
 		delete(s, of)
@@ -136,7 +135,8 @@ func (s saying) changed(of int, why error) bool {
 	return was != why.Error()
 }
 
-// gpuOf is that of a bad stamp, as far as it can be read: root wrote it, and it is a later version's perhaps.
+// gpuOf returns the GPU that a bad stamp names, as far as it can be read. Root wrote it, and it may be of a later
+// version.
 func gpuOf(dir string, job, owner int) int {
 	text, err := readOwned(node.StampPath(dir, job), owner, mostStamp)
 	s := share.Stamp{GPU: anyGPU}
@@ -146,7 +146,7 @@ func gpuOf(dir string, job, owner int) int {
 	return s.GPU
 }
 
-// readOwned reads a file of a user's, of at most so many bytes, that nobody else may write.
+// readOwned reads a file of at most `most` bytes that belongs to the user `owner` and that no other user may write.
 func readOwned(path string, owner int, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -172,7 +172,7 @@ func readOwned(path string, owner int, most int64) ([]byte, error) {
 	return text, err
 }
 
-// parseStamp reads a stamp's text. Fields that a later version adds are ignored.
+// parseStamp reads a stamp. Fields that a later version adds are ignored.
 func parseStamp(text []byte) (share.Stamp, error) {
 	var s share.Stamp
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -1,6 +1,8 @@
-// Package client takes turns on a GPU for a program of its own process: it asks the node's broker before a step and
-// says when the step is over. It decides nothing about whose turn it is, and never stops the program for long because
-// of the broker: where there is none, where it does not answer or refuses, the program runs on as if it were alone.
+// Package client lets a program take turns on a GPU: it asks the node's broker before a step and says when the step is
+// over. It decides nothing about turns and never stops the program for long because of the broker: if there is none, or
+// it does not answer or refuses, the program runs on as if it were alone. Only a refusal of the first message (HELLO),
+// for too much memory, ends the program. The clients in Python (synergy.turn) and C (contrib/share) behave in the same
+// way.
 package client
 
 import (
@@ -15,25 +17,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// The times that all clients keep, in whatever language.
+// Times that the clients in all languages use.
 const (
-	Idle         = 2 * time.Millisecond // between two steps, after which the GPU is given back
+	Idle         = 2 * time.Millisecond // after a step without another one, the GPU is released
 	firstRetry   = 100 * time.Millisecond
 	longestRetry = 5 * time.Second
-	answerWithin = time.Second      // a broker that lives
-	lifeEvery    = 10 * time.Second // how often one that grants nothing is asked whether it lives
+	answerWithin = time.Second      // a broker that takes longer counts as away
+	lifeEvery    = 10 * time.Second // how often a broker that grants nothing is asked whether it lives
 )
 
-// Introduction is what a client says of itself. All of it is an estimate: its class is what the daemon wrote.
+// Introduction is what a client says of itself. All of it is an estimate; its class is what the daemon wrote.
 type Introduction struct {
 	Kind   string        // train, serve, other
-	Step   time.Duration // how long it usually uses the GPU; 0: not known
-	Memory gres.Memory   // of the GPU that it will use, MiB; 0: not said
+	Step   time.Duration // how long it usually uses the GPU; 0: unknown
+	Memory gres.Memory   // GPU memory that it will use, MiB; 0: not said
 }
 
-// Refused is the broker's refusal of a client. The one that ends a program is that of its first words, where it says
-// that it will use more of the GPU's memory than it may: to run on would end in a failed allocation, of this job or of
-// another. Any other leaves it to itself.
+// Refused is the broker's refusal of a client. Only one ends the program: if its first message says that it will use
+// more GPU memory than it may. Running on would end in a failed allocation, of this job or another. After any other
+// refusal the program runs without the broker.
 type Refused struct {
 	Code string
 	Text string
@@ -43,24 +45,23 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("the broker refuses: %s: %.200q", r.Code, r.Text)
 }
 
-// phase is where a client stands with the broker.
+// phase is the state of a client towards the broker.
 type phase int
 
 const (
 	apart    phase = iota // it has not asked, or there is no broker
-	asking                // and somebody waits for the answer
-	unwanted              // asked, but nobody waits any more: a grant is given back
-	stepping              // the GPU is its own, and used
-	sticking              // the GPU is its own between two steps
+	asking                // it asked, and the program waits for the answer
+	stepping              // it has the GPU and uses it
+	sticking              // it has the GPU, between two steps
 )
 
-// Client is one program's connection to the broker of its GPU. Its methods may be called from any goroutine; turns
-// within one client exclude each other.
+// Client is a program's connection to the broker of its GPU. Its methods may be called from any goroutine; the steps of
+// one client exclude each other.
 type Client struct {
 	path string
 	as   Introduction
 	turn chan struct{} // full while a step is under way
-	met  chan struct{} // closed when the broker has answered for the first time, or has not
+	met  chan struct{} // closed after the first attempt to reach the broker
 	stop context.CancelFunc
 	ends sync.WaitGroup
 
@@ -68,27 +69,27 @@ type Client struct {
 	changed chan struct{} // closed when the phase changes from asking
 	phase   phase
 	conn    net.Conn // nil: there is no broker
-	refusal *Refused // of its first words, for too much memory
+	refusal *Refused // of its first message, for too much memory
 	seq     uint64
-	lease   time.Time     // its end
-	yield   bool          // the GPU is wanted back
-	used    time.Duration // under this grant
-	usual   time.Duration // a step
+	lease   time.Time     // when the lease ends
+	yield   bool          // the broker wants the GPU back
+	used    time.Duration // GPU time under this grant
+	usual   time.Duration // running mean of its step lengths
 	idle    *time.Timer   // runs while sticking
-	since   time.Time     // of sticking
+	since   time.Time     // when sticking began
 	count   Count
 }
 
 // Count is what a client has done so far.
 type Count struct {
 	Steps     int64
-	Grants    int64         // of the broker; one may be good for many steps
+	Grants    int64         // by the broker; one may cover many steps
 	Waited    time.Duration // for grants
 	Unmanaged int64         // steps without a broker
 }
 
-// Open introduces the program to the broker at a socket and waits at most a second for its answer. The only error is a
-// *Refused, for too much memory, or that of the context; without a broker the client is good all the same.
+// Open introduces the program to the broker at a socket and waits at most a second for the answer. The only errors are
+// a *Refused, for too much memory, and that of the context; without a broker the client works all the same.
 func Open(ctx context.Context, path string, as Introduction) (*Client, error) {
 	life, stop := context.WithCancel(context.Background())
 	c := &Client{path: path, as: as, turn: make(chan struct{}, 1), met: make(chan struct{}), stop: stop,
@@ -111,7 +112,7 @@ func Open(ctx context.Context, path string, as Introduction) (*Client, error) {
 	return c, nil
 }
 
-// Close gives back what is held and ends the connection.
+// Close releases the GPU if the client has it and ends the connection.
 func (c *Client) Close() {
 	c.stop()
 	c.mu.Lock()
@@ -124,16 +125,16 @@ func (c *Client) Close() {
 	c.ends.Wait()
 }
 
-// Count is what the client has done.
+// Count returns what the client has done so far.
 func (c *Client) Count() Count {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count
 }
 
-// Turn waits until the program may use the GPU for a step of about the estimate; 0: as long as steps usually are. The
-// program calls done when the GPU has finished the step: what is still queued there is the next one's delay. Within a
-// goroutine a turn in a turn would wait for itself. The error is that of the context.
+// Turn waits until the program may use the GPU for a step of about the estimate; 0: as long as its steps usually are.
+// The program calls done when the GPU has finished the step, since what is still queued delays the next client. A
+// goroutine that calls Turn within a turn waits for itself for ever. The error is that of the context.
 func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(), err error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -151,6 +152,7 @@ func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(),
 	}), nil
 }
 
+// begin gets the GPU for a step: it goes on with the present grant, or releases it and asks anew.
 func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +162,6 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	}
 	c.count.Steps++
 	if c.phase == sticking {
-		// The broker lets a lease end within the last step that it has room for.
 		if !c.yield && time.Until(c.lease) > 0 {
 			c.phase = stepping
 			return nil
@@ -173,7 +174,7 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	return err
 }
 
-// wait asks for the GPU and returns when it is granted or when there is no broker any more.
+// wait asks for the GPU and returns when it is granted or the broker is gone.
 func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
 	c.ask(estimate)
 	asked := time.Now()
@@ -205,15 +206,15 @@ func (c *Client) ask(estimate time.Duration) {
 	}
 }
 
-// takeBack says that nobody waits any more. A grant that is under way is given back by it, too.
+// takeBack withdraws the request. A grant that is under way is thereby given back, too.
 func (c *Client) takeBack() {
 	if c.phase == asking || c.phase == stepping {
 		c.release()
 	}
 }
 
-// unlocked waits until something has changed, or it is time to see whether the broker lives. It is false when the
-// context is done.
+// unlocked waits, without the lock, until something has changed or it is time to check whether the broker lives. It
+// returns false when the context is done.
 func (c *Client) unlocked(ctx context.Context) bool {
 	changed := c.changed
 	c.mu.Unlock()
@@ -229,7 +230,7 @@ func (c *Client) unlocked(ctx context.Context) bool {
 	return true
 }
 
-// see asks the broker on a connection of its own whether it lives, and lets go of one that does not: a stopped process
+// see checks on a separate connection whether the broker lives, and drops a broker that does not: a stopped process
 // keeps its sockets open. Any answer will do.
 func (c *Client) see() {
 	c.mu.Unlock()
@@ -244,7 +245,8 @@ func (c *Client) see() {
 	}
 }
 
-// end is told how long the step has used the GPU.
+// end records how long the step has used the GPU, and releases the GPU or keeps it for Idle. The usual step is a
+// running mean with weight 1/8 for the new step.
 func (c *Client) end(used time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,7 +267,8 @@ func (c *Client) end(used time.Duration) {
 	}
 }
 
-// giveBackIdle is called some time after a step. A timer that was stopped too late finds that the step is younger.
+// giveBackIdle is called by the idle timer some time after a step. If the timer was stopped too late, it finds that the
+// step is more recent.
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +285,7 @@ func (c *Client) release() {
 	}
 }
 
-// lose forgets the broker: who waits for it runs on.
+// lose drops the connection to the broker, and a waiting program runs on.
 func (c *Client) lose() {
 	if c.conn != nil {
 		_ = c.conn.Close()
@@ -291,21 +294,21 @@ func (c *Client) lose() {
 	c.become(apart)
 }
 
-// become changes the phase and tells who waits for that.
+// become changes the phase and wakes those that wait for a change.
 func (c *Client) become(p phase) {
 	c.phase = p
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// hear does what the broker says.
+// hear handles a message of the broker.
 func (c *Client) hear(m wire.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case m.Type == wire.Error:
 		return &Refused{Code: m.Code, Text: m.Text}
-	case m.Seq != c.seq: // of a request that is over
+	case m.Seq != c.seq: // answers an earlier request
 	case m.Type == wire.Grant:
 		c.granted(time.Duration(m.Lease) * time.Microsecond)
 	case m.Type == wire.Yield:
@@ -317,6 +320,7 @@ func (c *Client) hear(m wire.Message) error {
 	return nil
 }
 
+// granted starts a step, if the client still asks for one.
 func (c *Client) granted(lease time.Duration) {
 	if c.phase != asking {
 		return
@@ -326,5 +330,5 @@ func (c *Client) granted(lease time.Duration) {
 	c.become(stepping)
 }
 
-// bounded is a time as the protocol allows it: one that is longer is a stopped clock's or a mistake's.
+// bounded limits a time to what the protocol allows; a longer one comes from a stopped clock or a mistake.
 func bounded(d time.Duration) time.Duration { return min(max(d, 0), time.Hour) }

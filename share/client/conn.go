@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// keep has a connection to the broker whenever there is one, until the context is done.
+// keep keeps up a connection to the broker, and retries while there is none, until the context is done.
 func (c *Client) keep(ctx context.Context) {
 	pause := firstRetry
 	for first := true; ; first = false {
@@ -22,7 +22,7 @@ func (c *Client) keep(ctx context.Context) {
 			pause = firstRetry
 			c.meet(ctx, conn)
 		case errors.As(err, &refused):
-			pause = longestRetry // it will hardly think better of it soon
+			pause = longestRetry // the answer will hardly change soon
 		}
 		if first {
 			c.refuse(refused)
@@ -40,7 +40,7 @@ func (c *Client) keep(ctx context.Context) {
 	}
 }
 
-// meet takes the connection for the turns to come.
+// meet makes the connection the client's.
 func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,8 @@ func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// refuse keeps the refusal of the first words. Later the program holds its memory, and to end it would help nobody.
+// refuse keeps a refusal of the first message for too much memory. A later one is ignored, since the program already
+// holds its memory and ending it would help nobody.
 func (c *Client) refuse(r *Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +60,7 @@ func (c *Client) refuse(r *Refused) {
 	}
 }
 
-// listen does what the broker says until it is gone or says what nobody understands.
+// listen handles the broker's messages until it is gone or sends what is not understood.
 func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	for {
 		m, err := lines.Next()
@@ -78,7 +79,7 @@ func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	}
 }
 
-// say writes a line. It does not wait for a broker that reads nothing.
+// say writes a message. It does not wait for a broker that reads nothing.
 func (c *Client) say(m wire.Message) error {
 	if c.conn == nil {
 		return net.ErrClosed
@@ -86,6 +87,7 @@ func (c *Client) say(m wire.Message) error {
 	return write(c.conn, m)
 }
 
+// write sends a message and waits at most answerWithin.
 func write(conn net.Conn, m wire.Message) error {
 	line, err := wire.Encode(m)
 	if err != nil {
@@ -98,7 +100,7 @@ func write(conn net.Conn, m wire.Message) error {
 	return err
 }
 
-// greet connects and introduces the program. The error is a *Refused where the broker answered so.
+// greet connects and introduces the program. The error is a *Refused if the broker refused.
 func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	conn, err := net.DialTimeout("unix", path, answerWithin)
 	if err != nil {
@@ -120,6 +122,7 @@ func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	return conn, lines, conn.SetReadDeadline(time.Time{})
 }
 
+// introduce sends HELLO and returns the answer.
 func introduce(conn net.Conn, lines *wire.Reader, as Introduction) (wire.Message, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
 		return wire.Message{}, err

@@ -16,23 +16,23 @@ import (
 type Work struct {
 	predict.Kernels
 	Alone time.Duration
-	// Remark says what of it was not measured; empty: all was.
+	// Remark says which part of it was not measured; empty: all was.
 	Remark string
 }
 
-// GPU is how long the kernels take, one after the other.
+// GPU returns how long the kernels take, one after the other.
 func (w Work) GPU() time.Duration { return time.Duration(w.Count) * w.Each }
 
-// Host is the part of a job in which the GPU does nothing for it.
+// Host returns the part of a job in which the GPU does nothing for it.
 func (w Work) Host() time.Duration { return max(0, w.Alone-w.GPU()) }
 
-// Busy is the part of the time in which a model keeps the GPU busy alone, its pauses included.
+// Busy returns the part of the time, pauses included, in which a model alone keeps the GPU busy.
 func (w Work) Busy(pause time.Duration) float64 {
 	return float64(w.GPU()) / float64(w.GPU()+w.Host()+pause)
 }
 
-// measured are the models that Deft's authors measured, on a GPU that they do not name: ratios carry over to another,
-// milliseconds do not.
+// measured are the models that Deft's authors measured, on a GPU that they do not name: ratios carry over to another
+// GPU, milliseconds do not.
 var measured = []struct {
 	name    string
 	height  int // of the picture
@@ -54,7 +54,7 @@ var measured = []struct {
 	{"retinanet_resnet50_fpn", 720, 1, 1178, 30 * time.Microsecond, 33.6},
 }
 
-// assumed are models of which less was published than is needed here, and that their files name.
+// assumed are models that Deft's files name and of which too little was published.
 var assumed = []struct {
 	name string
 	work Work
@@ -67,8 +67,8 @@ var assumed = []struct {
 		Alone: 6 * time.Millisecond, Remark: "it was not measured: 200 kernels of 0.02 ms in 6 ms are assumed"}},
 }
 
-// families say which known model stands for those whose names begin so: torchvision's, and the language models that
-// Deft's files name. A backbone alone is taken for the segmentation network around one.
+// families map name prefixes to the known model that stands for them: torchvision's models, and the language models
+// that Deft's files name. A backbone alone counts as the segmentation network around one.
 var families = []struct {
 	as     string
 	begins []string
@@ -87,24 +87,24 @@ var families = []struct {
 }
 
 const (
-	language   = "bloom" // reads no picture, so that its size does not matter
+	language   = "bloom" // reads no picture, so the picture size does not matter
 	anyOther   = "fcos_resnet50_fpn"
 	usualShape = float64(usualWidth) / usualHeight
-	// growth is the power of pixels times batch by which the time on the GPU grows: the one that meets best how the
-	// measured models differ from themselves with the smallest work. Each by itself has one from 0.56 to 0.97.
+	// growth is the power of (pixels × batch) with which GPU time grows. It fits best how each measured model differs
+	// from itself with its smallest work; the models alone give powers from 0.56 to 0.97.
 	growth = 0.85
-	// perPicture is by how much of those of one picture the kernels of a job grow with each further one of a batch, as
-	// RetinaNet's do.
+	// perPicture is the growth of the number of kernels for each further picture of a batch, relative to that of one
+	// picture, as measured for RetinaNet.
 	perPicture = 0.2
-	// shortest is how long a kernel takes at least, as long as it takes to launch it.
+	// shortest is the shortest kernel: as long as it takes to launch it.
 	shortest    = 5 * time.Microsecond
-	mostAssumed = 1_000_000 // kernels, as --kernels takes
+	mostAssumed = 1_000_000 // the most kernels, as for --kernels
 	longestJob  = time.Minute
 	maxName     = 128
 )
 
-// WorkOf is what a job of the model does: as it was measured, or by what is known of the nearest model, which its
-// Remark tells then.
+// WorkOf returns what a job of the model does: as measured, or scaled from the nearest known model, which Remark then
+// says.
 func WorkOf(m Model) (Work, error) {
 	for _, k := range known(m.Name) {
 		if k.fits(m) {
@@ -137,15 +137,15 @@ func WorkOf(m Model) (Work, error) {
 	return w, nil
 }
 
-// reference is what is known of a model with one size of picture and batch.
+// reference is what is known of a model with one picture size and batch.
 type reference struct {
 	name          string
 	height, batch int
-	anyPicture    bool // nothing was published of which
+	anyPicture    bool // the picture size was not published
 	work          Work
 }
 
-// known are the references of a name.
+// known returns the references with this name.
 func known(name string) (all []reference) {
 	for _, k := range measured {
 		if k.name == name {
@@ -173,7 +173,7 @@ func (k reference) size() string {
 	return fmt.Sprintf("%d lines and batch %d", k.height, k.batch)
 }
 
-// more is how many times as much a job of the model reads.
+// more returns how many times as much input a job of the model reads as the reference.
 func (k reference) more(m Model) float64 {
 	batch := float64(m.Batch) / float64(k.batch)
 	if k.anyPicture {
@@ -182,7 +182,7 @@ func (k reference) more(m Model) float64 {
 	return batch * float64(m.Height) * float64(m.Width) / (float64(k.height) * float64(k.height) * usualShape)
 }
 
-// scaled is the work for the model's picture and batch.
+// scaled returns the reference's work, scaled to the model's picture and batch.
 func (k reference) scaled(m Model) Work {
 	by := math.Pow(k.more(m), growth)
 	count := float64(k.work.Count) * pictures(m.Batch) / pictures(k.batch)
@@ -193,10 +193,10 @@ func (k reference) scaled(m Model) Work {
 	return w
 }
 
-// pictures is how many times as many kernels a batch has as one picture.
+// pictures returns how many times as many kernels a batch has as one picture.
 func pictures(batch int) float64 { return 1 + float64(perPicture*float64(batch-1)) }
 
-// nearest is the reference of the model itself, of its family or of any other whose size is most like the model's.
+// nearest returns the reference of the model itself, or else of its family, whose input size is most like the model's.
 func nearest(m Model) reference {
 	all := known(m.Name)
 	if len(all) == 0 {
@@ -207,6 +207,7 @@ func nearest(m Model) reference {
 	})
 }
 
+// family returns the known model that stands for this name.
 func family(name string) string {
 	for _, f := range families {
 		for _, begin := range f.begins {
@@ -218,7 +219,7 @@ func family(name string) string {
 	return anyOther
 }
 
-// plain says that a name is one that a model may have, and neither a path nor anything else.
+// plain reports whether a name could be a model's: not a path nor anything else.
 func plain(name string) bool {
 	if name == "" || len(name) > maxName || name[0] == '.' || name[0] == '-' {
 		return false

@@ -13,21 +13,21 @@ import (
 // Preset is a way to share the GPU in an experiment.
 type Preset string
 
-// The presets. What Deft's authors call by the names of other systems are settings of its own queue bound.
+// The presets. Those with names of other systems are, as in Deft, settings of Deft's own queue bound.
 const (
 	AsSaid     Preset = "file"       // as the file says
-	None       Preset = "none"       // one queue for all, nobody is held back
+	None       Preset = "none"       // one queue for all, without preemption
 	Slicing    Preset = "slicing"    // the driver's own time slices
-	Deft       Preset = "deft"       // kernel by kernel, with the bound that costs least
+	Deft       Preset = "deft"       // preemption between kernels, with the bound that costs least
 	Reef       Preset = "reef4"      // the same with a bound of 4 for all
-	Shepherd   Preset = "shepherd20" // the same with 20, and 21 for those that preempt
-	Layer      Preset = "layer"      // nobody preempts, and all wait for their queue after each layer
-	StepTurns  Preset = "turns"      // turns of a step, by class alone
-	LookAhead  Preset = "lookahead"  // turns of a step with look-ahead, as a node gives them
-	FillPreset Preset = "fill"       // MPS, the others with a lower priority and half of the threads
+	Shepherd   Preset = "shepherd20" // the same with 20, and 21 for models that preempt
+	Layer      Preset = "layer"      // no preemption; all wait for their queue after each layer
+	StepTurns  Preset = "turns"      // turns of one step, by class alone
+	LookAhead  Preset = "lookahead"  // turns with look-ahead, as on a node
+	FillPreset Preset = "fill"       // MPS; class low with a lower priority and half of the threads
 )
 
-// Presets are all of them.
+// Presets returns all presets.
 func Presets() []Preset {
 	return []Preset{AsSaid, None, Slicing, Deft, Reef, Shepherd, Layer, StepTurns, LookAhead, FillPreset}
 }
@@ -45,17 +45,17 @@ func ParsePreset(name string) (Preset, error) {
 }
 
 const (
-	// perLayer is how many kernels a layer launches, about.
+	// perLayer is about how many kernels a layer launches.
 	perLayer = 3
-	// LeastJobs is how many jobs a model does, however long that takes.
+	// LeastJobs is how many jobs each model does at least, however long that takes.
 	LeastJobs = 10
-	// halfOfThreads is what those of class low have in fill.
+	// halfOfThreads is the part of the threads that class low gets in the preset fill.
 	halfOfThreads = 0.5
 )
 
-// Emulated is the experiment on the emulated GPU: the file's models in its order, each doing work[i]. What a job does
-// on the host comes after its kernels, as the last part of it: whoever launches kernels is far ahead of the GPU until
-// then. So it is in the gap here, and is to be added to each step (Jobs).
+// Emulated returns the experiment for the emulated GPU: the file's models in order, each doing work[i]. The host's part
+// of a job comes after its kernels, since a program launches kernels far ahead of the GPU. It is therefore part of the
+// gap here, and Jobs adds it to each step.
 func (f File) Emulated(p Preset, work []Work) testbed.Config {
 	if p == AsSaid {
 		p = f.says()
@@ -83,7 +83,7 @@ func (f File) Emulated(p Preset, work []Work) testbed.Config {
 	return c
 }
 
-// Jobs are the steps of a client as jobs, the first instant of the experiment being base.
+// Jobs returns a client's steps as jobs, where base is the start of the experiment.
 func (w Work) Jobs(base time.Time, steps []testbed.Step) []Job {
 	jobs := make([]Job, len(steps))
 	for i, s := range steps {
@@ -92,7 +92,8 @@ func (w Work) Jobs(base time.Time, steps []testbed.Step) []Job {
 	return jobs
 }
 
-// says is what the file says: AsSaid where the queue of a model that is preempted is bounded, or another preset.
+// says returns the preset that the file's own settings amount to: AsSaid if the queue of a preempted model is bounded,
+// else another.
 func (f File) says() Preset {
 	preset := None
 	for _, m := range f.Models {
@@ -106,7 +107,7 @@ func (f File) says() Preset {
 	return preset
 }
 
-// bound is after how many kernels a model waits for its queue; 0: only at the end of a job.
+// bound returns after how many kernels a model waits for its queue; 0: only at the end of a job.
 func bound(p Preset, m Model, w Work) int {
 	low := m.Class() == share.Low
 	switch {
@@ -126,7 +127,7 @@ func bound(p Preset, m Model, w Work) int {
 	return 0
 }
 
-// Bounded is the experiment with another bound on the queues of those that are preempted.
+// Bounded returns the experiment with another bound on the queues of class Low.
 func Bounded(c testbed.Config, kernels int) testbed.Config {
 	c.Mode, c.Clients = testbed.Kernels, slices.Clone(c.Clients)
 	for i := range c.Clients {

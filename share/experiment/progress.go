@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// maxLine is how long a line of a log may be, bytes.
+// maxLine is the longest line of a log, bytes.
 const maxLine = 1 << 16
 
-// ReadProgress reads the log of synergy-emujob, whose iterations are jobs with the pause before each, and gives the
-// jobs: each ends when it was first counted, and begins a pause after the one before has ended. Of several that were
-// first counted together the times are divided evenly. A last line that is cut counts as not there.
+// ReadProgress reads the log of synergy-emujob, whose iterations are jobs with the pause before each, and returns the
+// jobs. A job ends when it was first counted, and begins one pause after the end of the job before. If several jobs
+// were first counted together, the time is divided evenly among them. An incomplete last line is ignored.
 func ReadProgress(r io.Reader, pause time.Duration) ([]Job, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)

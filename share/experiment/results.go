@@ -18,20 +18,20 @@ import (
 // Job is one job that a model has done.
 type Job struct {
 	Start, End time.Time
-	// Allocated and Reserved are of the GPU's memory, bytes: the most that was in use, and that was held.
+	// Allocated and Reserved are GPU memory, bytes: the most that was in use, and that was held.
 	Allocated, Reserved int64
 }
 
-// Took is how long it took.
+// Took returns how long the job took.
 func (j Job) Took() time.Duration { return j.End.Sub(j.Start) }
 
-// columns are those of the file of a model's jobs.
+// columns are the columns of a file of a model's jobs.
 var columns = []string{
 	"start_timestamp_ns", "end_timestamp_ns", "jct_ms", "max_allocated_gpu_memory_allocated_byte",
 	"max_reserved_gpu_memory_byte",
 }
 
-// WriteJobs writes a model's jobs in Deft's columns.
+// WriteJobs writes a model's jobs as CSV with Deft's columns.
 func WriteJobs(w io.Writer, jobs []Job) error {
 	out := csv.NewWriter(w)
 	rows := [][]string{columns}
@@ -48,7 +48,7 @@ func WriteJobs(w io.Writer, jobs []Job) error {
 	return nil
 }
 
-// maxJobs is how many jobs ReadJobs takes.
+// maxJobs is the most jobs that ReadJobs reads.
 const maxJobs = 1 << 20
 
 // ReadJobs reads such a file, ours or Deft's.
@@ -83,9 +83,10 @@ func ReadJobs(r io.Reader) ([]Job, error) {
 	}
 }
 
+// job parses a row.
 func job(row []string) (Job, error) {
 	var n [5]int64
-	for _, i := range []int{0, 1, 3, 4} { // how long it took follows from the first two
+	for _, i := range []int{0, 1, 3, 4} { // column 2 follows from the first two
 		var err error
 		if n[i], err = strconv.ParseInt(row[i], 10, 64); err != nil || n[i] < 0 {
 			return Job{}, fmt.Errorf("%s = %s: want a whole number from 0", columns[i],
@@ -98,7 +99,7 @@ func job(row []string) (Job, error) {
 	return Job{Start: time.Unix(0, n[0]), End: time.Unix(0, n[1]), Allocated: n[3], Reserved: n[4]}, nil
 }
 
-// Processes is the file models_pid.json: each model's title and the process that ran it.
+// Processes returns the file models_pid.json: each model's title and the PID that ran it.
 func Processes(models []Model, pids []int) ([]byte, error) {
 	pairs := make([][2]any, len(models))
 	for i, m := range models {
@@ -113,20 +114,20 @@ func Processes(models []Model, pids []int) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Missed is how much longer than alone a job may take before it counts as late.
+// Missed is the multiple of its duration alone beyond which a job counts as late.
 const Missed = 1.6
 
-// Summary is what a model's jobs come to.
+// Summary summarises a model's jobs.
 type Summary struct {
 	Jobs           int
 	Mean, P50, P95 time.Duration
-	Rate           float64 // jobs a second
-	// Inflation is the mean's over a job alone, 1 for none; NaN where nothing is known of it alone.
+	Rate           float64 // jobs per second
+	// Inflation is Mean relative to a job alone; NaN if that is unknown.
 	Inflation float64
 	Late      int // jobs that took more than Missed times as long as alone
 }
 
-// Summarise leaves the first job out, as Deft's pictures do: what is warmed up by it is not of the experiment.
+// Summarise leaves out the first job, as Deft's plots do, since it includes warming up.
 func Summarise(jobs []Job, alone time.Duration) Summary {
 	jobs = jobs[min(1, len(jobs)):]
 	if len(jobs) == 0 {
@@ -155,7 +156,7 @@ func Summarise(jobs []Job, alone time.Duration) Summary {
 	return s
 }
 
-// at is the part'th of sorted times.
+// at returns a quantile of sorted times.
 func at(sorted []time.Duration, part float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(math.Ceil(part*float64(len(sorted))))-1)]
 }

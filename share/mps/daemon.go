@@ -18,30 +18,32 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// daemon is NVIDIA's control daemon for one GPU and one user, as whom it runs.
+// daemon is NVIDIA's MPS control daemon for one GPU and one user, as whom it runs.
 type daemon struct {
 	gpu, uid int
-	dir      string // above its own folders
+	dir      string // the parent of its own folders
 	program  string
 	proc     string
 	patience time.Duration
 	answer   time.Duration
 }
 
-// pipe is the folder by which clients find it. Only this daemon has it, so that it says whose a process is.
+// pipe returns the folder by which clients find the daemon. It is unique to this daemon, so it identifies the daemon's
+// processes.
 func (d daemon) pipe() string { return filepath.Join(d.dir, fmt.Sprintf("mps-%d-%d", d.gpu, d.uid)) }
 
 func (d daemon) log() string { return d.pipe() + "-log" }
 
-// environ is all that it is told. CUDA_VISIBLE_DEVICES is not: clients would then have to count devices anew, and Slurm
-// has told them which one theirs is.
+// environ is the whole environment of NVIDIA's program. CUDA_VISIBLE_DEVICES is left out: with it clients would have to
+// number devices anew, and Slurm has already told them which one is theirs.
 func (d daemon) environ() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), d.mark(), "CUDA_MPS_LOG_DIRECTORY=" + d.log()}
 }
 
-// mark is the word of its environment that no other daemon has.
+// mark returns the variable of its environment that no other daemon has.
 func (d daemon) mark() string { return "CUDA_MPS_PIPE_DIRECTORY=" + d.pipe() }
 
+// start starts the daemon and waits until it answers. One that does not answer within patience is killed.
 func (d daemon) start(ctx context.Context) error {
 	for _, folder := range []string{d.pipe(), d.log()} {
 		if err := d.own(folder); err != nil {
@@ -62,7 +64,7 @@ func (d daemon) start(ctx context.Context) error {
 	}
 }
 
-// own makes a folder the user's, who alone may look into it. It lies in a folder of root's, so that nobody else can
+// own makes a folder that belongs to the user, who alone may look into it. Its parent is root's, so no other user can
 // have put something there.
 func (d daemon) own(folder string) error {
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -77,7 +79,7 @@ func (d daemon) own(folder string) error {
 	return os.Lchown(folder, d.uid, d.gid())
 }
 
-// gid is the user's own group where the machine knows it, and none that owns anything otherwise.
+// gid returns the user's own group if the machine knows it, and otherwise one that owns nothing.
 func (d daemon) gid() int {
 	const nogroup = 65534
 	u, err := user.LookupId(strconv.Itoa(d.uid))
@@ -91,10 +93,10 @@ func (d daemon) gid() int {
 	return gid
 }
 
-// errMute is of a daemon that was waited for and said nothing.
+// errMute means that the daemon did not answer in time.
 var errMute = errors.New("its MPS daemon does not answer")
 
-// answers is nil if it runs and can be talked to.
+// answers returns nil if the daemon runs and answers.
 func (d daemon) answers(ctx context.Context) error {
 	if _, err := os.Lstat(d.pipe()); err != nil {
 		return err
@@ -109,18 +111,18 @@ func (d daemon) answers(ctx context.Context) error {
 	return nil
 }
 
-// quit asks it to, and waits.
+// quit asks the daemon to quit, and waits for its processes to end.
 func (d daemon) quit(ctx context.Context) {
 	if d.program == "" || d.answers(ctx) != nil {
 		return
 	}
-	_, _ = d.run(ctx, "quit\n") // whether it did is seen next
+	_, _ = d.run(ctx, "quit\n") // the next loop sees whether it did
 	for end := time.Now().Add(d.patience); len(d.processes()) > 0 && time.Now().Before(end); {
 		time.Sleep(lookEvery)
 	}
 }
 
-// end makes it. What it leaves goes, too.
+// end kills the daemon and removes its folders.
 func (d daemon) end(ctx context.Context) error {
 	if err := d.kill(ctx); err != nil {
 		return err
@@ -128,8 +130,8 @@ func (d daemon) end(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(d.pipe()), os.RemoveAll(d.log()))
 }
 
-// kill ends what of it is still there: the daemon and its servers, which have its mark and NVIDIA's name. Clients have
-// the mark, too; they are not its to end.
+// kill ends what is left of the daemon: its processes and its servers', which have both its mark and NVIDIA's name. Its
+// clients have the mark, too, but are not killed.
 func (d daemon) kill(ctx context.Context) error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, pid := range d.processes() {
@@ -144,7 +146,7 @@ func (d daemon) kill(ctx context.Context) error {
 	return fmt.Errorf("processes %v do not end: the GPU takes turns until they do", d.processes())
 }
 
-// signal looks again once it has hold of the process, so that none is meant that was given its number since.
+// signal checks the process again once it has a handle on it, so that a process that got the PID since is not hit.
 func (d daemon) signal(pid int, signal os.Signal) {
 	process, err := os.FindProcess(pid)
 	if err != nil {
@@ -156,7 +158,7 @@ func (d daemon) signal(pid int, signal os.Signal) {
 	}
 }
 
-// processes are those of this daemon that run.
+// processes returns the PIDs of this daemon's processes.
 func (d daemon) processes() []int {
 	entries, err := os.ReadDir(d.proc)
 	if err != nil {
@@ -173,8 +175,8 @@ func (d daemon) processes() []int {
 
 func (d daemon) is(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
 
-// marked says whether a process has the daemon's mark and is of its user: anybody can write that mark into his own
-// environment, and what he calls his processes is his business, too.
+// marked reports whether a process has the daemon's mark and belongs to its user. The user must be checked, since
+// anybody can put the mark into his own environment and choose the names of his processes.
 func (d daemon) marked(pid int) bool {
 	if user, err := d.userOf(pid); err != nil || user != d.uid {
 		return false
@@ -190,7 +192,7 @@ func (d daemon) isNVIDIAs(pid int) bool {
 	})
 }
 
-// userOf is the real user of a process; only root could have given it that of another.
+// userOf returns the real user ID of a process, which only root can have set to another user's.
 func (d daemon) userOf(pid int) (int, error) {
 	status, err := d.read(pid, "status")
 	if err != nil {
@@ -207,8 +209,8 @@ func (d daemon) read(pid int, name string) (string, error) {
 	return string(text), err
 }
 
-// run runs NVIDIA's program as the user and returns the beginning of what it says. That goes through a file: a daemon
-// keeps what it was given open.
+// run runs NVIDIA's program as the user and returns the beginning of its output. The output goes through a file,
+// because a daemon that is started keeps the output open.
 func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
 	within, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()

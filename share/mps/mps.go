@@ -1,10 +1,15 @@
-// Package mps has the jobs of one user fill a GPU together: it starts and ends NVIDIA's MPS control daemon, one for
-// each GPU and user, and says what environment the jobs of each class need. Of all that was measured this keeps most
-// for the important job while the other gets most of the rest; where it cannot be had, jobs take turns.
+// Package mps lets the jobs of one user use a GPU at the same time: it starts and ends NVIDIA's MPS control daemon, one
+// for each GPU and user, and says what environment the jobs of each class need. Of all ways measured, this keeps most
+// of the important job's speed while the other gets most of the rest. Where it is not possible, jobs take turns.
 //
-// MPS isolates neither memory nor faults: a client that crashes may end the others of its server. Clients of one server
-// are therefore one user's. The third version of MPS, of driver 615, serves several users each with its own settings;
-// nobody here has tried it, so jobs of several users take turns, whatever the driver.
+// A job is an MPS client from its first task to its last, or never. A GPU is filled only while all jobs on it are
+// clients of one user's daemon. Only the end of its jobs ends a daemon: no change of mode, no new broker and no Stop
+// does. NVIDIA's program may hang, so each GPU is handled under its own lock. A daemon is found again by its folder,
+// which is in the environment of its processes. It is not given CUDA_VISIBLE_DEVICES.
+//
+// MPS isolates neither memory nor faults: a client that crashes may end the others of its server. So the clients of one
+// server belong to one user. MPS of driver 615 can serve several users, each with its own settings; that was not tried,
+// so jobs of several users take turns, whatever the driver.
 package mps
 
 import (
@@ -26,67 +31,69 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 )
 
-// Program is NVIDIA's.
+// Program is the name of NVIDIA's program.
 const Program = "nvidia-cuda-mps-control"
 
-// LowThreads is the part of a GPU's threads that jobs of class Low may use, percent, where nothing else is said: with a
-// half the important job keeps 0.89 of its speed and the other has 0.52, with a quarter 0.91 and 0.31 (H100).
+// LowThreads is the default part of a GPU's threads that jobs of class Low may use, percent. With half of them the
+// important job keeps 0.89 of its speed and the other has 0.52, with a quarter 0.91 and 0.31 (H100).
 const LowThreads = 50
 
-// The times that are allowed to NVIDIA's program.
+// Times allowed to NVIDIA's program.
 const (
 	answerWithin = 5 * time.Second
-	patience     = 10 * time.Second // with a daemon that starts or quits: its clients go first
+	patience     = 10 * time.Second // for a daemon to start or quit, which waits for its clients
 	lookEvery    = 50 * time.Millisecond
 )
 
-// mostStarts is how often a daemon is started for one GPU within startsPer: one that dies again and again takes the
-// jobs of its clients with it.
+// A daemon is started at most mostStarts times for one GPU within startsPer. One that dies again and again takes its
+// clients' jobs with it.
 const (
 	mostStarts = 3
 	startsPer  = 10 * time.Minute
 )
 
-// A GPU whose daemon does not answer is not asked for so long, doubled each time until it answers: each time that it is
-// asked whoever waits for the GPU waits for that.
+// A GPU whose daemon does not answer is not asked for firstSilence, doubled each time up to longestSilence, until it
+// answers. Each question delays whoever waits for the GPU.
 const (
 	firstSilence   = 30 * time.Second
 	longestSilence = 10 * time.Minute
 )
 
-// ErrNoProgram is of a node without NVIDIA's program.
+// ErrNoProgram means that the node does not have NVIDIA's program.
 var ErrNoProgram = errors.New(Program + " is not installed")
 
-// Manager keeps the daemons of one node. What runs is asked of the machine each time, so that a manager that was
-// started anew goes on with what the last one left.
+// Manager runs the MPS daemons of one node. It asks the machine each time what runs, so a new manager goes on with what
+// the last one left.
 type Manager struct {
-	Dir        string // where the node keeps what it knows of shared GPUs: node.Folder
-	Program    string // path of NVIDIA's program; "": that of PATH
+	Dir        string // the node's folder for shared GPUs: node.Folder
+	Program    string // path of NVIDIA's program; "": found in PATH
 	LowThreads int    // percent; 0: LowThreads
 	Proc       string // "": /proc
-	// Patience is how long a daemon may take to start and to quit; 0: ten seconds.
+	// Patience is how long a daemon may take to start or quit; 0: ten seconds.
 	Patience time.Duration
-	// Answer is how long it may take to answer; 0: five seconds.
+	// Answer is how long a daemon may take to answer; 0: five seconds.
 	Answer time.Duration
 
 	now  func() time.Time // nil: time.Now
-	mu   sync.Mutex       // never held while NVIDIA's program is talked to
+	mu   sync.Mutex       // never held while NVIDIA's program runs
 	gpus map[int]*gpu
 }
 
-// gpu is what a manager remembers of one. Its lock is held while its daemons are talked to, so that one that hangs
+// gpu is what a manager remembers of one GPU. Its lock is held while its daemons are asked, so that one that hangs
 // delays no other GPU.
 type gpu struct {
-	mu      sync.Mutex
-	starts  []time.Time
-	known   bool       // Serve was told of it
-	last    []node.Run // of which jobs
-	said    node.Fill  // what tasks are told: whose daemon there is, and which jobs are its clients; zero: nothing
+	mu     sync.Mutex
+	starts []time.Time
+	known  bool       // Serve has been called for it
+	last   []node.Run // the jobs of the last Serve
+	said   node.Fill  // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
+	// silence is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
 	silence time.Duration
-	until   time.Time // it is not asked before; for so long it has not answered
+	until   time.Time
 	why     error
 }
 
+// of returns what the manager remembers of a GPU.
 func (m *Manager) of(index int) *gpu {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,13 +113,13 @@ func (m *Manager) time() time.Time {
 	return time.Now()
 }
 
-// Serve has the GPU of an index shared by these jobs, and says how. It is safe to say twice, and to be said again every
-// so often: a daemon that died is noticed then.
+// Serve makes the given jobs share a GPU, and returns how they do. It may be repeated, and is called regularly so that
+// a daemon that died is noticed.
 //
-// A job that begins where its user's daemon runs is a client of it from its first task to its last, and one that began
-// without never becomes one; a daemon is started for a job that begins, where all are of one user. The jobs fill the
-// GPU if all are of one user and clients. Otherwise they take turns, clients or not. A daemon whose user has no job on
-// the GPU is ended. The error says why they take turns though they could fill.
+// A job that begins while its user's daemon runs is its client from the first task to the last; a job that began
+// without one never becomes a client. A daemon is started for a job that begins, if all jobs are of one user. The jobs
+// fill the GPU if all are clients of one user's daemon. Otherwise they take turns, clients or not. A daemon whose user
+// has no job on the GPU is ended. The error says why jobs take turns though they could fill.
 func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.Mode, error) {
 	g := m.of(gpu)
 	g.mu.Lock()
@@ -141,6 +148,7 @@ func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.
 	return predict.LookAhead, nil
 }
 
+// usersOf returns the users of the jobs, ascending, without duplicates.
 func usersOf(jobs []node.Run) []int {
 	var users []int
 	for _, job := range jobs {
@@ -150,10 +158,10 @@ func usersOf(jobs []node.Run) []int {
 	return slices.Compact(users)
 }
 
-// errBegun is of jobs that take turns until the last that began without MPS is gone.
+// errBegun is why jobs take turns until the last one that began without MPS has ended.
 var errBegun = errors.New("a job on it began without MPS")
 
-// share has the jobs that begin be clients of a daemon, which it may start, and says whether all are.
+// share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients.
 func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
 	users, uid := usersOf(jobs), jobs[0].UID
 	if g.said.UID != nil && slices.Contains(users, *g.said.UID) {
@@ -171,7 +179,7 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 	err = d.answers(ctx)
 	begins := func(job node.Run) bool { return g.begins(job, m.time()) }
 	if err != nil && !errors.Is(err, errMute) {
-		// what its clients had of it is gone with it
+		// The clients of the earlier daemon ended with it.
 		err = m.withdraw(g, gpu)
 		switch {
 		case err != nil || len(users) > 1:
@@ -203,18 +211,18 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 	return true, nil
 }
 
-// prologWaits is how old a stamp may be of which it is thought that its prolog waits for what the broker says, and that
-// its job has not begun. It waits for twelve seconds.
+// prologWaits is the largest age of a stamp at which its prolog is assumed to be waiting for the broker still, so that
+// its job has not begun. The prolog waits for twelve seconds.
 const prologWaits = 10 * time.Second
 
-// begins says of a job that it has not begun yet, so that its first task will be told what is said of it now.
+// begins reports whether a job has not begun yet, so that its first task will see what is written about it now.
 func (g *gpu) begins(job node.Run, now time.Time) bool {
 	return g.known && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
 		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
 }
 
-// say has these jobs' tasks be clients of a daemon: from their first to their last, so it is written for as long as
-// the daemon lives, however the GPU is shared.
+// say makes the tasks of these jobs clients of a daemon. A job is a client from its first task to its last, so this
+// stays written for as long as the daemon lives, however the GPU is shared.
 func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 	if len(clients) == 0 {
 		return m.withdraw(g, d.gpu)
@@ -228,8 +236,8 @@ func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 	return nil
 }
 
-// recall finds out which jobs are clients of a daemon that an earlier manager has started. Those of which that cannot
-// be known take turns, which is slower and never wrong.
+// recall finds out which jobs are clients of a daemon that an earlier manager has started. If that cannot be read they
+// take turns, which is slower but never wrong.
 func (m *Manager) recall(g *gpu, gpu int) error {
 	said, err := node.ReadFill(m.Dir, gpu)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -245,10 +253,10 @@ func (m *Manager) recall(g *gpu, gpu int) error {
 	return nil
 }
 
-// silent says whether the GPU is not to be asked now.
+// silent reports whether the GPU is not to be asked now.
 func (g *gpu) silent(now time.Time) bool { return g.silence > 0 && now.Before(g.until) }
 
-// backOff has it not be asked for a while, and says that.
+// backOff sets when the GPU is asked again, and returns an error that says so.
 func (g *gpu) backOff(now time.Time, why error) error {
 	g.silence = min(max(firstSilence, 2*g.silence), longestSilence)
 	g.until = now.Add(g.silence)
@@ -256,17 +264,18 @@ func (g *gpu) backOff(now time.Time, why error) error {
 	return g.why
 }
 
+// start starts the daemon, unless it was started too often lately.
 func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	if err := g.mayStart(m.time(), m.Dir); err != nil {
 		return err
 	}
-	if err := d.kill(ctx); err != nil { // what the last one left: one that does not answer cannot be used
+	if err := d.kill(ctx); err != nil { // left by the last manager: a daemon that does not answer cannot be used
 		return err
 	}
 	return d.start(ctx)
 }
 
-// mayStart counts starts.
+// mayStart counts starts, and returns an error if there were too many.
 func (g *gpu) mayStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
@@ -276,7 +285,7 @@ func (g *gpu) mayStart(now time.Time, dir string) error {
 	return nil
 }
 
-// fillOf is what the tasks of the user's jobs need.
+// fillOf returns the settings for the tasks of the user's jobs.
 func (m *Manager) fillOf(d daemon) node.Fill {
 	threads := m.LowThreads
 	if threads == 0 {
@@ -294,8 +303,8 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		Low: settings("1", strconv.Itoa(threads))}
 }
 
-// withdraw has no more tasks be clients. Those that are go on; but a job of which one task is and another is not is
-// none, so from here on none is.
+// withdraw stops making tasks clients of a daemon. Tasks that are clients go on; but a job with both kinds of tasks
+// does not count as a client, so from here on no job does.
 func (m *Manager) withdraw(g *gpu, gpu int) error {
 	g.said = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
@@ -305,7 +314,7 @@ func (m *Manager) withdraw(g *gpu, gpu int) error {
 	return err
 }
 
-// endOthers ends the daemons of the GPU whose user is none of these.
+// endOthers ends the GPU's daemons whose user is not among these.
 func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	var all error
 	for _, d := range m.known() {
@@ -316,6 +325,7 @@ func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	return all
 }
 
+// end ends a daemon and withdraws the fill of its user.
 func (m *Manager) end(ctx context.Context, d daemon) error {
 	g := m.of(d.gpu)
 	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {
@@ -325,9 +335,9 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 	}
 	silent := g.silent(m.time())
 	if !silent && len(g.starts) > 0 && d.answers(ctx) == nil {
-		g.starts = g.starts[:len(g.starts)-1] // only those that die are counted
+		g.starts = g.starts[:len(g.starts)-1] // only daemons that die are counted
 	}
-	if !silent { // one that does not answer does not hear either
+	if !silent { // one that does not answer would not obey either
 		d.quit(ctx)
 	}
 	lived := len(d.processes()) > 0
@@ -335,14 +345,14 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 		return fmt.Errorf("end the MPS daemon of GPU %d and user %d: %w", d.gpu, d.uid, err)
 	}
 	if silent && lived {
-		g.silence = 0 // the next is another
+		g.silence = 0 // the next daemon is another one
 	}
 	return nil
 }
 
-// Retire has these jobs take turns: no daemon is started for them any more. One whose user has no job on the GPU is
-// ended. One that an earlier manager has started for jobs which are still there is left, since they would end with it;
-// the error says so. It is for a node that fills no GPUs, and like Serve is said again.
+// Retire makes these jobs take turns and starts no daemon for them. It ends a daemon whose user has no job on the GPU.
+// A daemon that an earlier manager started for jobs that still run is left, since they would end with it; the error
+// says so. It is for a node that does not fill GPUs, and is repeated like Serve.
 func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	g := m.of(gpu)
 	g.mu.Lock()
@@ -357,8 +367,8 @@ func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	return err
 }
 
-// Stop ends the daemons whose user has no job on their GPU, by the stamps of the node; where one of those cannot be
-// read it ends none. The others are left, since the jobs would end with them, and the error names them.
+// Stop ends the daemons whose user has no job on their GPU, judged by the node's stamps; if a stamp cannot be read it
+// ends none. Other daemons are left, since their jobs would end with them, and the error names them.
 func (m *Manager) Stop(ctx context.Context) error {
 	var all error
 	for _, d := range m.known() {
@@ -367,6 +377,7 @@ func (m *Manager) Stop(ctx context.Context) error {
 	return all
 }
 
+// stop ends a daemon, unless its user has a job on the GPU.
 func (m *Manager) stop(ctx context.Context, d daemon) error {
 	g := m.of(d.gpu)
 	g.mu.Lock()
@@ -387,9 +398,9 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	return m.end(ctx, d)
 }
 
-// known are the daemons that a manager of this folder has started and not ended.
+// known returns the daemons that a manager of this folder has started and not ended.
 func (m *Manager) known() []daemon {
-	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed
+	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed, so there is no error
 	var all []daemon
 	for _, path := range paths {
 		words := strings.Split(filepath.Base(path), "-")
@@ -408,7 +419,7 @@ func (m *Manager) known() []daemon {
 	return all
 }
 
-// daemon is that of a GPU and a user, whether it runs or not.
+// daemon returns the daemon of a GPU and a user, whether it runs or not.
 func (m *Manager) daemon(gpu, uid int) (daemon, error) {
 	d := daemon{gpu: gpu, uid: uid, dir: m.Dir, program: m.Program, proc: cmp.Or(m.Proc, "/proc"),
 		patience: cmp.Or(m.Patience, patience), answer: cmp.Or(m.Answer, answerWithin)}

@@ -12,28 +12,28 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// What a task is told, besides the names of MPS. Slurm hands a job's environment on to whatever is submitted from
-// inside of it, and a job that is on another GPU must not use the MPS daemon of this one: so what was set for MPS is
-// listed, and taken back where it does not hold. What the user set for himself is not on the list.
+// What a task is told, besides the variables of MPS. Slurm passes a job's environment on to jobs submitted from inside
+// it, and a job on another GPU must not use the MPS daemon of this one. So the variables set for MPS are listed in
+// listName, and unset where they do not hold. What the user set himself is not on the list.
 const (
 	socketName = "SYNERGY_TURN_SOCK"
 	listName   = "SYNERGY_SHARE_SET"
 )
 
-// requested are the variables in which sbatch keeps what the user asked for in GPUs, for srun in the script. A seat is
-// no GPU to Slurm, so a step that asked for one would not start; one that asks for nothing has what its job has.
+// requested are the variables in which sbatch stores the GPUs that the user asked for, for srun in the script. A slot
+// is no GPU to Slurm, so a step that asked for a GPU would not start; one that asks for nothing gets what its job has.
 var requested = []string{"SLURM_GPUS", "SLURM_GPUS_PER_NODE"}
 
-// Seat is what the node has for a job that shares a GPU.
+// Seat is a job's slot on a shared GPU as the node knows it.
 type Seat struct {
 	Stamp   share.Stamp
-	Stamped int64  // when, as in Run
-	Socket  string // where the broker of its GPU listens; empty: nobody does, and the job runs beside the others
+	Stamped int64  // when the stamp was written, as in Run
+	Socket  string // where the broker of its GPU listens; empty: there is none, and the job runs without turns
 	Fill    *Fill  // nil: no MPS daemon runs on its GPU
 }
 
-// EnvOf are the lines for Slurm that TaskProlog prints for a task that would have this environment; without a seat it
-// shares no GPU here.
+// EnvOf returns the lines that TaskProlog prints to Slurm for a task with this environment. A nil seat means that the
+// job shares no GPU here.
 func EnvOf(environ []string, seat *Seat) []string {
 	set := seat.settings()
 	var lines []string
@@ -48,7 +48,7 @@ func EnvOf(environ []string, seat *Seat) []string {
 	return lines
 }
 
-// settings are the variables that a task in the seat is given.
+// settings returns the variables that a task in the slot is given.
 func (s *Seat) settings() map[string]string {
 	set := map[string]string{}
 	if s == nil || s.Socket == "" {
@@ -65,7 +65,7 @@ func (s *Seat) settings() map[string]string {
 	return set
 }
 
-// misleading are the variables that would have a step in the seat ask for what the job does not have.
+// misleading returns the variables by which a step would ask for GPUs that the job does not have.
 func (s *Seat) misleading(environ []string) []string {
 	var names []string
 	for _, name := range requested {
@@ -76,7 +76,7 @@ func (s *Seat) misleading(environ []string) []string {
 	return names
 }
 
-// ours are the names in an environment that an earlier TaskProlog has set.
+// ours returns the variables in an environment that an earlier TaskProlog has set.
 func ours(environ []string) []string {
 	var names []string
 	for _, name := range []string{socketName, listName} {
@@ -93,8 +93,8 @@ func ours(environ []string) []string {
 	return names
 }
 
-// Env is for TaskProlog, which runs as the job's user: it prints what the task shall have in its environment. An error
-// is for people to read; what was printed holds all the same.
+// Env is called by TaskProlog as the job's user, and prints changes of the task's environment to w. An error is for
+// people to read; what was printed holds all the same.
 func Env(environ []string, dir string, w io.Writer) error {
 	seat, wrong := seatOf(environ, dir, os.Getuid())
 	lines := EnvOf(environ, seat)
@@ -107,8 +107,7 @@ func Env(environ []string, dir string, w io.Writer) error {
 	return wrong
 }
 
-// seatOf looks what there is for a job of the user's; nil where it shares no GPU. With a seat, an error says what the
-// seat lacks.
+// seatOf returns the slot of a user's job; nil if it shares no GPU. With a slot, an error says what it lacks.
 func seatOf(environ []string, dir string, uid int) (*Seat, error) {
 	job, err := jobOf(environ)
 	if err != nil {

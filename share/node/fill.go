@@ -14,39 +14,39 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Fill is what the broker says of a GPU on which an MPS daemon runs: whose jobs are its clients, and the environment
-// that a job of each class needs. It lies beside the GPU's socket, and is removed before its MPS daemon ends.
+// Fill is what the broker writes about a GPU with an MPS daemon: which jobs are its clients, and the environment that a
+// job of each class needs. It lies beside the GPU's socket and is removed before the MPS daemon ends.
 type Fill struct {
 	V   int `json:"v"` // FillVersion
 	GPU int `json:"gpu"`
-	// UID is the one user whom the MPS daemon serves; nil: it serves all.
+	// UID is the only user whom the MPS daemon serves; nil: it serves all.
 	UID *int `json:"uid,omitempty"`
-	// Jobs are the runs whose tasks are its clients. A job is one from its first task to its last or not at all, so
-	// one that began before is not added.
+	// Jobs are the runs whose tasks are MPS clients. A job is a client from its first task to its last or never, so a
+	// job that began before is not added.
 	Jobs []Run    `json:"jobs"`
 	High Settings `json:"high"`
 	Low  Settings `json:"low"`
 }
 
-// Serves says whether the tasks of a run are clients.
+// Serves reports whether the tasks of a run are MPS clients.
 func (f Fill) Serves(run Run) bool { return slices.ContainsFunc(f.Jobs, run.Is) }
 
-// Settings are those of one class.
+// Settings are the environment variables for one class.
 type Settings struct {
 	Env map[string]string `json:"env"`
 }
 
-// FillVersion is that of Fill.
+// FillVersion is the version of Fill's format.
 const FillVersion = 1
 
-// maxValue is how long a variable may be, bytes.
+// maxValue is the longest value of a variable, bytes.
 const maxValue = 1024
 
-// mpsNames are what a fill may say to a task, and all that it may.
+// mpsNames are the only variables that a fill may set for a task.
 var mpsNames = []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_CLIENT_PRIORITY",
 	"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"}
 
-// Check says what is wrong with a fill.
+// Check returns an error if the fill is not valid.
 func (f Fill) Check() error {
 	if f.V != FillVersion {
 		return fmt.Errorf("v = %d: want %d", f.V, FillVersion)
@@ -71,6 +71,7 @@ func (f Fill) Check() error {
 	return nil
 }
 
+// check returns an error if a variable is not one of mpsNames or its value is not printable.
 func (s Settings) check() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !slices.Contains(mpsNames, name) {
@@ -83,7 +84,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// Write puts the fill where the tasks of its GPU look for it. Only root does, or whose folder it is.
+// Write stores the fill where the tasks of its GPU look for it. Only root or the owner of the folder can do that.
 func (f Fill) Write(dir string) error {
 	if err := f.Check(); err != nil {
 		return fmt.Errorf("write a fill: %w", err)
@@ -91,9 +92,10 @@ func (f Fill) Write(dir string) error {
 	return writeFile(FillPath(dir, f.GPU), f)
 }
 
-// ReadFill reads the fill of a GPU; one that is not filled has none, which is fs.ErrNotExist.
+// ReadFill reads the fill of a GPU. It returns fs.ErrNotExist if the GPU has none.
 func ReadFill(dir string, gpu int) (Fill, error) { return readFill(FillPath(dir, gpu), gpu) }
 
+// readFill reads a fill and checks that it is of this GPU.
 func readFill(path string, gpu int) (Fill, error) {
 	var f Fill
 	if err := readFile(path, &f); err != nil {
@@ -108,8 +110,8 @@ func readFill(path string, gpu int) (Fill, error) {
 	return f, nil
 }
 
-// Withdraw takes back what tasks are told of MPS on all GPUs: nobody looks any more whether what serves them lives.
-// Which jobs are clients is left as a note for the next broker.
+// Withdraw removes the fills of all GPUs, because no broker watches any more whether the MPS daemons live. Which jobs
+// are clients is kept in a note for the next broker.
 func Withdraw(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "fill-*.json"))
 	for _, file := range files {
@@ -124,12 +126,13 @@ func Withdraw(dir string) error {
 	return err
 }
 
-// mostAway is for how long a broker may be away and its note still hold: a task that begins meanwhile is told of no
-// MPS, and its job is a client no longer. In a restart of a second hardly one begins, and were it so, it would run
-// beside the others in time slices.
+// mostAway is how long a broker may be away for its note to hold. A task that starts meanwhile is not told of MPS, so
+// its job is no longer wholly a client. In a restart of a second hardly any task starts, and one that does runs beside
+// the others in time slices.
 const mostAway = time.Minute
 
-// Withdrawn is what was taken back of a GPU a short while ago; fs.ErrNotExist: nothing was. It is said once.
+// Withdrawn returns the fill that a broker withdrew lately from a GPU, and deletes the note; fs.ErrNotExist: there is
+// none.
 func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	path := filepath.Join(dir, "was-"+filepath.Base(FillPath(dir, gpu)))
 	about, err := os.Lstat(path)
@@ -146,7 +149,7 @@ func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	return f, nil
 }
 
-// of are the settings of a run; none where it is no client.
+// of returns the settings of a slot's job; none if the job is no MPS client.
 func (f Fill) of(seat *Seat) Settings {
 	run := Run{Job: seat.Stamp.Job, UID: seat.Stamp.UID, Stamped: seat.Stamped}
 	switch {

@@ -1,7 +1,9 @@
-// Package node is what a node does for a job that shares a GPU, before it begins, before each of its tasks, and after
-// it: Prolog, as root, keeps what the daemon said of the job as a stamp; TaskProlog, as the user, tells the task where
-// the broker of its GPU listens; Epilog removes the stamp. It believes nothing that a user can have written before it
-// was compared with what Slurm itself says, and where anything is missing the job runs as if there were no broker.
+// Package node is what a node does for a job that shares a GPU, before the job begins, before each task, and after it.
+// Prolog, as root, keeps what the daemon said of the job as a stamp; TaskProlog, as the user, tells the task where the
+// broker of its GPU listens; Epilog removes the stamp. Anything that a user may have written is compared with what
+// Slurm itself says before it is believed. Where anything is missing the job runs as if there were no broker: a missing
+// stamp costs the job its turns, a wrong one would cost another job's. What is set for tasks is listed, and unset in a
+// job submitted from inside another.
 package node
 
 import (
@@ -22,35 +24,35 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Folder is where stamps, sockets and fills are, in files that root alone writes. It is not the daemon's /run/synergy,
-// which is another user's and goes when the daemon stops, where both run on one host.
+// Folder holds stamps, sockets and fills, in files that only root writes. It is not the daemon's /run/synergy, which
+// belongs to another user and, where both run on one host, is removed when the daemon stops.
 const Folder = "/run/synergy-broker"
 
-// The most that is read of a file, and of an annotation; ours have a few hundred bytes.
+// The most that is read of a file and of an annotation, bytes; ours have a few hundred.
 const (
 	maxAnnotation = 16 << 10
 	maxFile       = 16 << 10
 )
 
-// ErrNotShared is of a job of which the daemon did not say that it shares a GPU.
+// ErrNotShared means that the daemon did not say that the job shares a GPU.
 var ErrNotShared = errors.New("the job shares no GPU")
 
-// StampPath is where a job's stamp is.
+// StampPath returns the path of a job's stamp.
 func StampPath(dir string, job int) string {
 	return filepath.Join(dir, "jobs", strconv.Itoa(job)+".json")
 }
 
-// SocketPath is where the broker of a GPU listens.
+// SocketPath returns the path of the socket on which the broker of a GPU listens.
 func SocketPath(dir string, gpu int) string {
 	return filepath.Join(dir, "turn-"+strconv.Itoa(gpu)+".sock")
 }
 
-// FillPath is where the broker says that a GPU is shared by MPS.
+// FillPath returns the path of the file in which the broker says that a GPU is shared by MPS.
 func FillPath(dir string, gpu int) string {
 	return filepath.Join(dir, "fill-"+strconv.Itoa(gpu)+".json")
 }
 
-// StampOf is the stamp of a job by the environment of its Prolog; ErrNotShared where the daemon said nothing of a
+// StampOf makes the stamp of a job from the environment of its Prolog; ErrNotShared if the daemon said nothing of a
 // shared GPU.
 func StampOf(environ []string) (share.Stamp, error) {
 	job, err := jobOf(environ)
@@ -65,7 +67,7 @@ func StampOf(environ []string) (share.Stamp, error) {
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	gpu, err := number(environ, "SLURM_JOB_GPUS", mostGPU) // a list is no number: such a job shares nothing
+	gpu, err := number(environ, "SLURM_JOB_GPUS", mostGPU) // a list of GPUs is no number: such a job shares none
 	if err != nil {
 		return share.Stamp{}, err
 	}
@@ -77,15 +79,15 @@ func StampOf(environ []string) (share.Stamp, error) {
 	return stamp, nil
 }
 
-// grant is what the daemon's annotation says of a shared GPU.
+// grant is what the daemon's annotation says about a shared GPU.
 type grant struct {
 	Class  share.Class `json:"class"`
 	Memory gres.Memory `json:"gpu_memory_mib"`
 	SLO    int64       `json:"slo_ms"`
 }
 
-// told reads the annotation of a job. Annotations are known by how the daemon begins them, byte by byte, as in
-// etc/node/prolog.sh: what a user wrote in their place says nothing.
+// told reads the annotation of a job. The daemon's annotations are recognised by their exact first bytes, as in
+// etc/node/prolog.sh, so what a user writes in their place is not taken for one.
 func told(extra string, job int) (grant, error) {
 	start := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":`, job)
 	if len(extra) > maxAnnotation || !strings.HasPrefix(extra, start) {
@@ -110,19 +112,19 @@ func told(extra string, job int) (grant, error) {
 	return *annotation.Share, nil
 }
 
-// The largest numbers that Slurm says: a job's has 32 bits, of which a federation uses the highest six, and an index is
-// any that fits.
+// The largest numbers that Slurm uses: job IDs have 32 bits, of which a federation uses the highest six; GPU indices
+// have at most nine digits.
 const (
 	mostJob = math.MaxUint32
 	mostGPU = 999_999_999
 )
 
-// jobOf is the number of the job whose environment this is.
+// jobOf returns the ID of the job that has this environment.
 func jobOf(environ []string) (int, error) { return number(environ, "SLURM_JOB_ID", mostJob) }
 
 var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`)
 
-// number reads one number in the environment. What an int of this machine does not hold is refused, too.
+// number reads one number from the environment. It refuses what does not fit an int of this machine.
 func number(environ []string, name string, most int64) (int, error) {
 	text := value(environ, name)
 	n, err := strconv.Atoi(text)
@@ -132,7 +134,7 @@ func number(environ []string, name string, most int64) (int, error) {
 	return n, nil
 }
 
-// value is that of the first variable of this name, as the C library has it.
+// value returns the value of the first variable of this name, as the C library does.
 func value(environ []string, name string) string {
 	for _, variable := range environ {
 		if text, is := strings.CutPrefix(variable, name+"="); is {
@@ -142,24 +144,24 @@ func value(environ []string, name string) string {
 	return ""
 }
 
-// Run is one run of a job on a shared GPU, as far as the broker tells those apart: a job that was requeued has another
-// stamp, which its prolog wrote later.
+// Run identifies one run of a job on a shared GPU. A requeued job has another stamp, which its prolog wrote later.
 type Run struct {
 	Job     int   `json:"job"`
 	UID     int   `json:"uid"`
-	Stamped int64 `json:"stamped_ns"` // since 1970
-	// Begun is of one that may have begun when it was first seen: no prolog waits for what is said of it.
+	Stamped int64 `json:"stamped_ns"` // modification time of the stamp, since 1970
+	// Begun is set if the run may already have begun when it was first seen, so that no prolog waits for what is
+	// written about it.
 	Begun bool `json:"-"`
 }
 
-// Is says whether two are the same run.
+// Is reports whether both are the same run.
 func (r Run) Is(other Run) bool {
 	return r.Job == other.Job && r.UID == other.UID && r.Stamped == other.Stamped
 }
 
-// Stamp is for Prolog: it keeps the stamp of a job that shares a GPU, and drops that of a run before, whose Epilog did
-// not come about. For a job that shares none there is nothing else to do. Where it fails, it writes that down for the
-// broker: whoever has called it can tell nobody but a log.
+// Stamp is called by Prolog: it writes the stamp of a job that shares a GPU and removes one left by an earlier run
+// whose Epilog did not happen. For a job that shares none it does nothing more. It records a failure in a file for the
+// broker, since its caller could only write a log.
 func Stamp(environ []string, dir string) error {
 	err := stamp(environ, dir)
 	if err == nil {
@@ -173,6 +175,7 @@ func Stamp(environ []string, dir string) error {
 	return err
 }
 
+// stamp replaces the stamp of a job; a job that shares no GPU gets none.
 func stamp(environ []string, dir string) error {
 	if err := Unstamp(environ, dir); err != nil {
 		return err
@@ -187,7 +190,7 @@ func stamp(environ []string, dir string) error {
 	return writeFile(StampPath(dir, stamp.Job), stamp)
 }
 
-// Unstamp is for Epilog: it removes the stamp of a job, which may have none.
+// Unstamp is called by Epilog: it removes the stamp of a job, if there is one.
 func Unstamp(environ []string, dir string) error {
 	job, err := jobOf(environ)
 	if err != nil {
@@ -199,7 +202,7 @@ func Unstamp(environ []string, dir string) error {
 	return nil
 }
 
-// ReadStamp reads the stamp of a job. Whose file it is, is for the caller to look at where it matters.
+// ReadStamp reads the stamp of a job. Where the owner of the file matters, the caller must check it.
 func ReadStamp(dir string, job int) (share.Stamp, error) {
 	var stamp share.Stamp
 	path := StampPath(dir, job)
@@ -215,7 +218,7 @@ func ReadStamp(dir string, job int) (share.Stamp, error) {
 	return stamp, nil
 }
 
-// Stamps are those of all jobs of a node, in no order. The error says of each that cannot be read what is wrong.
+// Stamps returns the stamps of all jobs of a node, in no order. The error names each one that cannot be read.
 func Stamps(dir string) ([]share.Stamp, error) {
 	entries, err := os.ReadDir(filepath.Dir(StampPath(dir, 0)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -230,7 +233,7 @@ func Stamps(dir string) ([]share.Stamp, error) {
 		}
 		stamp, wrong := ReadStamp(dir, job)
 		switch {
-		case errors.Is(wrong, fs.ErrNotExist): // it has just ended
+		case errors.Is(wrong, fs.ErrNotExist): // the job has just ended
 		case wrong != nil:
 			err = errors.Join(err, wrong)
 		default:
@@ -240,12 +243,13 @@ func Stamps(dir string) ([]share.Stamp, error) {
 	return all, err
 }
 
+// readFile reads a JSON file of at most maxFile bytes.
 func readFile(path string, into any) error {
 	about, err := os.Lstat(path)
 	if err != nil {
 		return err
 	}
-	if !about.Mode().IsRegular() || about.Size() > maxFile { // to open a pipe would wait for its writer
+	if !about.Mode().IsRegular() || about.Size() > maxFile { // opening a pipe would wait for its writer
 		return fmt.Errorf("%s: want an ordinary file of at most %d bytes", path, maxFile)
 	}
 	file, err := os.Open(path)
@@ -263,8 +267,8 @@ func readFile(path string, into any) error {
 	return nil
 }
 
-// writeFile writes a new file and renames it, so that whoever reads it reads all of it or nothing. Everybody may read
-// it, whatever the umask.
+// writeFile writes a new file and renames it, so that a reader sees all of it or nothing. Everybody may read it,
+// whatever the umask.
 func writeFile(path string, content any) error {
 	text, err := json.Marshal(content)
 	if err != nil {
@@ -289,8 +293,8 @@ func writeFile(path string, content any) error {
 	return err
 }
 
-// ownFolders makes the folder of a file where it is missing, and refuses one in which others could put a file of their
-// own. The folder above it only has to be there.
+// ownFolders makes the folder of a file, and the one above, if they are missing. It refuses a folder in which other
+// users could place files; the folder above only has to exist.
 func ownFolders(above, folder string) error {
 	for _, path := range []string{above, folder} {
 		if os.Mkdir(path, 0o755) == nil {

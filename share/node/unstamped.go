@@ -15,26 +15,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Unstamped is a job whose stamp could not be written: it uses its GPU out of turn. Each is a line of a file, so that
-// the broker can say so, which nobody else would.
+// Unstamped is a job whose stamp could not be written, so it uses its GPU outside the turns. Each is a line in a file,
+// from which the broker reports it; nothing else would.
 type Unstamped struct {
 	V     int       `json:"v"` // 1
-	N     int       `json:"n"` // how many there have been with this one, since the node was started
+	N     int       `json:"n"` // how many there have been up to this one since the node was started
 	Job   int       `json:"job"`
 	At    time.Time `json:"at"`
 	Error string    `json:"error"`
 }
 
 const (
-	mostUnstamped = 64 << 10 // how long the file may grow, bytes, before it begins anew
+	mostUnstamped = 64 << 10 // size in bytes beyond which the file begins anew
 	mostSentence  = 300      // bytes
 )
 
-// UnstampedPath is the file of the jobs whose stamps could not be written. Who looks at it locks it first, so nobody
-// else may open it.
+// UnstampedPath returns the path of the file with the jobs whose stamps could not be written. Readers lock it first, so
+// only root may open it.
 func UnstampedPath(dir string) string { return filepath.Join(dir, "stamp-errors") }
 
-// writeUnstamped adds a line. The number before it is read and the line is written under one lock: the prologs of
+// writeUnstamped adds a line. One lock covers reading the last count and writing the line, because the prologs of
 // several jobs may run at the same time.
 func writeUnstamped(dir string, job int, why error) error {
 	if err := ownFolders(filepath.Dir(dir), dir); err != nil {
@@ -50,7 +50,7 @@ func writeUnstamped(dir string, job int, why error) error {
 	case err != nil:
 	case len(text) > mostUnstamped:
 		err = file.Truncate(0)
-	case len(text) > 0 && text[len(text)-1] != '\n': // there was no room for all of the line before
+	case len(text) > 0 && text[len(text)-1] != '\n': // the last line was not written in full
 		line = append([]byte{'\n'}, line...)
 	}
 	if err == nil {
@@ -59,7 +59,7 @@ func writeUnstamped(dir string, job int, why error) error {
 	return errors.Join(err, file.Close())
 }
 
-// LastUnstamped is the last job whose stamp could not be written; none where N is 0.
+// LastUnstamped returns the last job whose stamp could not be written; N is 0 if there is none.
 func LastUnstamped(dir string) (Unstamped, error) {
 	file, text, err := openUnstamped(dir, os.O_RDONLY, syscall.LOCK_SH)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,7 @@ func openUnstamped(dir string, flag, lock int) (file *os.File, text []byte, err 
 	return file, text, nil
 }
 
-// lastUnstamped is what the last line says that can be read.
+// lastUnstamped returns the last line that can be parsed.
 func lastUnstamped(text []byte) Unstamped {
 	for len(text) > 0 {
 		text = bytes.TrimSuffix(text, []byte{'\n'})

@@ -1,5 +1,7 @@
-// Package predict says how fast jobs will run on one GPU together, each as a part of its speed alone, from how busy
-// each keeps the GPU alone. It is reckoned before jobs are paired, and shown to whoever asks why they were or were not.
+// Package predict says how fast jobs will run together on one GPU, each as a part of its speed alone, from how busy
+// each keeps the GPU alone. Predictions are made before jobs are placed together, and shown as the reason. For an
+// important job a prediction is a bound: it is at most 0.02 above what was measured. Unknown utilisation counts as 100
+// %. Nothing is learned from jobs that share, since that needs a job to be slowed down first.
 package predict
 
 import (
@@ -12,13 +14,13 @@ type Mode string
 
 // The modes.
 const (
-	Slicing   Mode = "slicing"   // plain time slicing: two processes, nothing else
+	Slicing   Mode = "slicing"   // plain time slicing of the driver between processes
 	Turns     Mode = "turns"     // turns by class, without look-ahead
 	LookAhead Mode = "lookahead" // turns with look-ahead
-	Fill      Mode = "fill"      // MPS, the unimportant with a lower client priority and part of the threads
+	Fill      Mode = "fill"      // MPS, low jobs with a lower client priority and a part of the threads
 )
 
-// Words are what people call a mode.
+// Words returns the mode's name for people.
 func (m Mode) Words() string {
 	switch m {
 	case Slicing:
@@ -34,47 +36,47 @@ func (m Mode) Words() string {
 // Tenant is a job on a shared GPU.
 type Tenant struct {
 	Class share.Class
-	// Busy is the part of the time in which the job keeps the GPU busy alone, 0 to 1.
+	// Busy is the part of the time in which the job keeps the GPU busy when it is alone, 0 to 1.
 	Busy float64
-	// Memory is how much of the GPU's memory it needs at most, MiB.
+	// Memory is the most GPU memory that it needs, MiB.
 	Memory gres.Memory
 }
 
-// How much longer the part of a job's step that is on the GPU takes beside others, for each part of the time in which
-// these keep the GPU busy. Fitted to pairs of ResNet-50 (with pauses, so that it keeps an H100 busy for 100, 55 and
-// 29 % of the time) and ViT-B/16 (always busy): the rows are in the package's test. An important job is to keep what it
-// is promised, so its factors are bounds from above: nobody is predicted to be faster than was measured.
+// How much longer the GPU part of a job's step takes beside others, for each part of the time in which those keep the
+// GPU busy. Fitted to pairs of ResNet-50 (with pauses, so that it keeps an H100 busy for 100, 55 and 29 % of the time)
+// and ViT-B/16 (always busy); the measurements are in the package's test. Predictions for an important job are
+// promises, so its factors are upper bounds: no prediction is faster than what was measured.
 const (
-	sliced = 0.85 // time slicing: the driver changes over every few milliseconds, and copies overlap
-	// alternate is for the important one by turns: it finds a whole step of the other under way each time that it comes
-	// back, 35 ms beside its own 25. Where that step happens to end within the pause it loses less.
+	sliced = 0.85 // time slicing: the driver switches every few milliseconds, and copies overlap
+	// alternate is for the important job with turns but no look-ahead: each time it comes back, it finds a whole step
+	// of the other under way, 35 ms beside its own 25. It loses less where that step happens to end within its pause.
 	alternate = 1.4
-	// anticipated is for the important one by turns with look-ahead: it comes back once a step, and waits for half of a
-	// step of the other, 17.5 ms beside its own 25. mostAnticipated bounds that, as a part of its whole step with the
-	// pause: the shorter the pause, the fewer turns the other is given.
+	// anticipated is for the important job with look-ahead: it comes back once a step and waits for half a step of the
+	// other, 17.5 ms beside its own 25. mostAnticipated bounds the wait as a part of its whole step with the pause: the
+	// shorter the pause, the fewer slices the other gets.
 	anticipated     = 0.7
 	mostAnticipated = 0.215
-	together        = 0.55 // MPS, unimportant jobs, on the average of two that were measured as equals
-	equal           = 0.66 // MPS, important jobs: what the slower of those two had
-	beneath         = 0.25 // MPS, for the important, each other of lower priority and with half of the threads
-	// mostBeneath bounds the sum of those: the halves of two are all threads, and a third has none to take.
+	together        = 0.55 // MPS, low jobs: the average of two that were measured as equals
+	equal           = 0.66 // MPS, important jobs: the slower of those two
+	beneath         = 0.25 // MPS, important job: per other job with lower priority and half of the threads
+	// mostBeneath bounds the sum of those: two jobs with half of the threads use all, so a third adds nothing.
 	mostBeneath = 2
-	// halved is the speed of a job that is always busy with half of the threads, and yields what of it the important
-	// one takes.
+	// halved is the speed of an always busy job with half of the threads; yields is the part of it that it loses in the
+	// time in which an important job is busy.
 	halved = 0.68
 	yields = 0.44
-	// stepForStep is what a job loses to a more important one with which it alternates; it does so as soon as that one
-	// is there for a third of the time.
+	// stepForStep is what a job loses to a more important one with which it alternates step by step. That is so once
+	// the important one is there for a third of the time (1/oftenThere).
 	stepForStep = 0.68
 	oftenThere  = 3
 )
 
-// Speeds are the tenants' speeds together, each as a part of its speed alone, in their order. A Busy that is not more
-// than 0 is not known, and counts as 1: nothing is promised to anybody on the ground that a job might leave something.
+// Speeds returns the speed of each tenant together with the others, as a part of its speed alone, in the tenants'
+// order. An unknown Busy (not above 0) counts as 1: no speed is promised on the assumption that a job leaves something.
 //
-// A step of a job is a part on the GPU, Busy of it, and the rest, which others do not touch. So a job's speed is
-// 1/(1 − Busy + Busy·s) where the part on the GPU takes s times as long. s is the mode's business. More or busier
-// neighbours never make it smaller, and nobody is faster for being busier himself.
+// A step of a job has a part on the GPU, Busy of it, and a rest that other jobs do not touch. If the GPU part takes s
+// times as long, the job's speed is 1/(1 − Busy + Busy·s). The mode determines s. More or busier neighbours never make
+// s smaller, and a job is never faster for being busier itself.
 func Speeds(mode Mode, tenants []Tenant) []float64 {
 	speeds := make([]float64, len(tenants))
 	for i, t := range tenants {
@@ -93,9 +95,11 @@ func Speeds(mode Mode, tenants []Tenant) []float64 {
 	return speeds
 }
 
-// neighbours is how busy the others on a GPU keep it, in sum, by what they are to the one that is looked at.
+// neighbours sums how busy the other jobs keep the GPU: those more important than the job in question (before), its
+// equals (beside), and the less important (behind).
 type neighbours struct{ before, beside, behind float64 }
 
+// add counts another job, as seen by a job of class mine.
 func (n *neighbours) add(mine share.Class, other Tenant) {
 	switch {
 	case other.Class == mine:
@@ -107,6 +111,7 @@ func (n *neighbours) add(mine share.Class, other Tenant) {
 	}
 }
 
+// busy returns Busy, or 1 if it is unknown or out of range.
 func (t Tenant) busy() float64 {
 	if !(t.Busy > 0 && t.Busy <= 1) {
 		return 1
@@ -114,25 +119,25 @@ func (t Tenant) busy() float64 {
 	return t.Busy
 }
 
-// slowed is the speed of a job whose part on the GPU takes so many times as long.
+// slowed returns the speed of a job whose GPU part takes slowdown times as long.
 func (t Tenant) slowed(slowdown float64) float64 {
 	return 1 / (1 + float64(t.busy()*(slowdown-1)))
 }
 
-// anticipated is the speed of an important job for which the broker looks ahead. Measured without a pause it lost less
-// than with one, since nobody else has a turn then. That is promised to nobody: a job that is always busy may be one of
-// which nothing is known, and has pauses all the same.
+// anticipated returns the speed of an important job with look-ahead. Measured without a pause it lost less than with
+// one, since no other job gets a slice then. That is not promised: a job that counts as always busy may only be
+// unknown, and have pauses.
 func (t Tenant) anticipated(with neighbours) float64 {
 	waits := min(float64(anticipated*t.busy()), mostAnticipated)
 	return 1 / (1 + float64(t.busy()*with.beside) + float64(waits*min(1, with.behind)))
 }
 
-// slowdown is infinite where nothing is left for the job.
+// slowdown returns how many times as long the GPU part takes; infinite if nothing is left for the job.
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:
 		return 1 + float64(sliced*(n.before+n.beside+n.behind))
-	case class == share.High: // but with look-ahead, where it is not only this part that counts
+	case class == share.High: // look-ahead for High is not computed here, since more than the GPU part counts there
 		return n.important(mode)
 	case mode == Turns:
 		return 1 + n.beside + float64(stepForStep*min(1, oftenThere*n.before)*max(1, n.before))
@@ -143,6 +148,7 @@ func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	return 1/float64(halved*max(0, 1-float64(yields*n.before))) + float64(together*n.beside)
 }
 
+// important returns the slowdown of an important job by class-only turns or MPS.
 func (n neighbours) important(mode Mode) float64 {
 	if mode == Turns {
 		return 1 + n.beside + float64(alternate*min(1, n.behind))

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Wait is what taking turns costs: the one that goes first, each time that it wants the GPU, and the other in sum.
+// Wait is what sharing in turns costs: the first job waits each time it wants the GPU, the other loses time in total.
 type Wait struct {
 	Worst, Mean time.Duration
-	// Overhead is the part of its time that the other loses beside what the first uses.
+	// Overhead is the part of its time that the other job loses, besides what the first one uses.
 	Overhead float64
 }
 
-// Inflation is by how much longer a step of the one that goes first takes than alone.
+// Inflation returns how many times as long a step of the first job takes as alone.
 func (w Wait) Inflation(step time.Duration) float64 {
 	if step <= 0 {
 		return 1
@@ -20,8 +20,9 @@ func (w Wait) Inflation(step time.Duration) float64 {
 	return 1 + float64(w.Mean)/float64(step)
 }
 
-// Stepwise is the wait for a GPU that another has for steps of such a length, for a part of the time: it finishes the
-// step, which on the average is half over. A change costs a round trip to the broker.
+// Stepwise returns the wait for a GPU that another job holds for whole steps of the given length, for the part `held`
+// of the time. The other job finishes its step, which is half over on average. Each change costs a round trip to the
+// broker.
 func Stepwise(step time.Duration, held float64, trip time.Duration) Wait {
 	return Wait{
 		Worst: step + trip, Mean: time.Duration(held*float64(step)/2) + trip,
@@ -29,15 +30,15 @@ func Stepwise(step time.Duration, held float64, trip time.Duration) Wait {
 	}
 }
 
-// Kernels are the launches of a step: K and k of Deft's cost model.
+// Kernels are the kernel launches of a step: K and k of Deft's cost model.
 type Kernels struct {
 	Count int
 	Each  time.Duration
 }
 
-// Bounded is the wait for a GPU that another has with never more than so many kernels in its queue, for a part of the
-// time. To keep to the bound it waits for its queue after every so many launches, and each such wait costs the time of
-// a synchronisation.
+// Bounded returns the wait for a GPU that another job holds for the part `held` of the time, with at most `bound`
+// kernels in its queue. To keep the bound, that job waits for its queue after every `bound` launches, and each such
+// wait costs one synchronisation.
 func Bounded(k Kernels, bound int, held float64, sync, trip time.Duration) Wait {
 	bound = max(1, min(bound, k.Count))
 	queue := time.Duration(bound) * k.Each
@@ -47,8 +48,8 @@ func Bounded(k Kernels, bound int, held float64, sync, trip time.Duration) Wait 
 	}
 }
 
-// BestBound is the bound at which the longest wait of the one and the time that all the other's synchronisations take
-// are equal, and their sum the least: N* = √(a·K/k).
+// BestBound returns the bound at which the longest wait of the first job equals the time of all the other's
+// synchronisations, so that their sum is least: N* = √(a·K/k).
 func (k Kernels) BestBound(sync time.Duration) int {
 	if k.Each <= 0 || k.Count <= 0 || sync <= 0 {
 		return 1

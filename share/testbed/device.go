@@ -6,17 +6,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// work is what a job has for the device.
+// work is GPU work of a job: done is called when nothing of it is left.
 type work struct {
 	job  *job
 	left time.Duration
 	done func()
 }
 
-// queue is a device that does what it is given in order.
+// queue is a device that does its work in the order of arrival.
 type queue struct {
 	engine *engine
-	free   time.Duration // when all that it has is done
+	free   time.Duration // when all its work is done
 }
 
 func (q *queue) submit(_ *job, took time.Duration, done func()) {
@@ -24,7 +24,7 @@ func (q *queue) submit(_ *job, took time.Duration, done func()) {
 	q.engine.after(q.free-q.engine.now, done)
 }
 
-// sliced is a device that does a slice of everything that it has, in turn.
+// sliced is a device that gives each job's work a time slice in turn.
 type sliced struct {
 	engine  *engine
 	waiting []work
@@ -38,6 +38,7 @@ func (s *sliced) submit(j *job, took time.Duration, done func()) {
 	}
 }
 
+// next does the next time slice of the first work, which then goes to the end of the queue.
 func (s *sliced) next() {
 	s.busy = len(s.waiting) > 0
 	if !s.busy {
@@ -45,7 +46,7 @@ func (s *sliced) next() {
 	}
 	w := s.waiting[0]
 	s.waiting = s.waiting[1:]
-	slice := min(w.left, s.engine.Slice) // also where nobody waits: somebody may come before it ends
+	slice := min(w.left, s.engine.Slice) // a full slice even if no other job waits, since one may come before it ends
 	w.left -= slice
 	s.engine.after(slice, func() {
 		if w.left > 0 {
@@ -57,12 +58,12 @@ func (s *sliced) next() {
 	})
 }
 
-// filled is a device that does all that it has at once, each at the speed that MPS was measured to give it.
+// filled is a device that does all its work at once, each at the speed measured under MPS.
 type filled struct {
 	engine *engine
 	now    []work
 	since  time.Duration
-	plan   int // the number of the newest plan; others are void
+	plan   int // the number of the newest plan; older ones are ignored
 }
 
 func (f *filled) submit(j *job, took time.Duration, done func()) {
@@ -80,7 +81,7 @@ func (f *filled) progress() {
 	}
 }
 
-// replan calls back whatever is done and waits for whatever is done next.
+// replan plans a call of finish for when the next piece of work will be done.
 func (f *filled) replan() {
 	f.plan++
 	first := time.Duration(-1)
@@ -104,6 +105,7 @@ func (f *filled) replan() {
 	})
 }
 
+// finish calls back for all work that is done.
 func (f *filled) finish() {
 	f.progress()
 	var ended []work
@@ -122,9 +124,9 @@ func (f *filled) finish() {
 	}
 }
 
-// speeds are those of an H100 under MPS, of ResNet-50 at High and ViT-B/16 at Low, each as a part of its speed alone:
-// while both have work (high, low), and of Low while High has none (alone). They are a model: the first two were
-// measured where neither pauses, the last was reckoned from where High pauses for 20 ms after steps of 22 ms.
+// speeds are those of an H100 under MPS with ResNet-50 as High and ViT-B/16 as Low, each as a part of its speed alone:
+// while both have work (high, low), and of Low while High has none (alone). The first two were measured where neither
+// pauses; the last was computed from a run in which High pauses for 20 ms after steps of 22 ms.
 type speeds struct {
 	threads          float64 // the part of the threads that Low has
 	high, low, alone float64
@@ -139,9 +141,10 @@ var (
 	}
 )
 
-// together is how much two jobs under MPS get done in all, where neither is preferred.
+// together is how much two jobs under MPS do in total if neither is preferred.
 const together = 0.62 + 0.69
 
+// speed returns the speed of a job of the class with the present work on the device.
 func (f *filled) speed(class share.Class) float64 {
 	highs, lows := 0, 0
 	for _, w := range f.now {
@@ -163,7 +166,7 @@ func (f *filled) speed(class share.Class) float64 {
 	return s.low / float64(lows)
 }
 
-// measured are the speeds with the threads that Low has, on a line between those that were measured.
+// measured returns the speeds for Low's part of the threads, interpolated linearly between the measured ones.
 func (f *filled) measured() speeds {
 	if f.engine.SameClass {
 		return equal

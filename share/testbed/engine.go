@@ -10,13 +10,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
 )
 
-// event is something that will happen; of those at the same time, what was planned first happens first.
+// event is a planned action; of those at the same time, the one planned first happens first.
 type event struct {
 	at    time.Duration
 	order int
 	do    func()
 }
 
+// events is a heap of events by time and order.
 type events []event
 
 func (e events) Len() int      { return len(e) }
@@ -32,7 +33,7 @@ func (e *events) Pop() any {
 	return x
 }
 
-// engine is one run.
+// engine is one simulated run.
 type engine struct {
 	Config
 	now     time.Duration
@@ -41,16 +42,17 @@ type engine struct {
 	device  device
 	jobs    []*job
 	arbiter *turns.Arbiter
-	tick    time.Duration // the earliest that is planned; 0: none
-	state   *turns.State  // of the arbiter when the first job was over
-	high    int           // how many High have a step open
+	tick    time.Duration // the earliest planned tick of the arbiter; 0: none
+	state   *turns.State  // of the arbiter when the first job had finished
+	high    int           // how many High jobs have a step open
 }
 
-// device does kernels: submit says that a job has work for it, and calls back when that is done.
+// device executes kernels: submit gives it a job's work and calls back when that is done.
 type device interface {
 	submit(j *job, work time.Duration, done func())
 }
 
+// run simulates the experiment.
 func run(c Config) (Result, error) {
 	e := &engine{Config: c}
 	switch c.Mode {
@@ -87,12 +89,13 @@ func (e *engine) result() Result {
 	return r
 }
 
-// after plans something.
+// after plans an action.
 func (e *engine) after(d time.Duration, do func()) {
 	e.order++
 	heap.Push(&e.planned, event{at: e.now + d, order: e.order, do: do})
 }
 
+// start makes a client's job and plans its first step.
 func (e *engine) start(i int, client Client) {
 	j := &job{engine: e, Client: client, id: turns.Client(i + 1), random: rand.New(rand.NewPCG(e.Seed+uint64(i), 1))}
 	e.jobs = append(e.jobs, j)
@@ -102,27 +105,27 @@ func (e *engine) start(i int, client Client) {
 	e.after(j.Start, j.begin)
 }
 
-// over says whether the job begins no further step.
+// over reports whether the job begins no further step.
 func (e *engine) over(j *job) bool {
 	return e.now >= e.Duration && len(j.steps) >= e.LeastSteps
 }
 
-// job is a client that runs.
+// job is a running client.
 type job struct {
 	*engine
 	Client
 	id     turns.Client
 	random *rand.Rand
 	steps  []Step
-	step   Step // the one that is open
-	longer float64
-	left   int    // kernels
-	held   func() // what it does when it may go on; nil: it may
+	step   Step    // the open step
+	longer float64 // the factor on the length of the open step, from the jitter
+	left   int     // kernels left in the open step
+	held   func()  // what it does when it may go on; nil: it is not held back
 
 	turn turn
 }
 
-// jittered is a time as it is this once.
+// jittered returns a random factor between 1−Jitter and 1+Jitter.
 func (j *job) jittered() float64 {
 	return 1 - j.Jitter + float64(2*j.Jitter*j.random.Float64())
 }
@@ -131,6 +134,7 @@ func times(d time.Duration, by float64) time.Duration {
 	return time.Duration(float64(d) * by)
 }
 
+// begin begins a step, if the job is not over; with an arbiter it asks for a slice first.
 func (j *job) begin() {
 	if j.over(j) {
 		j.quit()
@@ -154,10 +158,10 @@ func (j *job) run() {
 	j.piece()
 }
 
-// pieces is into how many parts a step is cut that waits for its host in between, or that can be frozen.
+// pieces is how many parts a step has if the job waits for its host in between or can be frozen.
 const pieces = 10
 
-// batch is how many kernels the job puts into the queue before it waits for them.
+// batch returns how many kernels the job queues before it waits for them.
 func (j *job) batch() int {
 	n := j.Kernels
 	if j.Host > 0 || j.arbiter != nil {
@@ -169,7 +173,7 @@ func (j *job) batch() int {
 	return min(n, j.left)
 }
 
-// piece does the next kernels, as soon as the job may.
+// piece submits the next kernels, unless the job is frozen or, in mode Kernels, a High job has a step open.
 func (j *job) piece() {
 	if j.turn.frozen || j.Mode == Kernels && j.Class == share.Low && j.high > 0 {
 		j.held = j.piece
@@ -177,13 +181,13 @@ func (j *job) piece() {
 	}
 	n := j.batch()
 	took, pause := times(time.Duration(n)*j.Kernel, j.longer), j.pause(n)
-	if j.Mode == Fill { // its speeds are those of whole steps
+	if j.Mode == Fill { // its measured speeds are those of whole steps
 		took, pause = took+pause, 0
 	}
 	j.device.submit(j, took, func() { j.after(pause, func() { j.done(n) }) })
 }
 
-// pause is what the job does between its kernels, in which the GPU has nothing of it.
+// pause returns how long the job gives the GPU no work after n kernels.
 func (j *job) pause(n int) time.Duration {
 	host := times(j.Host, float64(j.longer*float64(n))/float64(j.Kernels))
 	if j.Every > 0 {
@@ -192,6 +196,7 @@ func (j *job) pause(n int) time.Duration {
 	return host
 }
 
+// done counts n finished kernels. After the last one the step ends, and the next begins after the gap.
 func (j *job) done(n int) {
 	j.left -= n
 	if j.left > 0 {
@@ -211,7 +216,7 @@ func (j *job) done(n int) {
 	j.after(gap, j.begin)
 }
 
-// resume lets go on who waited for the important, in their order.
+// resume lets the jobs go on that waited for High jobs, in their order.
 func (e *engine) resume() {
 	if e.Mode != Kernels || e.high > 0 {
 		return

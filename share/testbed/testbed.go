@@ -1,7 +1,7 @@
 // Package testbed is an emulated GPU in virtual time, and jobs that use it: each does a step, which is a number of
-// kernels one after the other, stays away for its gap, and begins again. Run says when each step of each job began and
-// ended under one of the ways to share a GPU; turns are given by the same arbiter that a node has. What is emulated is
-// who waits for whom. That two kernels on one GPU slow each other down is in Fill alone, whose figures were measured.
+// kernels one after the other, stays away for its gap, and begins again. Run returns when each step of each job began
+// and ended under one of the ways to share a GPU; slices are given by the same arbiter that a node has. It emulates who
+// waits for whom. That kernels of two jobs slow each other down is emulated in Fill alone, with measured figures.
 //
 //	result, err := testbed.Run(testbed.Config{
 //		Mode:     testbed.LookAhead,
@@ -30,18 +30,18 @@ type Mode string
 
 // The modes.
 const (
-	// Queue is one queue of kernels, served in order, into which everybody puts what it has: the whole step, or as many
-	// kernels as Client.Every says.
+	// Queue is one queue of kernels, served in order. Each job puts its whole step into it, or as many kernels as
+	// Client.Every says.
 	Queue Mode = "queue"
-	// Slicing is what a GPU does with two processes: each in turn for Config.Slice.
+	// Slicing gives each of the processes a time slice of Config.Slice in turn, as a GPU does by itself.
 	Slicing Mode = "slicing"
-	// Kernels is Deft's way: Queue, and Low begins no further kernel while a High has a step open.
+	// Kernels is Deft's way: as Queue, but Low begins no further kernel while a High has a step open.
 	Kernels Mode = "kernels"
-	// Turns are turns of one step, by class alone: whoever releases is forgotten.
+	// Turns are turns of one step, by class alone: a client that has released is not expected back.
 	Turns Mode = "turns"
-	// LookAhead are turns as a node gives them by default: kept until told, with look-ahead and a least share.
+	// LookAhead are turns as a node gives them by default: kept until a yield, with look-ahead and a least share.
 	LookAhead Mode = "lookahead"
-	// Fill is MPS: all at once, with the speeds that were measured on an H100.
+	// Fill is MPS: all jobs at once, with speeds measured on an H100.
 	Fill Mode = "fill"
 )
 
@@ -49,23 +49,23 @@ const (
 type Client struct {
 	Name  string
 	Class share.Class
-	// A step is Kernels kernels of Kernel each, one after the other, and Host in which the GPU waits for the job,
-	// spread over the step. Fill's speeds are of whole steps, so that it uses the GPU for Host as well.
+	// A step is Kernels kernels of Kernel each, one after the other, plus Host, in which the GPU waits for the job,
+	// spread over the step. The speeds in Fill are those of whole steps, so there Host uses the GPU, too.
 	Kernels int
 	Kernel  time.Duration
 	Host    time.Duration
 	Gap     time.Duration // after each step, before the next
 	Start   time.Duration // of its first step
-	// Every is after how many kernels the job waits for them to end, which costs Config.Sync; 0: at the end of its
+	// Every is after how many kernels the job waits for them to end, which costs Config.Sync; 0: only at the end of its
 	// step.
 	Every int
-	// Undeclared: it does not say how long its steps are.
+	// Undeclared is set if the client does not say how long its steps are.
 	Undeclared bool
-	// SLO is within how long each step shall end; 0: not said.
+	// SLO is the time within which each step should end; 0: not given.
 	SLO time.Duration
 }
 
-// Step is how long a step takes alone, without jitter.
+// Step returns how long a step takes alone, without jitter.
 func (c Client) Step() time.Duration {
 	return time.Duration(c.Kernels)*c.Kernel + c.Host
 }
@@ -74,28 +74,28 @@ func (c Client) Step() time.Duration {
 type Config struct {
 	Clients  []Client
 	Mode     Mode
-	Duration time.Duration // no step begins later, but see LeastSteps
+	Duration time.Duration // no step begins later, except for LeastSteps
 	// LeastSteps is how many steps each client does at least, however long that takes.
 	LeastSteps int
 	Seed       uint64
-	// Jitter is by which part a step and a gap may be longer or shorter, 0 to 0.9; evenly distributed.
+	// Jitter is the part, 0 to 0.9, by which steps and gaps vary up and down, evenly distributed.
 	Jitter float64
 	Slice  time.Duration // of Slicing; 0: DefaultSlice
-	Sync   time.Duration // what it costs a client to wait for its kernels; 0: DefaultSync
-	// RoundTrip is how long a request and its grant are under way in Turns and LookAhead; 0: DefaultRoundTrip.
+	Sync   time.Duration // cost of waiting for one's kernels; 0: DefaultSync
+	// RoundTrip is the time for a request and its grant in Turns and LookAhead; 0: DefaultRoundTrip.
 	RoundTrip time.Duration
-	// Rules are those of Turns and LookAhead; nil: those that the mode has.
+	// Rules are the arbiter's rules in Turns and LookAhead; nil: the mode's own.
 	Rules *turns.Rules
-	// Idle is for how long a client keeps a turn that it does not use, so that its next step needs none; 0:
-	// DefaultIdle. In Turns it never does.
+	// Idle is how long a client keeps a slice that it does not use, so that its next step needs no request; 0:
+	// DefaultIdle. In Turns it keeps none.
 	Idle time.Duration
 	// Threads is the part of the GPU's threads that Low has in Fill, 0.25 to 1; 0: 1, all of them.
 	Threads float64
-	// SameClass: in Fill, Low has no lower priority than High.
+	// SameClass gives Low the same priority as High in Fill.
 	SameClass bool
 }
 
-// What a Config means where it says nothing.
+// Default values of a Config.
 const (
 	DefaultSlice     = 1 * time.Millisecond
 	DefaultSync      = 11500 * time.Nanosecond // measured by Deft
@@ -103,33 +103,33 @@ const (
 	DefaultIdle      = 2 * time.Millisecond
 )
 
-// Step is one step that was done.
+// Step is one completed step.
 type Step struct {
 	Start time.Duration // when the client wanted the GPU
 	Run   time.Duration // when it began to use it
 	End   time.Duration
 }
 
-// Took is how long the step was, its wait included.
+// Took returns how long the step was, its wait included.
 func (s Step) Took() time.Duration { return s.End - s.Start }
 
-// Outcome is what became of one client.
+// Outcome is the result for one client.
 type Outcome struct {
 	Name  string
 	Steps []Step
-	// Speed is how many steps it did within Duration, as a part of what it does there alone.
+	// Speed is the number of steps within Duration, relative to the number that the client does alone.
 	Speed float64
-	Alone time.Duration // the mean of its steps alone
+	Alone time.Duration // mean length of its steps alone
 }
 
-// Result is what became of all, in their order.
+// Result has the outcomes of all clients, in their order.
 type Result struct {
 	Clients []Outcome
-	// State is the arbiter's when the first client is over, in Turns and LookAhead.
+	// State is the arbiter's when the first client has finished, in Turns and LookAhead.
 	State *turns.State
 }
 
-// Bounds of an experiment, so that none runs for ever.
+// Bounds of an experiment, so that each one ends.
 const (
 	mostClients = 64
 	mostKernels = 1_000_000
@@ -137,7 +137,7 @@ const (
 	mostEvents  = 50_000_000
 )
 
-// Check says what is wrong with an experiment.
+// Check returns an error if the experiment is not valid.
 func (c Config) Check() error {
 	switch {
 	case len(c.Clients) == 0 || len(c.Clients) > mostClients:
@@ -181,6 +181,7 @@ func (c Client) check() error {
 	return nil
 }
 
+// filled returns the Config with defaults for unset fields.
 func (c Config) filled() Config {
 	or(&c.Slice, DefaultSlice)
 	or(&c.Sync, DefaultSync)
@@ -208,7 +209,7 @@ func or(d *time.Duration, otherwise time.Duration) {
 	}
 }
 
-// Run does the experiment.
+// Run runs the experiment.
 func Run(c Config) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -225,7 +226,7 @@ func Run(c Config) (Result, error) {
 	return result, nil
 }
 
-// compare sets how fast a client was beside what it is alone on the GPU, with the same steps and gaps.
+// compare sets a client's speed relative to being alone on the GPU with the same steps and gaps.
 func (c Config) compare(i int, outcome *Outcome) error {
 	client := c.Clients[i]
 	client.Every = 0
@@ -247,7 +248,7 @@ func (c Config) compare(i int, outcome *Outcome) error {
 	return nil
 }
 
-// within is how many steps were done in the time, the part of one that was under way then included.
+// within returns how many steps were done until end; a step under way then counts in part.
 func within(steps []Step, end time.Duration) float64 {
 	for i, step := range steps {
 		if step.End <= end {

@@ -6,7 +6,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
 )
 
-// turn is what a job knows of its turn. It behaves as the clients of the broker do.
+// turn is the state of a job's slice. It behaves like the clients of the broker.
 type turn struct {
 	seq      uint64
 	has      bool
@@ -14,11 +14,11 @@ type turn struct {
 	yield    bool
 	busy     bool // a step is under way
 	frozen   bool
-	released int    // counts the times at which it could have been released, so that an old plan is void
-	then     func() // what it does with the turn that it asked for
+	released int    // counts the moments at which it could have been released, so that an old plan is ignored
+	then     func() // what the job does with the slice that it asked for
 }
 
-// tell takes an event to the arbiter and does what that wants.
+// tell passes an event to the arbiter and carries out the effects.
 func (e *engine) tell(event turns.Event) {
 	for _, effect := range e.arbiter.Step(e.now, event) {
 		j := e.jobs[effect.Client-1]
@@ -36,6 +36,7 @@ func (e *engine) tell(event turns.Event) {
 	e.wake()
 }
 
+// wake plans the arbiter's next tick.
 func (e *engine) wake() {
 	at, ok := e.arbiter.Wake()
 	if !ok || e.tick > e.now && e.tick <= at {
@@ -50,7 +51,7 @@ func (e *engine) wake() {
 	})
 }
 
-// acquire calls back when the job has the GPU.
+// acquire gets the GPU for the job and then calls then.
 func (j *job) acquire(then func()) {
 	j.turn.released++
 	if j.turn.has {
@@ -70,6 +71,7 @@ func (j *job) acquire(then func()) {
 	j.after(j.RoundTrip/2, func() { j.tell(ask) })
 }
 
+// heard handles a grant or a yield when it has reached the job.
 func (j *job) heard(effect turns.Effect) {
 	switch {
 	case effect.Seq != j.turn.seq:
@@ -85,7 +87,7 @@ func (j *job) heard(effect turns.Effect) {
 	}
 }
 
-// stepEnded gives the turn back if the job was told to or its lease is over, and otherwise when it was idle for a
+// stepEnded releases the GPU if the job was told to yield or its lease is over, and otherwise after it was idle for a
 // while.
 func (j *job) stepEnded(gap time.Duration) {
 	j.turn.busy = false

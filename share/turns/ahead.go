@@ -5,19 +5,20 @@ import (
 	"time"
 )
 
-// forever is longer than any gap or turn.
+// forever is longer than any gap or slice.
 const forever = time.Duration(1) << 60
 
-// memory is how many gaps and steps of a job are remembered, and waits of a client.
+// memory is how many gaps and steps are remembered per job, and waits per client.
 const memory = 64
 
-// recent are the last durations of one kind.
+// recent holds the last durations of one kind, at most memory of them.
 type recent struct {
-	last   []time.Duration // in the order in which they came, from next on
+	last   []time.Duration // a ring: the oldest is at next once it is full
 	next   int
-	sorted []time.Duration // the same, in ascending order
+	sorted []time.Duration // the same durations, ascending
 }
 
+// add adds a duration and drops the oldest if there are memory already.
 func (r *recent) add(d time.Duration) {
 	if len(r.last) < memory {
 		r.last = append(r.last, d)
@@ -31,7 +32,7 @@ func (r *recent) add(d time.Duration) {
 	r.sorted = slices.Insert(r.sorted, at, d)
 }
 
-// quantile is of durations in ascending order; 0 of none.
+// quantile returns the q-quantile of durations in ascending order; 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -39,12 +40,12 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(float64(q*float64(len(sorted)-1))+0.5)]
 }
 
-// early is the part of a client's gaps that may be shorter than it is expected to stay away.
+// early is the quantile of a job's remaining gaps at which it is expected back: it returns earlier in one case in ten.
 const early = 0.1
 
-// rest is how long a client that has been away for so long is expected to stay away still. Of the gaps that it has left
-// before, those count that were longer than this one is already: nine in ten of them had that much left or more. One
-// that is away for longer than ever is expected to stay away as long again, and after patience for ever.
+// rest returns how much longer a job is expected to stay away after it has been away for the given time. It looks at
+// the earlier gaps that were longer than that: nine in ten of them had at least that much left. A job that is away for
+// longer than ever before is expected to stay away as long again, and for ever once it has been away for patience.
 func rest(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer < len(gaps) {
@@ -56,7 +57,8 @@ func rest(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	return away
 }
 
-// fitsAt is the first moment, as time away, not before the given, at which need is not more than the rest.
+// fitsAt returns the first time away, at least the given one, from which a slice of length need fits into the expected
+// rest of the gap.
 func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Duration {
 	if need <= rest(gaps, away, patience) {
 		return away
@@ -70,11 +72,11 @@ func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Durat
 	return max(away, min(need, patience))
 }
 
-// step is how long one step of the client will take: what it said, and no less than was seen of its job lately; 0 if
-// neither is known.
+// step returns how long the client's next step will take: what it declared, but at least what was lately seen of its
+// job; 0 if neither is known.
 func (c *client) step() time.Duration { return max(c.declared, c.job.seen()) }
 
-// gap is how long those who are more important than the client will leave the GPU alone from now on.
+// gap returns how long all more important jobs are expected to leave the GPU alone from now on.
 func (a *Arbiter) gap(c *client) time.Duration {
 	least := forever
 	for _, other := range a.expected(c) {
@@ -83,8 +85,8 @@ func (a *Arbiter) gap(c *client) time.Duration {
 	return least
 }
 
-// need is how long a gap has to be for a turn of one step. If it is not known how long it would keep the others
-// waiting, it is begun when none of them is expected any more.
+// need returns how long a gap must be for a slice of one step of the client. A client whose step is unknown starts only
+// when no more important job is expected any more.
 func (a *Arbiter) need(c *client) time.Duration {
 	if step := c.step(); step > 0 {
 		return step
@@ -92,7 +94,7 @@ func (a *Arbiter) need(c *client) time.Duration {
 	return a.rules.Patience
 }
 
-// fits says from when on a turn of one step of the client fits into the gap that the more important leave.
+// fits returns from when on a slice of one step of the client fits into the gaps of the more important jobs.
 func (a *Arbiter) fits(c *client) time.Duration {
 	at, need := a.now, a.need(c)
 	for _, other := range a.expected(c) {
@@ -101,8 +103,8 @@ func (a *Arbiter) fits(c *client) time.Duration {
 	return at
 }
 
-// costs is by how much a turn of the given length, begun now, will keep a client waiting: the mean over its gaps that
-// were longer than this one is already.
+// costs returns by how much a slice of length need, begun now, is expected to delay the job that is away: the mean over
+// its gaps that were longer than the present one is already.
 func costs(gaps []time.Duration, away, need time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer == len(gaps) {
@@ -115,8 +117,9 @@ func costs(gaps []time.Duration, away, need time.Duration) time.Duration {
 	return sum / time.Duration(len(gaps)-longer)
 }
 
-// conceded says whether those who are expected can afford that the client has a turn of one step now, which does not
-// fit. It costs them least, and so is affordable first, when they have just let go.
+// conceded reports whether all expected jobs can afford the delay that a slice of one step of c, which does not fit
+// into their gaps, would cause now. It is cheapest right after they have released the GPU, so it is affordable then
+// first.
 func (a *Arbiter) conceded(c *client) bool {
 	need := c.step()
 	if a.rules.Concede == 0 || need == 0 || a.holder != nil {
@@ -130,8 +133,8 @@ func (a *Arbiter) conceded(c *client) bool {
 	return true
 }
 
-// expected are the jobs that may come back for the GPU and would go before this client. One that has no client any more
-// is gone.
+// expected returns the jobs that may come back for the GPU and would go before this client. Jobs without any connected
+// client are not expected.
 func (a *Arbiter) expected(c *client) []*job {
 	if !a.rules.LookAhead {
 		return nil

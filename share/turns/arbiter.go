@@ -7,26 +7,27 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// phase is what a client does.
+// phase is the state of a client.
 type phase string
 
 const (
 	idle    phase = "idle"
 	waiting phase = "waiting"
 	holding phase = "holding"
-	frozen  phase = "frozen" // it had the GPU, was stopped, and wants it back
+	frozen  phase = "frozen" // it held the GPU, was stopped, and wants the GPU back
 )
 
-// turn is what a client was granted.
+// turn is a slice: one grant of the GPU to a client.
 type turn struct {
-	began, ends time.Duration // ends: the lease
-	steps       int           // how many steps it was to be; 0: not said
-	guard       bool          // granted because its job had had less than its least share
-	yielding    bool          // it was told to yield
-	told, until time.Duration // when, and until when it has grace
-	ignored     bool          // the grace ended before it released
+	began, ends time.Duration // ends: when the lease ends
+	steps       int           // the number of steps that it was meant for; 0: unknown
+	guard       bool          // granted because the job was below its least share
+	yielding    bool          // the client was told to yield
+	told, until time.Duration // when it was told, and the end of its grace
+	ignored     bool          // the client did not release within the grace
 }
 
+// client is one connection of a job to the arbiter.
 type client struct {
 	id    Client
 	class share.Class
@@ -35,44 +36,45 @@ type client struct {
 
 	seq      uint64
 	since    time.Duration // when it asked, was frozen or released
-	declared time.Duration
+	declared time.Duration // how long its next step takes, as it said; 0: not said
 	deadline time.Duration // 0: none
-	within   time.Duration // the same, from when it asked
+	within   time.Duration // the deadline counted from when it asked
 	turn     turn
 
 	waits   recent
-	used    time.Duration // GPU time
-	began   time.Duration // the same when it asked last
-	ignored time.Duration // the same when it was told the yield that it ignored since then; before began: it was not
+	used    time.Duration // GPU time in all its slices
+	began   time.Duration // used at its last request
+	ignored time.Duration // used at the first yield that it ignored since then; less than began: it ignored none
 	window  window
 	turns   int
 	freezes int
 	reports int
 }
 
-// Arbiter decides whose turn it is on one GPU. At most one client has the GPU at any time. It is not safe for
+// Arbiter decides which client may use one GPU. At most one client has the GPU at any time. It is not safe for
 // concurrent use.
 type Arbiter struct {
 	roster
-	clients []*client // by their number
+	clients []*client // by ID
 	holder  *client   // or nil
-	// drains is until when nobody is granted the GPU, since stopped is frozen with kernels queued; nil: nobody is.
+	// drains is until when no client is granted the GPU, because stopped was frozen with kernels still queued. If
+	// stopped is nil, nothing drains.
 	drains  time.Duration
 	stopped *client
-	guarded bool          // the last turn was given since a job had had less than its least share
-	last    share.Class   // of whom it was given to
-	ended   time.Duration // when it did end
+	guarded bool          // the last grant was made because a job was below its least share
+	last    share.Class   // the class of the client of the last grant
+	ended   time.Duration // when the last slice ended
 	effects []Effect
 }
 
-// New is an arbiter of a GPU that nobody uses.
+// New returns an arbiter for a GPU without clients.
 func New(rules Rules) *Arbiter {
 	return &Arbiter{roster: roster{rules: rules.filled()}}
 }
 
-// Step takes in what happened at the given time and returns what is to be done, in order. What cannot have happened (an
-// event of an unknown client, a second request, a release of what is not held) changes nothing. A time before that of
-// the last step counts as that.
+// Step takes in an event at the given time and returns the effects to carry out, in order. Impossible events (of an
+// unknown client, a second request, a release of what is not held) change nothing. A time before that of the last step
+// counts as that time.
 func (a *Arbiter) Step(now time.Duration, e Event) []Effect {
 	a.advance(max(now, a.now))
 	a.effects = nil
@@ -96,6 +98,7 @@ func (a *Arbiter) Step(now time.Duration, e Event) []Effect {
 	return a.effects
 }
 
+// do appends an effect for the client and returns it, so that the caller can set its lease or grace.
 func (a *Arbiter) do(verb Verb, c *client) *Effect {
 	a.effects = append(a.effects, Effect{Verb: verb, Client: c.id, Seq: c.seq})
 	return &a.effects[len(a.effects)-1]
@@ -119,6 +122,7 @@ func byID(c *client, id Client) int {
 	return 0
 }
 
+// join adds a client. A class other than High counts as Low.
 func (a *Arbiter) join(e Event) {
 	at, _ := slices.BinarySearchFunc(a.clients, e.Client, byID)
 	class := e.Class
@@ -140,7 +144,7 @@ func (a *Arbiter) release(c *client, e Event) {
 	c.phase, c.since = idle, a.now
 }
 
-// letGo ends what a client has of the GPU or wants of it, however that ended: one that hung up is learned from like one
+// letGo ends the client's slice or request, however it ended: the arbiter learns from a client that hung up as from one
 // that released.
 func (a *Arbiter) letGo(c *client, used time.Duration) {
 	switch c.phase {
@@ -157,7 +161,7 @@ func (a *Arbiter) letGo(c *client, used time.Duration) {
 	a.end(c.job)
 }
 
-// free takes the GPU from a client that has no more use for it.
+// free takes the GPU from a client that no longer needs it.
 func (a *Arbiter) free(c *client) {
 	if a.holder == c {
 		a.holder, a.ended = nil, a.now
@@ -173,18 +177,19 @@ func (a *Arbiter) leave(c *client) {
 	a.clients = slices.DeleteFunc(a.clients, func(other *client) bool { return other == c })
 }
 
-// learn takes from a turn that ended how long the steps of the client's job are. What it says that it used is believed
-// for as long only as clients keep the GPU after a step: the others waited for all of the turn.
+// learn records from a slice that ended how long the steps of the client's job are. The GPU time that the client
+// reports is believed only down to mostKept below the whole slice, since that is how long clients keep the GPU after a
+// step; the other jobs waited for all of it.
 func (c *client) learn(now, used time.Duration) {
 	t := c.turn
 	if t.ignored {
-		return // part of it the client was stopped
+		return // the client was stopped for a part of it
 	}
 	took := now - t.began
 	if used > 0 {
 		took = min(took, max(used, took-mostKept))
 	}
-	switch { // where nobody came to wait, a yield is ignored for as long as the client likes: that is no step
+	switch { // bounded by mostGrace: while no other client waits, a client may go on after a yield as long as it likes
 	case t.yielding:
 		c.job.drains.add(min(now-t.told, mostGrace))
 	case now > t.ends:
@@ -195,8 +200,8 @@ func (c *client) learn(now, used time.Duration) {
 	}
 }
 
-// draining says whether nobody may be granted the GPU, since kernels of a frozen client may be on it. Where nobody else
-// wants it, that client itself goes on.
+// draining reports whether the GPU may be granted to no client, because kernels of a frozen client may still be on it.
+// If no other client wants the GPU, the frozen one goes on.
 func (a *Arbiter) draining() bool {
 	return a.stopped != nil && a.now < a.drains && a.othersWant(a.stopped)
 }
@@ -205,7 +210,7 @@ func (a *Arbiter) othersWant(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool { return a.wants(other, c) })
 }
 
-// settle does the next thing that is to be done now, and says whether there was one.
+// settle carries out the next change that is due now and reports whether there was one.
 func (a *Arbiter) settle() bool {
 	if a.draining() {
 		return false
@@ -227,13 +232,14 @@ func (a *Arbiter) settle() bool {
 	return false
 }
 
-// mustYield says whether the holder has to let the other go first.
+// mustYield reports whether the holder must now be told to yield to next: at once if next is of another class and below
+// its least share or outranks the holder, and for an equal when the lease is over.
 func (a *Arbiter) mustYield(h, next *client, guard bool) bool {
 	return guard && next.class != h.class || a.rules.outranks(next, h) ||
 		a.now >= h.turn.ends && a.rules.compare(next, h) <= 0
 }
 
-// give gives the free GPU to a client that waits, or back to one that was frozen.
+// give grants the free GPU to a waiting client, or thaws a frozen one.
 func (a *Arbiter) give(c *client, guard bool) bool {
 	a.holder, a.guarded, a.last = c, guard, c.class
 	if c.phase == frozen {
@@ -249,9 +255,9 @@ func (a *Arbiter) give(c *client, guard bool) bool {
 	return true
 }
 
-// lease is for how long the client has the GPU, and how many steps that is if it is known. Where somebody more
-// important waits or is expected, it ends in the middle of the last step that fits, so that a client which looks at the
-// end of each step whether its lease is over stops after that one, though its steps vary.
+// lease returns how long the client gets the GPU, and how many steps that is (0: unknown). If a more important client
+// waits or is expected, the lease ends in the middle of the last step that fits. A client checks its lease after each
+// step, so it stops after that one although steps vary in length.
 func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 	gap, step := a.gap(c), c.step()
 	switch {
@@ -259,15 +265,15 @@ func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 		return oneStep, 1
 	case gap == forever:
 		return a.rules.Quantum, 0
-	case c.job.seen() == 0: // what it says of its steps is looked at first
+	case c.job.seen() == 0: // a declared step is not trusted until one was seen
 		return oneStep, 1
 	}
 	steps := max(1, min(gap, a.rules.Quantum)/step)
 	return min(max(oneStep, steps*step-step/2), a.rules.Quantum), int(steps)
 }
 
-// contested says whether somebody waits that would go before the client, or, under SLO, whether each of its steps has
-// a deadline of its own.
+// contested reports whether a waiting client would go before this one or, under SLO, whether each of its steps has a
+// deadline of its own.
 func (a *Arbiter) contested(c *client) bool {
 	if a.rules.Policy == SLO && c.deadline > 0 {
 		return true
@@ -277,8 +283,8 @@ func (a *Arbiter) contested(c *client) bool {
 	})
 }
 
-// thaw lets a client go on that was stopped in its step. It has used up its grace, and has the least one again, and no
-// less than the drain that stopping it costs, so that it gets on with its step beside others of its class.
+// thaw lets a client go on that was stopped within its step. Its grace is used up; it gets the least grace, and at
+// least the drain time that stopping it costs, so that it makes progress beside others of its class.
 func (a *Arbiter) thaw(c *client, guard bool) {
 	c.phase = holding
 	c.turn.guard = guard
@@ -286,8 +292,8 @@ func (a *Arbiter) thaw(c *client, guard bool) {
 	a.do(Thaw, c)
 }
 
-// graceEnds is until when the holder, which was told to yield, has time to: none of it any more for who outranks it
-// once it was frozen for the same yield.
+// graceEnds returns when the grace of a holder that was told to yield ends. A holder that was already frozen for the
+// same yield has no more grace towards a client that outranks it.
 func (a *Arbiter) graceEnds(h, next *client) time.Duration {
 	if h.turn.ignored && !h.turn.guard && a.rules.outranks(next, h) {
 		return a.now
@@ -295,6 +301,7 @@ func (a *Arbiter) graceEnds(h, next *client) time.Duration {
 	return h.turn.until
 }
 
+// grace returns how long the client has to release after a yield: twice its step, within leastGrace and mostGrace.
 func (c *client) grace() time.Duration {
 	return max(leastGrace, min(mostGrace, 2*c.step()))
 }
@@ -305,6 +312,8 @@ func (a *Arbiter) yield(h *client) bool {
 	return true
 }
 
+// freeze takes the GPU from a holder whose grace is over and has its processes stopped. If that counts as an offence
+// and the job has had too many, it is reported.
 func (a *Arbiter) freeze(h *client) bool {
 	h.phase, h.since = frozen, a.now
 	h.freezes++
@@ -315,7 +324,7 @@ func (a *Arbiter) freeze(h *client) bool {
 		return true
 	}
 	h.turn.ignored = true
-	h.job.drains.add(min(a.now-h.turn.told, mostGrace)) // its step is that long at least
+	h.job.drains.add(min(a.now-h.turn.told, mostGrace)) // its step takes at least that long
 	if h.offends(a.now-h.turn.told) && h.job.offended(a.now) {
 		h.reports++
 		a.do(Offence, h)
@@ -323,9 +332,10 @@ func (a *Arbiter) freeze(h *client) bool {
 	return true
 }
 
-// offends says whether a yield that was ignored counts, told so long ago. A step is one offence, however often it is
-// stopped in it, unless it goes on for longer than any grace. And who says truly that its steps are longer than that
-// commits none: that they are stopped is all that turns have for them.
+// offends reports whether an ignored yield, told the given time ago, counts as an offence. A step counts once, however
+// often it is stopped, unless it goes on for longer than the longest grace. A client that truthfully declares steps
+// longer than that commits none, since freezing is the only way to share with it; it is believed up to twice what it
+// declared.
 func (c *client) offends(ago time.Duration) bool {
 	first := c.ignored < c.began
 	if first {
@@ -343,13 +353,12 @@ func (c *client) offends(ago time.Duration) bool {
 	return true
 }
 
-// drain is for how long kernels of a client that is frozen may still be on the GPU: what it had launched is a step at
-// most.
+// drain returns how long kernels of a frozen client may still be on the GPU. What it had launched is at most one step.
 func (a *Arbiter) drain(h *client) time.Duration {
 	return max(a.rules.Drain, min(mostGrace, h.job.seen()))
 }
 
-// advance lets time pass: whoever has the GPU has used it, and jobs that want it earn their least share.
+// advance moves the clock: the holder is charged for the time, and jobs that want the GPU earn their least share.
 func (a *Arbiter) advance(now time.Duration) {
 	passed := now - a.now
 	a.now = now
@@ -366,14 +375,14 @@ func (a *Arbiter) advance(now time.Duration) {
 	h.job.spent += time.Duration(float64(passed) / a.rules.weight(h.class))
 	h.window.add(now, passed, a.rules.Window)
 	left := h.job.credit - passed.Seconds()
-	if !h.turn.guard { // what it had besides its least share is no debt beyond one window
+	if !h.turn.guard { // GPU time used beyond the least share counts as debt for one window at most
 		left = max(left, min(h.job.credit, -float64(a.leastPart(h.class)*a.rules.Window.Seconds())))
 	}
 	h.job.credit = left
 }
 
-// concede lets every job earn what it may lose, and counts what it does lose while it waits for one that is less
-// important.
+// concede lets each job earn what it may lose to slices that do not fit into its gaps, and deducts what it loses while
+// it waits for a less important job.
 func (a *Arbiter) concede(seconds float64) {
 	most := float64(a.rules.Concede * a.rules.Window.Seconds())
 	for _, j := range a.jobs {
@@ -388,11 +397,12 @@ func (a *Arbiter) concede(seconds float64) {
 	}
 }
 
+// waits reports whether a client of the job waits.
 func (a *Arbiter) waits(j *job) bool {
 	return slices.ContainsFunc(a.clients, func(c *client) bool { return c.job == j && c.phase == waiting })
 }
 
-// Wake is when a Tick is due, if any is.
+// Wake returns when the next Tick is due, if any is.
 func (a *Arbiter) Wake() (time.Duration, bool) {
 	if a.stopped != nil {
 		return max(a.drains, a.now+time.Microsecond), true
@@ -419,8 +429,8 @@ func (a *Arbiter) Wake() (time.Duration, bool) {
 	return max(at, a.now+time.Microsecond), true
 }
 
-// turnAt is when something may have to be done for a client that wants the GPU, if nothing else happens before; guard
-// is when its job's least share is its, and next who would have the GPU now.
+// turnAt returns when something may be due for a client that wants the GPU if no event comes before. guard is when the
+// client's least share is due, and next the client that should have the GPU now.
 func (a *Arbiter) turnAt(c, next *client, guard time.Duration) time.Duration {
 	h := a.holder
 	switch {
@@ -433,7 +443,7 @@ func (a *Arbiter) turnAt(c, next *client, guard time.Duration) time.Duration {
 		if at := min(a.fits(c), guard); at > a.now {
 			return at
 		}
-		return forever // others go before it
+		return forever // another client goes first
 	}
 	return min(max(a.fits(c), a.dueAt(c, h)), guard)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// owner is whose a client is: a job, or itself where none is known.
+// owner identifies whom a client belongs to: its job, or the client itself if no job is known.
 type owner struct {
 	job    int
 	client Client
@@ -20,48 +20,47 @@ func ownerOf(e Event) owner {
 	return owner{job: e.Job}
 }
 
-// job is what is known of one, by however many connections it comes: who connects anew at each step is no stranger, and
-// who has many has no more turns for it.
+// job is what is known of one job over all its connections. So a job that connects anew at each step is recognised, and
+// one with many connections gets no more slices for it.
 type job struct {
 	owner   owner
 	class   share.Class
-	clients int // that are connected
-	active  int // of those, the ones that wait, hold the GPU or are frozen
+	clients int // connected ones
+	active  int // those that wait, hold the GPU or are frozen
 
-	// queued is when it began to wait, or when its last turn ended if that was later, and place numbers those moments:
-	// its place among its equals.
+	// queued is when it began to wait, or when its last slice ended if that was later. place numbers those moments and
+	// orders jobs that are otherwise equal.
 	queued time.Duration
 	place  uint64
-	away   bool          // it has had the GPU and given it back
-	left   time.Duration // when it last wanted the GPU no more
+	away   bool          // it has had the GPU and released it
+	left   time.Duration // when it last stopped wanting the GPU
 	gone   time.Duration // when its last client left
 
-	gaps, steps, drains recent
+	gaps, steps, drains recent // drains: times from a yield, or from the end of a lease, to the release
 
-	credit float64 // seconds of GPU time that it is short of its least share
-	// conceded is how many seconds it may still lose to turns that do not fit into its gap.
+	credit float64 // seconds of GPU time that it may still have for its least share
+	// conceded is how many seconds it may still lose to slices that do not fit into its gaps.
 	conceded float64
-	spent    time.Duration   // GPU time by weight, as Weighted counts it
-	ignored  []time.Duration // when it was frozen lately for a yield that it ignored
+	spent    time.Duration   // GPU time divided by the weight of its class, as Weighted compares it
+	ignored  []time.Duration // when it was frozen lately for an ignored yield
 }
 
-// seen is how long a step of the job was lately; 0: none was seen. Its time from being told to yield until it released
-// is seen too, since that is at most one step. Nothing that the job says of itself is in it.
+// seen returns how long the job's steps were lately; 0: none was seen. The time from a yield to the release counts too,
+// since that is at most one step. It uses nothing that the job says of itself.
 func (j *job) seen() time.Duration {
 	return max(quantile(j.steps.sorted, 0.9), quantile(j.drains.sorted, 0.9))
 }
 
-// roster is the jobs whose clients share the GPU, and those that have gone lately: what each has had, and what it is
-// owed.
+// roster holds the jobs whose clients share the GPU and those that left lately, with what each has had and is owed.
 type roster struct {
 	rules  Rules
 	now    time.Duration
-	jobs   []*job // in the order in which they came
-	gone   []*job // those whose clients have all left, in the order in which they did
-	places uint64 // that were given to jobs that wait
+	jobs   []*job // in order of arrival
+	gone   []*job // jobs whose clients have all left, in the order of leaving
+	places uint64 // the last place given to a waiting job
 }
 
-// enter is the job of a client that joins.
+// enter returns the job of a client that joins, and remembers a job that left lately.
 func (r *roster) enter(e Event, class share.Class) *job {
 	r.forget()
 	who := ownerOf(e)
@@ -81,27 +80,27 @@ func (r *roster) enter(e Event, class share.Class) *job {
 	return j
 }
 
-// exit takes a client of the job away. What is known of the job is kept for a while after the last.
+// exit removes a client of the job. After its last client the job's record is kept for a while.
 func (r *roster) exit(j *job) {
 	if j.clients--; j.clients > 0 {
 		return
 	}
 	r.jobs = slices.DeleteFunc(r.jobs, func(other *job) bool { return other == j })
-	if j.owner.job != 0 { // no client comes twice
+	if j.owner.job != 0 { // a client without a job never comes back
 		j.gone = r.now
 		r.gone = append(r.gone, j)
 	}
 	r.forget()
 }
 
-// forget drops what is known of jobs that have been gone for long, and of those that went first where there are many.
+// forget drops the records of jobs that left long ago, and the oldest ones if there are too many.
 func (r *roster) forget() {
 	for len(r.gone) > 0 && (len(r.gone) > mostGone || r.now-r.gone[0].gone > remembered) {
 		r.gone = slices.Delete(r.gone, 0, 1)
 	}
 }
 
-// begin has a client of the job want the GPU.
+// begin counts one more client of the job that wants the GPU. Its first one ends the job's gap and queues the job.
 func (r *roster) begin(j *job) {
 	if j.active++; j.active > 1 {
 		return
@@ -113,30 +112,32 @@ func (r *roster) begin(j *job) {
 	j.spent = r.entry(j)
 }
 
-// end has a client of the job want it no more.
+// end counts one client less that wants the GPU. After the last one the job's gap begins.
 func (r *roster) end(j *job) {
 	if j.active--; j.active == 0 {
 		j.left = r.now
 	}
 }
 
-// had ends a turn of the job: it goes behind its equals, whichever of its clients is next.
+// had ends a slice of the job. The job goes behind its equals, whichever of its clients is next.
 func (r *roster) had(j *job) {
 	r.queue(j)
 	j.away = true
 }
 
+// queue gives the job the last place among its equals.
 func (r *roster) queue(j *job) {
 	r.places++
 	j.queued, j.place = r.now, r.places
 }
 
-// entry is what a job that begins to wait has spent by the count of those who are there already: a quantum less than
-// any of them at the least, so that it is not owed all the time in which it was away.
+// entry returns the GPU time with which a job that begins to wait is charged: at least the least that a job now active
+// is charged with, minus a quantum. So it is not owed the time in which it was away.
 func (r *roster) entry(j *job) time.Duration {
 	return max(j.spent, r.leastSpent(j)-r.rules.Quantum)
 }
 
+// leastSpent returns the least weighted GPU time of the other jobs that want the GPU; 0 if there are none.
 func (r *roster) leastSpent(j *job) time.Duration {
 	least := forever
 	for _, other := range r.jobs {
@@ -150,8 +151,8 @@ func (r *roster) leastSpent(j *job) time.Duration {
 	return least
 }
 
-// earn lets every job that wants the GPU earn its least share. Each has one of its own: if it were the class's alone, a
-// job whose steps fit into every gap would have all of it, and one whose steps never do would wait for ever.
+// earn gives each job that wants the GPU its least share of the passed time. The share is per job: with one for the
+// class, a job whose steps fit into every gap would get all of it, and one whose steps never fit would wait for ever.
 func (r *roster) earn(seconds float64) {
 	for _, j := range r.jobs {
 		if j.active == 0 {
@@ -162,7 +163,7 @@ func (r *roster) earn(seconds float64) {
 	}
 }
 
-// leastPart is the least share of a job: that of its class, by how many of its jobs want the GPU.
+// leastPart returns the least share of one job: that of its class, divided by the number of its jobs that want the GPU.
 func (r *roster) leastPart(class share.Class) float64 {
 	active := 0
 	for _, j := range r.jobs {
@@ -173,8 +174,8 @@ func (r *roster) leastPart(class share.Class) float64 {
 	return r.rules.MinShare / float64(max(1, active))
 }
 
-// offended counts a yield that was ignored, and says whether there were too many. It is the job's, since its next
-// process is no better.
+// offended counts an ignored yield and reports whether there were too many. It is counted per job, since the job's next
+// process behaves the same.
 func (j *job) offended(now time.Duration) bool {
 	j.ignored = slices.DeleteFunc(j.ignored, func(at time.Duration) bool { return now-at > offenceWindow })
 	j.ignored = append(j.ignored, now)

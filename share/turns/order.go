@@ -8,9 +8,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// classes are all there are, the more important first.
+// classes are all classes, the more important first.
 var classes = []share.Class{share.High, share.Low}
 
+// rank is the class's position in classes; a lower rank goes first.
 func rank(class share.Class) int {
 	return slices.Index(classes, class)
 }
@@ -22,8 +23,8 @@ func (r Rules) weight(class share.Class) float64 {
 	return 1
 }
 
-// wants says whether a client wants the GPU while the other has it or may have it. Clients of one job do not send each
-// other away: to stop one would stop both.
+// wants reports whether a client wants the GPU that the other holds or may get. Clients of one job do not displace each
+// other, since stopping one stops both.
 func (a *Arbiter) wants(c, other *client) bool {
 	if c.phase != waiting && c.phase != frozen || c == other {
 		return false
@@ -31,7 +32,7 @@ func (a *Arbiter) wants(c, other *client) bool {
 	return other == nil || c.job != other.job
 }
 
-// compare says which of two clients goes first: below 0 the first, 0 if their jobs' places decide.
+// compare orders two clients: negative if c goes first, 0 if the places of their jobs decide.
 func (r Rules) compare(c, other *client) int {
 	switch r.Policy {
 	case Weighted:
@@ -44,10 +45,10 @@ func (r Rules) compare(c, other *client) int {
 	return cmp.Compare(rank(c.class), rank(other.class))
 }
 
-// latest is when the client has to begin at the latest to meet its deadline: its slack, but for the time of day that is
-// the same for all. While its job has other turns its own time does not run. What it says of its step would put it
-// before others, so only what was seen counts: nothing of a job that is new, and never more than grace lets a step
-// last, since one that was alone may have kept the GPU for as long as it liked, or than all the time that it has.
+// latest returns when the client must begin at the latest to meet its deadline, which orders clients by slack. While
+// other clients of its job have the GPU, its own time does not run. Declared step lengths could be used to jump the
+// queue, so only seen ones count: 0 for a new job, at most the longest grace (a job that was alone may have held the
+// GPU as long as it liked), and at most all the time it has.
 func (c *client) latest() time.Duration {
 	if c.deadline == 0 {
 		return forever
@@ -55,7 +56,7 @@ func (c *client) latest() time.Duration {
 	return max(c.deadline, c.job.queued+c.within) - min(c.job.seen(), mostGrace, c.within)
 }
 
-// outranks says whether a client does not wait until the other's quantum is over.
+// outranks reports whether a client goes before the other without waiting for the end of the other's quantum.
 func (r Rules) outranks(c, other *client) bool {
 	if r.Policy == Weighted {
 		return c.job.spent+r.lead() < other.job.spent
@@ -63,11 +64,10 @@ func (r Rules) outranks(c, other *client) bool {
 	return r.compare(c, other) < 0
 }
 
-// lead is by how much less GPU time, by weight, a client has to have had to send another away before its quantum is
-// over.
+// lead is how much less weighted GPU time a client must have had to displace another before its quantum is over.
 func (r Rules) lead() time.Duration { return r.Quantum / 2 }
 
-// dueAt is when the holder has to make way for the client, if it keeps the GPU until then.
+// dueAt returns when the holder must yield to the client if it keeps the GPU until then.
 func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	switch {
 	case a.rules.outranks(c, h):
@@ -83,8 +83,8 @@ func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	return forever
 }
 
-// next is who should have the GPU of all who want it, and whether only because its job has had less than its least
-// share. Nil: none of them should have it now.
+// next returns the client that should have the GPU, and whether only because its job is below its least share. Nil:
+// none should have it now.
 func (a *Arbiter) next() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
@@ -108,14 +108,14 @@ func (a *Arbiter) next() (*client, bool) {
 	return best, false
 }
 
-// before says whether a client goes first. Equals go round by job, and the clients of a job by when they asked: who
-// comes by many connections has no more turns than who comes by one.
+// before reports whether a client goes first. Equal jobs take turns, and the clients of a job go in the order in which
+// they asked, so many connections give no more slices than one.
 func (r Rules) before(c, other *client) bool {
 	return cmp.Or(r.compare(c, other), cmp.Compare(c.job.place, other.job.place),
 		cmp.Compare(c.since, other.since)) < 0
 }
 
-// first is who of a class goes first, whether its turn fits or not; nil: there is none.
+// first returns the client of a class that goes first, whether its slice fits into a gap or not; nil: there is none.
 func (r Rules) first(all []*client, class share.Class) *client {
 	var first *client
 	for _, c := range all {
@@ -126,7 +126,8 @@ func (r Rules) first(all []*client, class share.Class) *client {
 	return first
 }
 
-// candidates are all who want the GPU and could use it: not those whose job is stopped for another of its clients.
+// candidates returns all clients that want the GPU and could use it, without those whose job is stopped because of
+// another of its clients.
 func (a *Arbiter) candidates() []*client {
 	var all, stopped []*client
 	for _, c := range a.clients {
@@ -145,7 +146,7 @@ func (a *Arbiter) candidates() []*client {
 	return all
 }
 
-// onlyFrozen is who is to go on where nobody waits but who was stopped: then no gap is kept free.
+// onlyFrozen returns the client to thaw if no client waits and some are frozen. No gap is kept free then.
 func (a *Arbiter) onlyFrozen() *client {
 	var first *client
 	for _, c := range a.candidates() {
@@ -159,9 +160,10 @@ func (a *Arbiter) onlyFrozen() *client {
 	return first
 }
 
-// guardAt is when the client, which is the first of its class, is to have the GPU because its job has had less than its
-// least share. It waits until the job has earned the step that it is, and a little longer for the beginning of a gap.
-// No class goes a second time in a row before another that waits, by whichever of its jobs.
+// guardAt returns when the client, which must be the first of its class, is due the GPU because its job is below its
+// least share. The job must have earned the length of its step. If the last slice did not end just now it must have
+// earned a little more, which lets it wait for the beginning of a gap. If the last grant was such a one or went to the
+// same class, a waiting client of the other class goes first.
 func (a *Arbiter) guardAt(c *client) time.Duration {
 	again := a.guarded || a.last == c.class
 	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.othersWait(c) {
@@ -170,7 +172,7 @@ func (a *Arbiter) guardAt(c *client) time.Duration {
 	part := a.leastPart(c.class)
 	need := min(max(c.step(), oneStep).Seconds(), float64(part*a.rules.Window.Seconds()))
 	if a.rules.LookAhead && a.holder == nil && a.now-a.ended > promptly {
-		need += float64(part * mostLate.Seconds()) // it costs less when the others have just let go
+		need += float64(part * mostLate.Seconds()) // cheaper for the others right after they released the GPU
 	}
 	short := (need - c.job.credit) / part
 	if short <= 1e-9 {

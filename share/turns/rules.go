@@ -2,46 +2,46 @@ package turns
 
 import "time"
 
-// Policy is in which order those who wait are served.
+// Policy is the order in which waiting clients are served.
 type Policy string
 
 // The policies.
 const (
-	Strict   Policy = "strict"   // the higher class first, then whoever has waited longest
-	Weighted Policy = "weighted" // whoever has had least GPU time for the weight of its class
-	SLO      Policy = "slo"      // the least slack first; those without a deadline last
+	Strict   Policy = "strict"   // the higher class first, then the longest wait
+	Weighted Policy = "weighted" // the least GPU time relative to the weight of the class first
+	SLO      Policy = "slo"      // the least slack first; clients without a deadline last
 )
 
-// Rules are how the turns are given. The zero value gives them by class, each to whoever has waited longest, without
+// Rules configure how slices are given. The zero value orders clients by class, then by waiting time, without
 // look-ahead and without a least share.
 type Rules struct {
 	Policy Policy // "": Strict
-	// Quantum is how long a client keeps the GPU while another of its class waits; 0: DefaultQuantum. It is told to
-	// yield then, and ends the step that it is in.
+	// Quantum is how long a client keeps the GPU while another of its class waits; 0: DefaultQuantum. It is then told
+	// to yield and finishes its step.
 	Quantum time.Duration
-	// LookAhead keeps a client from a turn that does not fit into the gap which a more important one is expected to
+	// LookAhead denies a client a slice that does not fit into the gap which a more important client is expected to
 	// leave.
 	LookAhead bool
-	// Patience is after how long beyond every gap that it has left a client is expected back no more; 0:
-	// DefaultPatience.
+	// Patience is how long a job must be away, and longer than in any remembered gap, until it is no longer expected
+	// back; 0: DefaultPatience.
 	Patience time.Duration
-	// MinShare is the part of the GPU's time that a class has if it wants it, whoever else wants it: 0 to 0.5. Its jobs
-	// that want it have equal parts of that.
+	// MinShare is the part of the GPU's time, 0 to 0.5, that a class gets if it wants it, whatever the other class
+	// wants. The jobs of the class that want the GPU share it equally.
 	MinShare float64
-	// Concede is the part of its time that a client may lose, with LookAhead, to turns which do not fit into its gap,
-	// the least share's included: 0 to 0.5. What it really lost is counted.
+	// Concede is the part of its time, 0 to 0.5, that a client may lose, with LookAhead, to slices that do not fit into
+	// its gaps, including those of the least share. Only what it really lost is counted.
 	Concede float64
-	// Window is over which MinShare and Concede are held; 0: DefaultWindow.
+	// Window is the time over which MinShare and Concede are kept; 0: DefaultWindow.
 	Window time.Duration
-	// HighWeight is what the time of High counts under Weighted, where that of Low counts 1; 0: DefaultHighWeight.
+	// HighWeight is the weight of class High under Weighted, where Low has 1; 0: DefaultHighWeight.
 	HighWeight float64
-	// Drain is for how long at least nobody is granted the GPU after its holder was frozen, unless Drained is heard
-	// earlier: as long as a step of it was seen to be, up to 2 s; 0: DefaultDrain. Whoever can see that kernels are
-	// still queued sets it longer and says Drained.
+	// Drain is the least time for which the GPU is granted to no client after its holder was frozen, unless Drained
+	// comes earlier; 0: DefaultDrain. The time used is the seen length of the holder's step, up to 2 s, if that is
+	// longer. A caller that can see whether kernels are still queued sets Drain longer and sends Drained.
 	Drain time.Duration
 }
 
-// What Rules mean where they say nothing, and the bounds that nobody sets.
+// Default values of Rules, and bounds that cannot be configured.
 const (
 	DefaultQuantum    = 200 * time.Millisecond
 	DefaultPatience   = time.Second
@@ -49,36 +49,38 @@ const (
 	DefaultHighWeight = 4.0
 	DefaultDrain      = 50 * time.Millisecond
 
-	// The grace of who is told to yield is twice its step, within these.
+	// The grace of a client that is told to yield is twice its step, within these bounds.
 	leastGrace = 100 * time.Millisecond
 	mostGrace  = 2 * time.Second
 
-	// oneStep is the lease of a client that shall end after one step, however long that is.
+	// oneStep is the lease of a client that must release after one step, however long the step takes.
 	oneStep = time.Millisecond
 
-	// mostKept is for how long a client keeps the GPU after a step in case that another follows.
+	// mostKept is how long a client keeps the GPU after a step in case another step follows.
 	mostKept = 2 * time.Millisecond
 
-	// promptly is within what time of the end of a turn a least share that is due has still all of the gap before it.
+	// promptly is the time after the end of a slice in which a least share that is due still has the whole gap before
+	// it.
 	promptly = 2 * time.Millisecond
 
-	// A least share that is due waits for so long at most for an expected client to come, do its step and let go.
+	// mostLate bounds how long a least share that is due waits for an expected client to come, do its step and release.
 	mostLate = time.Second
 
-	// What is known of a job is remembered for so long after its last client has left, of so many jobs at most.
+	// A job is remembered for this long after its last client has left, and at most this many such jobs.
 	remembered = 10 * time.Minute
 	mostGone   = 256
 
-	// So many yields ignored in so long are an Offence.
+	// This many ignored yields within this time are an Offence.
 	mostIgnored   = 3
 	offenceWindow = 10 * time.Minute
 )
 
-// Defaults are the rules that a node has unless it is told otherwise.
+// Defaults returns the rules of a node that is not configured otherwise.
 func Defaults() Rules {
 	return Rules{Policy: Strict, LookAhead: true, MinShare: 0.05}.filled()
 }
 
+// filled returns the rules with defaults for unset fields and the shares bounded to 0 to 0.5.
 func (r Rules) filled() Rules {
 	if r.Policy == "" {
 		r.Policy = Strict

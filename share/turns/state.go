@@ -6,36 +6,37 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// State is a picture of an Arbiter for people and for metrics.
+// State is a snapshot of an Arbiter for people and metrics.
 type State struct {
 	Policy    Policy        `json:"policy"`
 	LookAhead bool          `json:"lookahead"`
 	MinShare  float64       `json:"min_share"` // 0: a class may starve
 	Now       time.Duration `json:"now_ns"`
-	Holder    Client        `json:"holder,omitempty"` // 0: nobody
-	Clients   []ClientState `json:"clients"`          // by their number
+	Holder    Client        `json:"holder,omitempty"` // 0: none
+	Clients   []ClientState `json:"clients"`          // by ID
 }
 
 // ClientState is one client of a State.
 type ClientState struct {
-	Client  Client        `json:"client"`
-	Job     int           `json:"job"`
-	Class   share.Class   `json:"class"`
-	Phase   string        `json:"phase"` // idle, waiting, holding, yielding, frozen
+	Client Client      `json:"client"`
+	Job    int         `json:"job"`
+	Class  share.Class `json:"class"`
+	// Phase is idle, waiting, holding, yielding or frozen.
+	Phase   string        `json:"phase"`
 	Since   time.Duration `json:"since_ns"`
 	Share   float64       `json:"share"` // of the GPU's time, over the last window
 	Used    time.Duration `json:"used_ns"`
 	Turns   int           `json:"turns"`
-	WaitP50 time.Duration `json:"wait_p50_ns"` // of its last turns
+	WaitP50 time.Duration `json:"wait_p50_ns"` // of its last slices
 	WaitP95 time.Duration `json:"wait_p95_ns"`
-	Step    time.Duration `json:"step_ns"` // as expected; 0: not known
-	// Gap is for how long its job is expected to leave the GPU alone from now on; 0: it is not expected.
+	Step    time.Duration `json:"step_ns"` // expected; 0: unknown
+	// Gap is how long its job is expected to leave the GPU alone from now on; 0: no estimate.
 	Gap      time.Duration `json:"gap_ns,omitempty"`
 	Freezes  int           `json:"freezes"`
 	Offences int           `json:"offences"`
 }
 
-// State is what the arbiter knows after its last step.
+// State returns a snapshot of the arbiter after its last step.
 func (a *Arbiter) State() State {
 	s := State{Policy: a.rules.Policy, LookAhead: a.rules.LookAhead, MinShare: a.rules.MinShare, Now: a.now,
 		Clients: make([]ClientState, 0, len(a.clients))}
@@ -48,6 +49,7 @@ func (a *Arbiter) State() State {
 	return s
 }
 
+// picture returns a client's part of the State.
 func (a *Arbiter) picture(c *client) ClientState {
 	waits := c.waits.sorted
 	s := ClientState{Client: c.id, Job: c.job.owner.job, Class: c.class, Phase: string(c.phase), Since: c.since,
@@ -68,16 +70,16 @@ func (a *Arbiter) picture(c *client) ClientState {
 	return s
 }
 
-// parts is into how many pieces a window is cut.
+// parts is the number of pieces of a window.
 const parts = 10
 
-// window is GPU time in the pieces of the last window.
+// window sums GPU time over a sliding window of parts pieces.
 type window struct {
 	piece  [parts]time.Duration
-	newest int64 // the number of the newest piece, counted from the beginning of the clock
+	newest int64 // the number of the newest piece, counted from time 0
 }
 
-// add notes time that was used up to now.
+// add counts GPU time that was used up to now.
 func (w *window) add(now, used, length time.Duration) {
 	size := length / parts
 	for used = min(used, length); used > 0; {
@@ -89,6 +91,7 @@ func (w *window) add(now, used, length time.Duration) {
 	}
 }
 
+// roll moves the window on to the piece of now and clears the pieces that it enters.
 func (w *window) roll(now, size time.Duration) {
 	newest := int64(now / size)
 	for ; w.newest < newest; w.newest++ {
@@ -99,7 +102,7 @@ func (w *window) roll(now, size time.Duration) {
 	}
 }
 
-// within is how much was used in the last window.
+// within returns the time used in the last window.
 func (w window) within(now, length time.Duration) time.Duration {
 	w.roll(now, length/parts)
 	var sum time.Duration

@@ -1,15 +1,19 @@
-// Package turns decides whose turn it is on one GPU. An Arbiter is a pure state machine: it is told what happened and
-// at what time, and returns what is to be done. It knows no sockets, no processes and no clock, so that every schedule
-// of events can be tried in virtual time.
+// Package turns decides which client may use one GPU. An Arbiter is a pure state machine: it is told what happened and
+// when, and returns what is to be done. It knows no sockets, processes or clock, so every schedule of events can be
+// tested in virtual time.
 //
-// At most one client has the GPU. A grant is sticky: the client keeps the GPU from step to step until it is told to
-// yield, does not use it, or its lease is over, and then releases at the end of a step. Who outranks the holder has it
-// told at once, an equal after a quantum. Who does not yield within its grace is frozen, and goes on when nobody else
-// wants the GPU or it is its turn again.
+// At most one client has the GPU. A grant (a slice) is sticky: the client keeps the GPU from step to step until it is
+// told to yield, does not use it, or its lease ends, and then releases at the end of a step. The holder is told to
+// yield at once for a client that outranks it, and after a quantum for an equal. A client that does not yield within
+// its grace is frozen, and goes on when no other wants the GPU or it is first again.
 //
-// Priority alone would give the unimportant a whole step each time the important one lets go for a moment. So nobody
-// has a turn that does not fit into the gap which a more important client is expected to leave (Rules.LookAhead),
-// except for the least share of its class (Rules.MinShare) and for what the important one concedes (Rules.Concede).
+// Priority alone would give the unimportant job a whole step in each short pause of the important one. So no client
+// gets a slice that does not fit into the gap which a more important client is expected to leave (Rules.LookAhead),
+// except for the least share of its class (Rules.MinShare) and what the important one concedes (Rules.Concede).
+//
+// Steps, gaps and GPU time are remembered by job, so many connections gain nothing. A client's statements are believed
+// only where they cost itself: an estimate counts as no less than what was seen, and deadlines count seen steps only.
+// Clients of one job never displace each other, since they are frozen together.
 package turns
 
 import (
@@ -18,20 +22,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Client is a number that names one client of the GPU for as long as it is connected; none is used twice.
+// Client is the ID of one client of the GPU while it is connected; no ID is used twice.
 type Client uint64
 
-// Kind is what happened.
+// Kind is the kind of an event.
 type Kind string
 
-// What may happen to an Arbiter.
+// The events of an Arbiter.
 const (
-	Join    Kind = "join"    // a client is there: Class
+	Join    Kind = "join"    // a client connects: Class
 	Ask     Kind = "ask"     // it wants the GPU: Seq, Estimate, Deadline
-	Release Kind = "release" // it has given the GPU back, drained: Seq, Used
+	Release Kind = "release" // it has released the GPU, drained: Seq, Used
 	Leave   Kind = "leave"   // it is gone, whatever it held
-	Tick    Kind = "tick"    // time has passed: Arbiter.Wake said when
-	Drained Kind = "drained" // the frozen client has no kernel left on the GPU; to be said only where it can be seen
+	Tick    Kind = "tick"    // time has passed, as Arbiter.Wake asked for
+	Drained Kind = "drained" // the frozen client has no kernel left on the GPU; only sent where that can be seen
 )
 
 // Event is one thing that happened.
@@ -39,30 +43,30 @@ type Event struct {
 	Kind   Kind
 	Client Client
 	Class  share.Class
-	// Job is the job that the client belongs to. Clients of one job share its class.
+	// Job is the job of the client. All clients of a job have its class.
 	Job int
-	Seq uint64 // of the client's own requests
-	// Estimate is for how long it will use the GPU; 0: not said.
+	Seq uint64 // number of the client's request
+	// Estimate is how long it will use the GPU; 0: not said.
 	Estimate time.Duration
-	// Deadline is by when the step shall have ended, on the clock of Step's now; 0: none.
+	// Deadline is when the step should have ended, on the clock of Step's now; 0: none.
 	Deadline time.Duration
-	// Used is for how long it had used the GPU.
+	// Used is how long it used the GPU.
 	Used time.Duration
 }
 
-// Verb is what is to be done.
+// Verb is the kind of an effect.
 type Verb string
 
-// What an Arbiter may want done.
+// The effects of an Arbiter.
 const (
-	Grant   Verb = "grant"   // tell the client that the GPU is its own: Seq, Lease
+	Grant   Verb = "grant"   // tell the client that it has the GPU: Seq, Lease
 	Yield   Verb = "yield"   // tell the holder to finish its step and release: Seq, Grace
-	Freeze  Verb = "freeze"  // stop the client's processes: it was told to yield and did not
-	Thaw    Verb = "thaw"    // let them go on
-	Offence Verb = "offence" // tell the daemon: it would not yield so often that it should not share
+	Freeze  Verb = "freeze"  // stop the client's processes: it did not yield when told to
+	Thaw    Verb = "thaw"    // let its processes go on
+	Offence Verb = "offence" // tell the daemon that the job ignored too many yields to share a GPU
 )
 
-// Effect is one thing to be done. Effects are to be done in their order.
+// Effect is one thing to be done. Effects are carried out in their order.
 type Effect struct {
 	Verb   Verb
 	Client Client

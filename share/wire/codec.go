@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Bad is a line that is no message. What follows it cannot be trusted, so the connection ends.
+// Bad is the error for a line that is no message. What follows it cannot be trusted, so the connection ends.
 type Bad struct {
-	Code string // of ERR
+	Code string // the code of the ERR message
 	Text string
 }
 
 func (b *Bad) Error() string { return b.Text }
 
-// longest is the most that a time in a message may be: what is longer is a mistake, and would overflow in sums.
+// longest is the most that a time in a message may be. Longer ones are a mistake and would overflow in sums.
 const longest = time.Hour
 
 // mostMemory is more than any GPU has, MiB.
 const mostMemory = 1 << 20
 
-// Decode reads one line, without or with its end.
+// Decode reads one line, with or without its newline.
 func Decode(line []byte) (Message, error) {
 	if len(line) > MaxLine {
 		return Message{}, tooLong()
@@ -47,6 +47,7 @@ func tooLong() error {
 	return &Bad{BadMessage, fmt.Sprintf("a line of more than %d bytes: want one message a line", MaxLine)}
 }
 
+// check reports an unknown type and amounts out of range.
 func (m *Message) check() error {
 	switch m.Type {
 	case Hello, Welcome, Ask, Grant, Yield, Release, Bye, Error:
@@ -70,7 +71,7 @@ func (m *Message) check() error {
 	return nil
 }
 
-// Encode is the message as a line, its end included. The version is put in.
+// Encode returns the message as a line with its newline. It sets the version.
 func Encode(m Message) ([]byte, error) {
 	m.V = Version
 	line, err := json.Marshal(m)
@@ -83,14 +84,14 @@ func Encode(m Message) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Reader reads messages from a stream, and never keeps more of it than a line.
+// Reader reads messages from a stream and buffers at most one line.
 type Reader struct{ lines *bufio.Reader }
 
-// NewReader reads from there. Nobody else may.
+// NewReader returns a Reader that must be the stream's only one.
 func NewReader(from io.Reader) *Reader { return &Reader{bufio.NewReaderSize(from, MaxLine)} }
 
-// Next is the next message. At the stream's end it is io.EOF, also in the middle of a line: whoever wrote that is dead.
-// A Bad ends the stream for good.
+// Next returns the next message. At the end of the stream it returns io.EOF, also within a line, since the writer is
+// dead then. After a *Bad nothing more can be read.
 func (r *Reader) Next() (Message, error) {
 	line, err := r.lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

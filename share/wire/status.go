@@ -1,18 +1,18 @@
 package wire
 
-// Status is what the broker of a node tells at its admin socket, as JSON.
+// Status is what the broker of a node reports at its admin socket, as JSON.
 type Status struct {
 	V       int     `json:"v"` // Version
 	Release string  `json:"release"`
-	Up      float64 `json:"up_s"` // since it started
+	Up      float64 `json:"up_s"` // seconds since it started
 	Policy  string  `json:"policy"`
 	GPUs    []GPU   `json:"gpus"`
-	// Refused counts those that wanted to be clients and were not taken, by the code that they were told.
+	// Refused counts refused clients by the code that they were sent.
 	Refused map[string]int `json:"refused"`
-	// StillFrozen are the jobs that are stopped and should not be: to let them go on fails, and is tried again.
+	// StillFrozen lists the jobs that are stopped by mistake: thawing them fails and is tried again.
 	StillFrozen  []Stuck `json:"still_frozen,omitempty"`
 	ThawFailures int     `json:"thaw_failures"`
-	// StampErrors counts the jobs whose stamp could not be written since the node was started: they take no turns.
+	// StampErrors counts the jobs whose stamp could not be written since the node was started. Such jobs take no turns.
 	StampErrors    int        `json:"stamp_errors"`
 	LastStampError *Unstamped `json:"last_stamp_error,omitempty"`
 }
@@ -29,26 +29,26 @@ type Stuck struct {
 	Job   int     `json:"job"`
 	Since float64 `json:"since_s"`
 	Tries int     `json:"tries"`
-	Error string  `json:"error"` // of the last
+	Error string  `json:"error"` // of the last try
 }
 
-// GPU is one of the node's.
+// GPU is the state of one of the node's shared GPUs.
 type GPU struct {
 	GPU  int    `json:"gpu"`
 	Mode string `json:"mode"` // turns, fill
-	// WhyTurns is why its jobs take turns though they were to fill it; empty: nothing is wrong.
+	// WhyTurns says why its jobs take turns though the mode is fill; empty: nothing is wrong.
 	WhyTurns string   `json:"why_turns,omitempty"`
 	Clients  []Client `json:"clients"`
-	// Classes says of each class that was there what it had.
+	// Classes has what each class that was there has had of the GPU.
 	Classes map[string]Had `json:"classes"`
-	// MemoryBooked is what the jobs that are there may use together, MiB.
+	// MemoryBooked is the GPU memory that its present jobs may use together, MiB.
 	MemoryBooked int64 `json:"memory_booked_mib"`
 	Freezes      int   `json:"freezes"`
 	Offences     int   `json:"offences"`
-	Dropped      int   `json:"dropped"` // clients whose job had no stamp any more, or another
+	Dropped      int   `json:"dropped"` // clients whose job lost its stamp or got another
 }
 
-// Silent is how many of its clients are the broker itself.
+// Silent returns how many of its clients are the broker itself, on behalf of jobs that never ask.
 func (g GPU) Silent() (n int) {
 	for _, c := range g.Clients {
 		if c.IsSilent() {
@@ -58,32 +58,32 @@ func (g GPU) Silent() (n int) {
 	return n
 }
 
-// Client is one connection.
+// Client is one connection to the broker.
 type Client struct {
 	ID    uint64 `json:"id"`
 	Job   int    `json:"job"`
 	UID   int    `json:"uid"`
 	PID   int    `json:"pid"`
 	Class string `json:"class"`
-	// Kind is as it says itself, or Silent. Only the latter has no PID.
+	// Kind is what the client says it is, or Silent. Only a silent client has no PID.
 	Kind string `json:"kind,omitempty"`
-	// State is idle, waiting, holding, yielding (it was told to, and has not yet) or frozen, as one that is silent is
-	// while it waits.
+	// State is idle, waiting, holding, yielding (it was told to yield and has not yet) or frozen. A silent client is
+	// frozen while it waits.
 	State     string  `json:"state"`
-	Since     float64 `json:"since_s"` // how long it has been in that state
+	Since     float64 `json:"since_s"` // time in that state
 	Turns     int     `json:"turns"`
-	Used      float64 `json:"held_s"` // of the GPU
+	Used      float64 `json:"held_s"` // time that it held the GPU
 	Memory    int64   `json:"mem_mib,omitempty"`
 	MemoryCap int64   `json:"mem_cap_mib"`
 	Share     float64 `json:"share"`            // of the GPU's time, over the last window
-	Step      float64 `json:"step_s,omitempty"` // of the GPU at a time, as expected
-	Gap       float64 `json:"gap_s,omitempty"`  // for how long it is expected to leave the GPU alone from now on
+	Step      float64 `json:"step_s,omitempty"` // expected length of one use of the GPU
+	Gap       float64 `json:"gap_s,omitempty"`  // how long it is expected to leave the GPU alone from now on
 }
 
-// Silent is the kind of a Client that is the broker itself, for a job that has none.
+// Silent is the kind of a Client that the broker makes for a job that never asks for the GPU itself.
 const Silent = "silent"
 
-// IsSilent says that it is that.
+// IsSilent reports whether the client is the broker's own, for a job that never asks.
 func (c Client) IsSilent() bool { return c.Kind == Silent && c.PID == 0 }
 
 // The states of a Client.
@@ -95,12 +95,12 @@ const (
 	Frozen   = "frozen"
 )
 
-// Had is what a class had of a GPU.
+// Had is what a class has had of a GPU.
 type Had struct {
 	Turns   int     `json:"turns"`
 	Held    float64 `json:"held_s"`
-	Overrun int     `json:"overrun"` // turns whose lease had ended, or that were to be yielded, and that went on
-	// Waits are from ACQ to GRANT, of the last thousand turns.
+	Overrun int     `json:"overrun"` // slices that went on after the lease or a yield
+	// Times from ACQ to GRANT, over the last thousand slices.
 	WaitP50 float64 `json:"wait_p50_s"`
 	WaitP95 float64 `json:"wait_p95_s"`
 }

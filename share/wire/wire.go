@@ -1,41 +1,41 @@
-// Package wire is what a job and the broker of its node say to each other: over a unix stream socket, one for each GPU,
-// one JSON object a line, at most MaxLine bytes. Times are microseconds of the monotonic clock. What a client says of
-// itself is an estimate; its class and its memory are what the daemon wrote.
+// Package wire is the protocol between a job and the broker of its node: a unix stream socket for each GPU, one JSON
+// object a line, at most MaxLine bytes. Times are microseconds of the monotonic clock. What a client says of itself is
+// an estimate; its class and memory are what the daemon wrote.
 package wire
 
-// Version is that of the protocol.
+// Version is the version of the protocol.
 const Version = 1
 
-// MaxLine is how long a line may be, bytes, its end included.
+// MaxLine is the longest line, bytes, including its newline.
 const MaxLine = 4096
 
-// Type is what a message says.
+// Type is the type of a message.
 type Type string
 
 // The messages.
 const (
 	Hello   Type = "HELLO"   // client: first line
 	Welcome Type = "WELCOME" // broker: its answer
-	Ask     Type = "ACQ"     // client: wants the GPU; at most one is open
-	Grant   Type = "GRANT"   // broker: the GPU is the client's until the lease ends or YIELD
+	Ask     Type = "ACQ"     // client: wants the GPU; at most one request is open
+	Grant   Type = "GRANT"   // broker: the client has the GPU until the lease ends or YIELD
 	Yield   Type = "YIELD"   // broker: finish the step, drain, release
 	Release Type = "REL"     // client: released and drained
 	Bye     Type = "BYE"     // client: leaves
-	Error   Type = "ERR"     // broker: and the connection ends, but after "busy"
+	Error   Type = "ERR"     // broker: then the connection ends, except after "busy"
 )
 
-// Message is any of them; a field that a type does not have is left out. Unknown fields are ignored, an unknown type is
-// answered with an error.
+// Message is a message of any type; fields that a type does not have are left out. Unknown fields are ignored, an
+// unknown type is answered with an error.
 type Message struct {
 	V    int    `json:"v"`
 	Type Type   `json:"type"`
 	Seq  uint64 `json:"seq,omitempty"`
 
 	// HELLO
-	PID  int    `json:"pid,omitempty"`  // for people; who it is the kernel says
+	PID  int    `json:"pid,omitempty"`  // for people; the kernel tells the broker which process it is
 	Kind string `json:"kind,omitempty"` // train, serve, other
 	Step int64  `json:"step_us,omitempty"`
-	// Memory is of the GPU, MiB: in HELLO what the client will use, in WELCOME what it may.
+	// Memory is GPU memory, MiB: in HELLO what the client will use, in WELCOME what it may use.
 	Memory int64 `json:"mem_mib,omitempty"`
 
 	// WELCOME
@@ -56,7 +56,7 @@ type Message struct {
 
 // The codes of ERR.
 const (
-	UnknownJob = "unknown-job" // no job of this node is known by that process
+	UnknownJob = "unknown-job" // the process belongs to no job that this node knows
 	NotSharing = "not-sharing" // its job does not share this GPU
 	MemoryCap  = "mem-cap"     // it says that it uses more memory than it may
 	BadVersion = "version"

@@ -1,6 +1,6 @@
 package artifact
 
-// kind is a kind of event. At one moment, arrivals come before the ends of leases, and those before the next round.
+// kind is the kind of an event. At one time, arrivals precede the ends of leases, and these precede the next round.
 type kind int32
 
 const (
@@ -9,7 +9,7 @@ const (
 	schedule kind = 4
 )
 
-// event is something that the artifact has in its queue.
+// event is an event in the artifact's queue.
 type event struct {
 	at   float64
 	kind kind
@@ -18,11 +18,11 @@ type event struct {
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.kind < b.kind }
 
-// agenda is the artifact's queue of events, a heap to the letter of CPython's heapq. Events of one moment and kind come
-// out in an order that its layout gives and nothing else. That order can be seen in three places only: jobs that arrive
-// together stay in it; when a run stops at the last job of its window, others that end at the same moment have ended or
-// have not; and where amounts are not exact, it is the order in which they are taken away. Elsewhere the engine keeps
-// no agenda.
+// agenda is the artifact's queue of events, a heap that behaves exactly like CPython's heapq. Events of equal time and
+// kind come out in an order that depends on the heap's layout alone. That order is visible in only three cases: jobs
+// that arrive together keep it; when a run stops with the last job of its window, other jobs that end at the same time
+// may or may not have ended; and if amounts are not exact, they are subtracted in this order. In all other cases the
+// engine keeps no agenda.
 type agenda []event
 
 func (a *agenda) push(e event) {
@@ -30,7 +30,7 @@ func (a *agenda) push(e event) {
 	a.rise(len(*a) - 1)
 }
 
-// rise moves the event at i up while it is strictly before its parent.
+// rise moves the event at i up as long as it is strictly before its parent.
 func (a agenda) rise(i int) {
 	e := a[i]
 	for i > 0 {
@@ -44,8 +44,8 @@ func (a agenda) rise(i int) {
 	a[i] = e
 }
 
-// pop fills the hole at the root with the smaller child, down to a leaf, the right one where both are equal; then the
-// last event rises from there.
+// pop removes the first event as heapq does: it moves the smaller child into the hole at the root and so on down to a
+// leaf, preferring the right child if both are equal, and then lets the last event rise from there.
 func (a *agenda) pop() event {
 	h := *a
 	root, last := h[0], h[len(h)-1]
@@ -67,14 +67,14 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// keepOrder says whether the order of equal events that are to come can be seen. With at most one arrival to come, the
-// layout of the agenda does not depend on what was in it before.
+// keepOrder says whether the order of equal future events can be visible. With at most one arrival left, the layout of
+// the agenda does not depend on its previous content.
 func (e *engine) keepOrder() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
 }
 
-// expect puts what is to happen until the next round, and that round, on the agenda.
+// expect puts the lease ends of this round and the next round on the agenda, if it is needed.
 func (e *engine) expect(next float64) {
 	e.ordered = e.ordered && e.keepOrder()
 	if !e.ordered && (!e.exact || e.lastOfWindow()) {
@@ -89,7 +89,7 @@ func (e *engine) expect(next float64) {
 	e.agenda.push(event{next, schedule, 0})
 }
 
-// openAgenda begins a new agenda with the only arrival that is known to come.
+// openAgenda starts a new agenda with the known future arrivals.
 func (e *engine) openAgenda() {
 	e.ordered, e.agenda = true, e.agenda[:0]
 	for i := e.arrived; i < len(e.jobs); i++ {

@@ -2,7 +2,7 @@ package artifact
 
 import "fmt"
 
-// allocate gives jobs what the allocator has for them, in the order of the queue, from where it has not looked yet.
+// allocate gives jobs their resources in the order of the queue, beginning behind the jobs that it has already seen.
 func (e *engine) allocate(now float64) error {
 	var err error
 	before := len(e.allocated)
@@ -23,11 +23,12 @@ func (e *engine) allocate(now float64) error {
 	return err
 }
 
-// rounded is why jobs may fit nowhere although there is room, and what helps.
+// rounded explains why jobs may fit nowhere although there is room, and what helps.
 const rounded = ", since the shares of a GPU are rounded and all of them together are more than the server: " +
 	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
 
-// stuck finds a cluster that stays empty for ever although jobs wait. That can only be where amounts are not exact.
+// stuck finds a cluster that would stay empty for ever although jobs wait, which is possible only if amounts are not
+// exact.
 func (e *engine) stuck() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
@@ -36,8 +37,7 @@ func (e *engine) stuck() error {
 	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
-// grantFitting gives to every job that has no more GPUs than are free. This is how the artifact means all policies but
-// LAS.
+// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.seen)
 	for ; k < len(e.queue) && e.free > 0; k++ {
@@ -53,8 +53,8 @@ func (e *engine) grantFitting(now float64) error {
 	return nil
 }
 
-// grantSelected gives to the jobs whose GPUs fit on the cluster in the order of the queue, as the paper says. A round
-// in which others are selected begins anew.
+// grantSelected serves the jobs whose GPUs fit on the cluster, in the order of the queue, as the paper describes. If a
+// round selects other jobs than the one before, it starts from an empty cluster.
 func (e *engine) grantSelected(now float64) error {
 	if len(e.allocated) > 0 {
 		return nil
@@ -71,7 +71,7 @@ func (e *engine) grantSelected(now float64) error {
 	return nil
 }
 
-// selectJobs picks jobs by their GPUs alone.
+// selectJobs selects jobs by their GPUs alone, without placing them.
 func (e *engine) selectJobs() {
 	e.selected, e.left = e.selected[:0], e.count*e.gpus
 	for k := 0; k < len(e.queue) && e.left > 0; k++ {
@@ -84,7 +84,7 @@ func (e *engine) selectJobs() {
 	}
 }
 
-// grant tries to place a job. A greedy one that does not fit waits.
+// grant tries to place a job. A greedy job that does not fit waits.
 func (e *engine) grant(i int32, now float64) error {
 	j := &e.jobs[i]
 	iterations := j.atDemand

@@ -13,13 +13,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// Bounds of what is believed of a job. Longer ones are slips of units.
+// Bounds of a job's values. Larger ones are mistakes of units.
 const (
 	longest  = 1e10       // seconds
-	mostJobs = 10_000_000 // that are all known from the beginning
+	mostJobs = 10_000_000 // in modes in which all jobs are known from the beginning
 )
 
-// check finds settings that are wrong.
+// check finds invalid settings.
 func (c Config) check() error {
 	switch {
 	case !slices.Contains([]Policy{FIFO, SRTF, LAS, FTF, DRF, Tetris}, c.Policy):
@@ -44,7 +44,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// models are those for the cores for each GPU that the configuration names, or that the servers have.
+// models returns the models for the ratio in the configuration, or else for that of the servers.
 func (c Config) models(s *shape) ([]models.Model, error) {
 	ratio := cmp.Or(c.Ratio, s.ratio())
 	if c.Allocator == Opt && ratio != optRatio {
@@ -94,7 +94,7 @@ func (e *engine) names() []string {
 	return names
 }
 
-// checkPlace wants a job to stand where its source must have put it.
+// checkPlace requires arrivals in order, and ascending IDs in mode Generated.
 func (e *engine) checkPlace(given trace.Job) error {
 	if !(given.Arrival >= 0 && given.Arrival <= longest) {
 		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, longest)
@@ -113,7 +113,7 @@ func (e *engine) checkPlace(given trace.Job) error {
 	return nil
 }
 
-// findTwins finds IDs that two jobs have.
+// findTwins finds an ID that two jobs have.
 func (e *engine) findTwins() error {
 	ids := make([]int, len(e.given))
 	for i, given := range e.given {
@@ -128,7 +128,7 @@ func (e *engine) findTwins() error {
 	return nil
 }
 
-// checkWindow wants the window to have jobs, once all are known.
+// checkWindow requires a job in the window, once all jobs are known.
 func (e *engine) checkWindow() error {
 	if !e.windowed() || !e.drained {
 		return nil

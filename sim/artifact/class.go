@@ -7,34 +7,34 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 )
 
-// storagePerGPU is the MB/s that every model asks for, on every cluster: the artifact keeps its profiles' own figures
-// in a field that nobody reads.
+// storagePerGPU is the MB/s per GPU that every model asks for, on every cluster: the artifact stores its profiles' own
+// values in a field that it never reads.
 const storagePerGPU = 62.5
 
-// class is what all jobs of one model with the same number of GPUs have in common.
+// class is what all jobs of one model and number of GPUs have in common.
 type class struct {
 	model  models.Model
 	id     int // of the model
 	gpus   int
-	n      float64 // gpus
-	speed  float64 // at its demand
+	n      float64 // gpus as a float64
+	speed  float64 // with its demand, relative to the proportional share
 	demand wish
 	fair   wish // the GPU-proportional share
-	// least is the share where the demand exceeds that in anything, and otherwise the demand.
+	// least is the share if the demand exceeds it in any resource, and otherwise the demand.
 	least wish
-	lends bool // the demand exceeds the share
-	// atDemand and atShare are the iterations of one round.
+	lends bool // whether the demand exceeds the share
+	// atDemand and atShare are the iterations of one round with the demand and with the share.
 	atDemand, atShare int64
-	parts             vector  // of the cluster's GPUs, cores and memory that the demand is
-	dominant          float64 // the largest of them
+	parts             vector  // the parts of the cluster's GPUs, cores and memory in the demand
+	dominant          float64 // the largest of these parts
 	opt               chooser
 }
 
-// wish is an amount that jobs of one class ask for, whole and by the GPU, and what is known of where it fits.
+// wish is an amount that jobs of one class ask for, as a whole and per GPU, with a cache of where it does not fit.
 type wish struct {
 	whole, slice vector
-	// None before the server first has room for a slice, and nowhere at all where none is set. It was so when the
-	// engine's opening had this number, and can only have become worse, since nothing was given back.
+	// The cache is valid as long as engine.opening is unchanged, since until then nothing is given back. No server
+	// before first has room for a slice; none says that the whole wish fits nowhere.
 	opening int
 	first   int
 	none    bool
@@ -42,7 +42,7 @@ type wish struct {
 
 func newWish(whole vector) wish { return wish{whole: whole, slice: whole.over(whole[gpu])} }
 
-// newClass derives what a job asks for: the best case of its model, clipped to one server.
+// newClass computes the demand of a job: the best case of its model, limited to one server.
 func newClass(s *shape, id int, model models.Model, gpus int, round float64) *class {
 	c := &class{model: model, id: id, gpus: gpus, n: float64(gpus)}
 	want, speed := s.best(model, gpus)
@@ -60,8 +60,8 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 	return c
 }
 
-// best is the demand of a job in its best case and how fast it is with that, over its proportional share. A job that
-// fits on one server asks for no more than one has, and is slowed down along a straight line in its cores alone.
+// best is the demand of a job in its best case, and its speed with that relative to its proportional share. A job that
+// can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it lacks.
 func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) {
 	n := float64(gpus)
 	want = vector{n, n * model.CPUs, n * model.Memory, n * storagePerGPU, 0}
@@ -82,8 +82,8 @@ func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) 
 	return want, speed
 }
 
-// slowed is the speed with fewer cores than the best case. Where the best case is the share itself (m5 with 6 cores for
-// each GPU), the artifact divides by zero and dies; here more cores than the share are then of no use.
+// slowed is the speed with fewer cores than in the best case. If the best case equals the share (m5 with 6 cores per
+// GPU), the artifact divides by zero and aborts; here cores beyond the share add nothing.
 func (s *shape) slowed(speed, best, got, share float64) float64 {
 	excess, slope := float64(best)-share, 0.0
 	if excess != 0 {
@@ -100,8 +100,8 @@ func iterations(round, iteration float64) int64 {
 	return 1 << 62
 }
 
-// binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is
-// any part of its GPUs in all of them.
+// binary says whether the arithmetic on the class's amounts is exact: the amounts have few binary digits, and its GPUs
+// are a power of two, so any part of them has few as well.
 func (c *class) binary() bool {
 	d, f := c.demand.whole, c.fair.whole
 	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)

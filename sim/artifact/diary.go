@@ -8,18 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// diary is what is recorded of every round where details are asked for.
+// diary is the state for recording rounds and spans, if Detail is set.
 type diary struct {
-	changed bool     // somebody has been placed anew
-	started int      // jobs
-	asked   int      // GPUs of all in the queue
+	changed bool     // a job has been newly placed
+	started int      // jobs started in this round
+	asked   int      // GPUs of all jobs in the queue
 	staying int      // jobs that ran in the round before and have not finished
-	open    [][]int  // of each job, its spans in the last round in which it ran, among those of the run
-	taken   [][]bool // GPUs, by server
-	devices []int    // of the job in hand
+	open    [][]int  // by job: the indices of its spans in run.Spans in the last round in which it ran
+	taken   [][]bool // GPUs in use, by server
+	devices []int    // of the job that is being recorded
 }
 
-// record notes the cluster right after a round.
+// record records the state of the cluster right after a round.
 func (e *engine) record(now float64) {
 	if !e.Detail {
 		return
@@ -39,7 +39,7 @@ func (e *engine) record(now float64) {
 	e.diary.changed, e.diary.started = false, 0
 }
 
-// prolong lets everybody stay for one more round.
+// prolong extends the spans of all running jobs by one round.
 func (e *engine) prolong(to float64) {
 	for _, i := range e.allocated {
 		for _, k := range e.diary.open[i] {
@@ -48,8 +48,8 @@ func (e *engine) prolong(to float64) {
 	}
 }
 
-// recordPlaces finds out which GPUs everybody has. Since all are free at the beginning of a round, that follows from
-// who was placed where, in turn.
+// recordPlaces determines which GPUs each job has. All GPUs are free at the beginning of a round, so this follows from
+// the order in which jobs were placed.
 func (e *engine) recordPlaces(now float64) {
 	d := &e.diary
 	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
@@ -67,7 +67,7 @@ func (e *engine) recordPlaces(now float64) {
 	}
 }
 
-// recordPlace begins spans of a job, or prolongs those of the round before in which it had the same GPUs and cores.
+// recordPlace begins spans of a job, or extends those of the round before if it has the same GPUs and cores.
 func (e *engine) recordPlace(i int32, now float64) {
 	d, j := &e.diary, &e.jobs[i]
 	before := len(d.open[i])
@@ -83,7 +83,7 @@ func (e *engine) recordPlace(i int32, now float64) {
 	d.open[i] = slices.Delete(d.open[i], 0, before)
 }
 
-// spanOf is the number of a span that ends now and goes on with another one, which is added where there is none.
+// spanOf returns the index of the earlier span that continues with the given one, or of a new span.
 func (e *engine) spanOf(before []int, span outcome.Span) int {
 	for _, k := range before {
 		old := &e.run.Spans[k]
@@ -98,7 +98,7 @@ func (e *engine) spanOf(before []int, span outcome.Span) int {
 	return len(e.run.Spans) - 1
 }
 
-// take lists the free GPUs that a part gets, ascending: the first of its server, or the last.
+// take returns the GPUs that a part gets, ascending: the first free ones of its server, or the last ones.
 func (d *diary) take(p *part) []int {
 	taken, from := d.taken[p.server], len(d.devices)
 	for n, k := 0, 0; n < p.gpus; k++ {
@@ -116,7 +116,7 @@ func (d *diary) take(p *part) []int {
 	return d.devices[from:]
 }
 
-// inOrder sorts spans as they began.
+// inOrder sorts spans by their start.
 func inOrder(spans []outcome.Span) {
 	slices.SortFunc(spans, func(a, b outcome.Span) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))

@@ -6,72 +6,73 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// engine is a simulation under way. Jobs are numbered as they come out of the source; lists of jobs hold these numbers.
+// engine is the state of a simulation. Jobs are numbered in the order of the source; lists of jobs contain these
+// numbers.
 type engine struct {
 	Config
 	shape
 	models  []models.Model
-	classes [][]*class // by model, then by GPUs
-	sizes   []int      // GPU counts of the classes, descending
+	classes [][]*class // by model, each sorted by GPUs
+	sizes   []int      // the GPU counts of the classes, descending
 	key     key
 
-	// exact says that all amounts so far are short in binary. Then what is added and taken away leaves nothing behind,
-	// in whatever order, so that the same jobs in the same order are placed in the same way. Otherwise every lease is
-	// ended one by one.
+	// exact says that all amounts so far have few binary digits. Then adding and subtracting them leaves no residues in
+	// any order, so the same jobs in the same order are always placed in the same way. Otherwise each lease is ended
+	// individually.
 	exact bool
 
-	given   []trace.Job // what the source said of each job
+	given   []trace.Job // the jobs as the source described them
 	jobs    []job
-	arrived int  // the first so many jobs
-	drained bool // the source has no more
+	arrived int  // how many jobs have arrived; they are the first ones
+	drained bool // the source has no more jobs
 	missing int  // jobs of the window that are known and have not finished
-	done    int  // jobs that have finished
+	done    int  // finished jobs
 
-	unsorted bool    // somebody has come or become urgent since the queue was sorted
-	queue    []entry // arrived and not finished; sorted by the policy in each round
+	unsorted bool    // a job has arrived or become urgent since the queue was last sorted
+	queue    []entry // arrived and unfinished jobs; sorted by the policy in each round
 	strays   []entry // see reorder
-	starve   float64 // nobody has waited since before this moment without being urgent
-	alarm    bool    // somebody has become urgent in this round
+	starve   float64 // no job that is not urgent has waited since before this time
+	alarm    bool    // a job has become urgent in this round
 
 	servers   []server
-	free      int     // GPUs
-	opening   int     // counts the times at which something became free, see wish
-	parts     []part  // of the jobs that run, job by job
-	allocated []int32 // who runs, in the order of allocation
-	seen      []int32 // the beginning of the queue, as far as the allocator looked at it
-	selected  []int32 // the jobs of the round, where it has some before anybody is given anything
-	left      int     // GPUs that these leave over
+	free      int     // number of free GPUs
+	opening   int     // counts the times at which resources were freed; see wish
+	parts     []part  // of the running jobs, job by job
+	allocated []int32 // the running jobs, in the order of allocation
+	seen      []int32 // the beginning of the queue, as far as the allocator has gone through it
+	selected  []int32 // the jobs selected for the round, if the policy or allocator selects before it places
+	left      int     // GPUs that the selected jobs leave free
 	targets   []part  // see tune
 	peers     []peer
 
 	agenda  agenda
-	ordered bool // the agenda is kept, because the order of equal events can be seen
-	lastTie int  // the last job that arrives together with the one before it
+	ordered bool // the agenda is kept, because the order of equal events can be visible
+	lastTie int  // the last job that arrives at the same time as the one before it
 
 	opt   optimizer
-	use   vector // what is held in this round, over all servers
-	turns int    // of the main loop
+	use   vector // what jobs hold in this round, over all servers
+	turns int    // iterations of the main loop
 	diary diary
 	run   outcome.Run
 }
 
-// job is what changes of a job.
+// job is the changing state of a job.
 type job struct {
 	*class
 	arrival  float64
 	total    int64 // iterations
-	executed int64 // those of the current round included
+	executed int64 // including those of the current round
 	prev     int64 // executed before the current round
 	credit   int64 // iterations of the current round
 	speed    float64
 	attained float64 // seconds
-	lastExec float64 // end of the last round in which it ran; negative: it never did
-	first    float64 // beginning of the first; negative: it never ran
-	finish   float64 // negative: not yet
-	held     int     // the last round in which it ran
+	lastExec float64 // end of the last round in which it ran; negative: it never ran
+	first    float64 // beginning of the first round in which it ran; negative: it never ran
+	finish   float64 // negative: not finished
+	held     int     // number of the last round in which it ran
 	starts   int
-	urgent   bool // the artifact's priority
-	// Where it is: parts[from:to] of the engine.
+	urgent   bool // the artifact's priority flag
+	// The job's place is parts[from:to] of the engine.
 	from, to int
 }
 
@@ -85,7 +86,8 @@ func (j *job) since() float64 {
 
 const never = -1
 
-// progress credits one whole round, at its beginning, as the artifact does. What does not fill an iteration is lost.
+// progress credits a whole round at its beginning, as the artifact does. Time that does not complete an iteration is
+// lost.
 func (j *job) progress(round float64, iterations int64) {
 	j.attained += round
 	j.prev = j.executed
@@ -93,20 +95,20 @@ func (j *job) progress(round float64, iterations int64) {
 	j.executed += min(iterations, j.total-j.executed)
 }
 
-// over says that the last iteration has been credited.
+// over says whether the last iteration has been credited.
 func (j *job) over() bool { return j.executed >= j.total }
 
-// server is what is left of one server.
+// server is the state of one server.
 type server struct {
-	used vector // the network is never used
-	left vector // the capacity less what is used
-	free int    // GPUs
+	used vector // network is never counted
+	left vector // the capacity minus what is used
+	free int    // number of free GPUs
 	jobs []int32
 }
 
 // part is what a job has on one server.
 type part struct {
 	server, gpus int
-	last         bool // they are the last free ones of the server, not the first
+	last         bool // its GPUs are the last free ones of the server instead of the first
 	held         vector
 }

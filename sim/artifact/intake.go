@@ -11,10 +11,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// windowed says that the simulation ends with the window.
+// windowed says whether the simulation ends with the window.
 func (e *engine) windowed() bool { return e.Window != outcome.Window{} }
 
-// takeAll takes all jobs, where the artifact knows them all from the beginning.
+// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning.
 func (e *engine) takeAll(ctx context.Context) error {
 	for !e.drained {
 		if err := e.take(); err != nil {
@@ -33,7 +33,7 @@ func (e *engine) takeAll(ctx context.Context) error {
 	return e.findTwins()
 }
 
-// take takes the next job out of the source, if there is one.
+// take reads the next job from the source, if there is one.
 func (e *engine) take() error {
 	given, more := e.Jobs.Next()
 	if !more {
@@ -57,7 +57,7 @@ func (e *engine) take() error {
 	return nil
 }
 
-// findTies finds the last job that arrives together with the one before it.
+// findTies finds the last job that arrives at the same time as the one before it.
 func (e *engine) findTies() {
 	for i := 1; i < len(e.jobs); i++ {
 		if e.jobs[i].arrival == e.jobs[i-1].arrival {
@@ -66,7 +66,7 @@ func (e *engine) findTies() {
 	}
 }
 
-// classOf is the class of a job that has been checked. Classes of a model stand in the order of their GPUs.
+// classOf returns the class of a checked job. The classes of a model are sorted by GPUs.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
 	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs,
@@ -85,7 +85,7 @@ func (e *engine) classOf(given trace.Job) *class {
 	return c
 }
 
-// begin prepares the first round and says when it is.
+// begin prepares the first round and returns its time.
 func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	if e.Mode == Generated {
 		err = e.take()
@@ -106,6 +106,7 @@ func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	return first, e.checkWindow()
 }
 
+// firstRound is the time of the first round, which depends on the mode.
 func (e *engine) firstRound() float64 {
 	switch e.Mode {
 	case Static:
@@ -117,7 +118,7 @@ func (e *engine) firstRound() float64 {
 	}
 }
 
-// admit lets jobs arrive that have arrived by now.
+// admit lets all jobs arrive whose time has come.
 func (e *engine) admit(now float64) error {
 	for {
 		i, due := e.nextArrival(now)
@@ -134,6 +135,7 @@ func (e *engine) admit(now float64) error {
 	}
 }
 
+// nextArrival returns the next job that arrives by now; from the agenda, if that is kept.
 func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	switch {
 	case e.ordered && e.agenda[0].kind == arrival:
@@ -144,7 +146,7 @@ func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	return int32(e.arrived), true
 }
 
-// takeNext takes the job that is drawn when the one before has arrived.
+// takeNext reads the job that the artifact draws when the one before has arrived.
 func (e *engine) takeNext() error {
 	if err := e.take(); err != nil {
 		return err
@@ -155,6 +157,7 @@ func (e *engine) takeNext() error {
 	return nil
 }
 
+// arrive appends a job to the queue.
 func (e *engine) arrive(i int32) {
 	j := &e.jobs[i]
 	e.arrived++

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// choice is one way to serve a job: what that is worth and what it takes. Whole numbers, so that sums are exact in any
-// order.
+// choice is one way to serve a job, with its value and its amounts. They are whole numbers, so that sums are exact in
+// any order.
 type choice struct{ worth, cpus, memory int64 }
 
 func (c choice) plus(other choice) choice {
@@ -15,25 +15,25 @@ func (c choice) plus(other choice) choice {
 
 // group is a number of equal jobs.
 type group struct {
-	choices []choice // one at least
+	choices []choice // at least one
 	count   int
 }
 
-// knapsack makes one choice for each job so that all are worth most together and two capacities hold: the first program
+// knapsack makes one choice for each job such that the total value is maximal within two capacities: the first program
 // of Synergy (OSDI'22), in whole numbers. The solution is exact.
 //
-// Prices for cores and memory, the best there are, bound what any solution is worth. Against that bound, a job loses
-// what its choice is worth less than its best one after both have been paid for, and what nobody takes loses its price.
-// Few solutions lose little; so those that lose less than a limit are listed, group by group, and the limit is doubled
-// until there is one. No other can be better.
+// The best prices for cores and memory give an upper bound on any solution (the Lagrangian bound). Compared with it, a
+// job loses the difference between its choice and its best one after both have paid for their amounts, and unused
+// capacity loses its price. Few solutions lose little, so all that lose at most a limit are enumerated group by group,
+// and the limit is doubled until there is one. No other solution can be better than the best of these.
 type knapsack struct {
 	groups       []group
 	cpus, memory int64 // capacities
 	prices       point
 	limit        float64
-	behind       []span // of each group: what the groups behind it take
+	behind       []span // by group: what the groups after it can take
 
-	// Memory that the next solution uses again.
+	// Memory that the next call of solve uses again.
 	area, cut []point
 	ranked    []ranked
 	tally     []int32
@@ -43,10 +43,10 @@ type knapsack struct {
 	seen      map[[2]int64]int32
 }
 
-// span is the least and the most that jobs may take together.
+// span is the least and the most that groups can take together.
 type span struct{ leastCPUs, mostCPUs, leastMemory, mostMemory int64 }
 
-// ranked is a choice by what one job loses with it.
+// ranked is a choice with the loss of one job that makes it.
 type ranked struct {
 	choice
 	index int
@@ -55,23 +55,24 @@ type ranked struct {
 
 // move is a choice for each job of a group.
 type move struct {
-	choice // of all together
+	choice // the sums over all jobs
 	loss   float64
-	counts int // where the knapsack's counts say how many take each choice
+	counts int // index in knapsack.counts of the number of jobs for each choice
 }
 
-// state is a choice for each job of the first so many groups. Of those that take the same, only the best is kept.
+// state is a choice for each job of the groups so far. Of states with equal amounts only the best is kept.
 type state struct {
 	choice
 	loss   float64
-	before int32 // the state of the groups before, in the layer before
-	counts int   // of the last move
+	before int32 // index of the state without the last group, in the layer before
+	counts int   // those of the last move
 }
 
-// firstLimit is about what a good solution loses: a hundredth of one job's speed at its proportional share.
+// firstLimit is about what a good solution loses: a hundredth of one job's speed at its proportional share, in the unit
+// of worth.
 const firstLimit = 100
 
-// solve says how many jobs make each choice of each group, all one behind the other. There must be a solution.
+// solve returns how many jobs make each choice, for all groups one after the other. A solution must exist.
 func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
 	k.groups, k.cpus, k.memory = groups, cpus, memory
 	k.findPrices()
@@ -83,7 +84,7 @@ func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
 	}
 }
 
-// lookBehind adds up what groups may take, from the last on.
+// lookBehind sums what the groups after each group can take, from the last one on.
 func (k *knapsack) lookBehind() {
 	k.behind = append(k.behind[:0], make([]span, len(k.groups)+1)...)
 	for i := len(k.groups) - 1; i >= 0; i-- {
@@ -101,7 +102,7 @@ func (k *knapsack) lookBehind() {
 	}
 }
 
-// search lists all solutions that lose no more than the limit, and says whether there are any.
+// search enumerates the solutions that lose no more than the limit, and returns whether there are any.
 func (k *knapsack) search() bool {
 	for len(k.layers) <= len(k.groups) {
 		k.layers = append(k.layers, nil)
@@ -115,7 +116,7 @@ func (k *knapsack) search() bool {
 	return len(k.layers[len(k.groups)]) > 0
 }
 
-// listMoves lists what all jobs of a group may choose together, by loss.
+// listMoves lists the joint choices of a group's jobs within the limit, by loss.
 func (k *knapsack) listMoves(g *group) {
 	_, best := g.best(k.prices)
 	k.ranked, k.moves = k.ranked[:0], k.moves[:0]
@@ -130,8 +131,8 @@ func (k *knapsack) listMoves(g *group) {
 	slices.SortFunc(k.moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.counts, b.counts)) })
 }
 
-// deal lets some of the jobs that have not chosen yet make the choice of that rank, and the others later ones. Those
-// who are left make the best.
+// deal assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
+// recursion. Jobs that remain after the last rank make the best choice.
 func (k *knapsack) deal(rank, left int, m move) {
 	if rank >= len(k.ranked) {
 		k.take(0, left, &m)
@@ -149,6 +150,7 @@ func (k *knapsack) deal(rank, left int, m move) {
 	}
 }
 
+// take adds n jobs with the choice of this rank to a move.
 func (k *knapsack) take(rank, n int, m *move) {
 	r, jobs := &k.ranked[rank], int64(n)
 	k.tally[r.index] = int32(n)
@@ -156,7 +158,7 @@ func (k *knapsack) take(rank, n int, m *move) {
 	m.loss += float64(float64(n) * r.loss)
 }
 
-// extend serves one more group in all ways that may lead to a solution within the limit.
+// extend adds a group to all states, in every way that may lead to a solution within the limit.
 func (k *knapsack) extend(i int) {
 	next := k.layers[i+1][:0]
 	if k.seen == nil {
@@ -187,8 +189,8 @@ func (k *knapsack) extend(i int) {
 	k.layers[i+1] = next
 }
 
-// leads says whether what is left is enough for the groups behind, and not so much that what nobody can take loses too
-// much.
+// leads says whether a state can lead to a solution: what is left suffices for the groups behind it, and what they
+// cannot use does not lose more than the limit allows.
 func (k *knapsack) leads(s *state, behind *span) bool {
 	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
 	if cpus < behind.leastCPUs || memory < behind.leastMemory {
@@ -199,8 +201,8 @@ func (k *knapsack) leads(s *state, behind *span) bool {
 	return s.loss+idle <= k.limit
 }
 
-// takers follows the best solution back through the groups. Of equal ones, the one that takes fewer cores, then less
-// memory.
+// takers traces the best solution back through the groups. Of solutions with equal value, it takes the one with fewer
+// cores, then with less memory.
 func (k *knapsack) takers() []int32 {
 	last := k.layers[len(k.groups)]
 	best := slices.MinFunc(last, func(a, b state) int {

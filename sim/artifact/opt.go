@@ -10,29 +10,29 @@ import (
 )
 
 // This file is the paper's OPT as its artifact simulates it: in every round, the best cores and memory for each
-// selected job on one imaginary machine that has all that the cluster has. Nobody looks whether the jobs fit on
-// servers. The artifact gives a wrong size of that machine to all policies but FIFO and SRTF, with which there is no
-// solution; here all are given the right one.
+// selected job on one imaginary machine with the capacity of the whole cluster. Whether the jobs fit on servers is not
+// checked. The artifact uses a wrong size of that machine for all policies but FIFO and SRTF, with which the program
+// has no solution; here all policies use the right size.
 
-// optRatio is the number of cores for each GPU that the sensitivity matrices hold for.
+// optRatio is the cores per GPU for which the sensitivity matrices are valid.
 const optRatio = 3
 
-// What a choice counts: millionths of cores and of GB, and ten-thousandths of the speed at the proportional share.
+// The units of a choice: millionths of a core and of a GB, and ten-thousandths of the speed at the proportional share.
 const (
 	amounts = 1e6
 	speeds  = 1e4
 )
 
-// option is an amount that a job may have.
+// option is an amount that a job can get.
 type option struct {
 	choice
 	credit int64 // iterations of one round
 	held   vector
 }
 
-// newOptions are all amounts for a job of the class that are of use: it is not slower than with its proportional share,
-// and nothing with less is as fast. Fastest first. Where the matrix does not say how fast the share is, it is as fast
-// as the model's table says.
+// newOptions returns the useful amounts for a job of the class, the fastest first: those with which it is not slower
+// than with its proportional share, and for which no smaller amount is as fast. If the matrix does not contain the
+// share, its speed is 1, that of the model's table.
 func newOptions(s *shape, c *class, round float64) []option {
 	share := newOption(c, s.fair[cpu], s.fair[memory], 1, round)
 	var all []option
@@ -59,6 +59,7 @@ func newOptions(s *shape, c *class, round float64) []option {
 	return useful
 }
 
+// newOption is an amount of cores and GB per GPU with its speed relative to the proportional share.
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
@@ -71,17 +72,17 @@ func newOption(c *class, cpus, gb, speed, round float64) option {
 
 func (o option) sameAs(other option) bool { return o.choice == other.choice }
 
-// worseThan says that another option gives no less, takes no more, and differs.
+// worseThan says whether another option is as valuable, takes no more, and is different.
 func (o option) worseThan(other option) bool {
 	return other.worth >= o.worth && other.cpus <= o.cpus && other.memory <= o.memory && !o.sameAs(other)
 }
 
-// chooser is what a class needs under opt.
+// chooser is the state of a class under opt.
 type chooser struct {
 	options []option
 	choices []choice // of the options
-	jobs    int      // that are selected in this round
-	takers  []int32  // of each option that is left for them
+	jobs    int      // selected in this round
+	takers  []int32  // by option: how many jobs are still to get it
 }
 
 func newChooser(s *shape, c *class, round float64) chooser {
@@ -92,19 +93,19 @@ func newChooser(s *shape, c *class, round float64) chooser {
 	return o
 }
 
-// optimizer keeps solutions, since the same numbers of jobs come back.
+// optimizer caches solutions, since the same numbers of jobs recur.
 type optimizer struct {
 	knapsack knapsack
 	known    map[string][]int32
 	groups   []group
-	open     []*chooser // of the groups
+	open     []*chooser // the classes of the groups
 	key      []byte
 }
 
-// mostKnown is how many solutions are kept.
+// mostKnown is the most cached solutions.
 const mostKnown = 1 << 16
 
-// optimize gives every selected job its option, those of a class that come first in the order of the policy the faster
+// optimize gives every selected job an option. Of the jobs of a class, those first in the policy's order get the faster
 // ones.
 func (e *engine) optimize(now float64) {
 	if len(e.allocated) > 0 {
@@ -122,14 +123,15 @@ func (e *engine) optimize(now float64) {
 	}
 }
 
-// pick is the fastest option that is left.
+// pick takes the fastest option that is left.
 func (c *chooser) pick() *option {
 	at := slices.IndexFunc(c.takers, func(n int32) bool { return n > 0 })
 	c.takers[at]--
 	return &c.options[at]
 }
 
-// chooseOptions finds how many selected jobs of each class take which option. That depends on their numbers alone.
+// chooseOptions determines how many selected jobs of each class get which option. This depends only on the numbers of
+// jobs.
 func (e *engine) chooseOptions() {
 	o := &e.opt
 	cpus, memory := int64(e.total[cpu]*amounts), int64(e.total[memory]*amounts)
@@ -152,6 +154,7 @@ func (e *engine) chooseOptions() {
 	o.share(cpus, memory)
 }
 
+// countSelected counts the selected jobs of each class.
 func (e *engine) countSelected() {
 	for _, ofModel := range e.classes {
 		for _, c := range ofModel {
@@ -163,7 +166,7 @@ func (e *engine) countSelected() {
 	}
 }
 
-// share tells every open class the takers of its options.
+// share stores in every class of the groups how many jobs take each option.
 func (o *optimizer) share(cpus, memory int64) {
 	takers, known := o.known[string(o.key)]
 	if !known {

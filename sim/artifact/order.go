@@ -7,10 +7,10 @@ type entry struct {
 	key, arrival float64
 	late         int32 // 0: urgent, 1: not
 	job          int32
-	place        int32 // in the queue before it was sorted
+	place        int32 // position in the queue before sorting
 }
 
-// before is the artifact's order. Its sorts are stable and in place, so that what is equal stays as it was in the round
+// before is the artifact's order. Its sorts are stable and in place, so equal jobs keep their order of the round
 // before.
 func (a *entry) before(b *entry) bool {
 	switch {
@@ -24,10 +24,10 @@ func (a *entry) before(b *entry) bool {
 	return a.place < b.place
 }
 
-// key is what a policy sorts jobs by, smaller first.
+// key is the value by which a policy sorts jobs, smaller first.
 type key func(e *engine, j *job, now float64) float64
 
-// keys of all policies but FIFO, for which the queue stays as it grew.
+// keys has the keys of all policies but FIFO, whose queue keeps the order of arrival.
 var keys = map[Policy]key{
 	SRTF:   func(e *engine, j *job, _ float64) float64 { return e.remaining(j) },
 	LAS:    func(_ *engine, j *job, _ float64) float64 { return j.attained * j.n },
@@ -36,19 +36,21 @@ var keys = map[Policy]key{
 	Tetris: volume,
 }
 
-// fairness would be the finish-time fairness of Themis if it were sorted the other way round: who is best off comes
-// first.
+// fairness is the key of FTF. It is the finish-time fairness of Themis, but sorted the wrong way round: the job that is
+// best off comes first.
 func fairness(e *engine, j *job, now float64) float64 {
 	return ((now - j.arrival) + e.remaining(j)) / (j.model.Iteration * float64(j.total))
 }
 
+// volume is the key of Tetris: the remaining time, weighted by the parts of the cluster's GPUs, cores and memory that
+// the job demands.
 func volume(e *engine, j *job, _ float64) float64 {
 	left := e.remaining(j)
 	return float64(float64(j.parts[gpu]*left)+float64(j.parts[cpu]*left)) + float64(j.parts[memory]*left)
 }
 
-// remaining is the time that a job would still need with the speed of the round before. That is stale: 1 where the job
-// was downgraded then.
+// remaining is the time that a job would still need at its speed in the round before. That speed is outdated: it is 1
+// if the job was downgraded in that round.
 func (e *engine) remaining(j *job) float64 {
 	left := float64(j.model.Iteration * float64(j.total-j.executed))
 	if e.Allocator == Proportional {
@@ -57,10 +59,10 @@ func (e *engine) remaining(j *job) float64 {
 	return left / j.speed
 }
 
-// steady says that a job's key never changes.
+// steady says whether the keys of jobs never change.
 func (p Policy) steady() bool { return p == FIFO || p == DRF }
 
-// sort brings the queue into the policy's order. FIFO knows no urgency, so its queue is always in order.
+// sort sorts the queue by the policy. FIFO ignores urgency, so its queue is always sorted.
 func (e *engine) sort(now float64) {
 	if e.key == nil || e.Policy.steady() && !e.unsorted {
 		return
@@ -77,8 +79,8 @@ func (e *engine) sort(now float64) {
 	e.reorder()
 }
 
-// reorder sorts a queue in which few are out of place: it takes out whoever does not follow the one before, and that
-// one too, since either may be the stray; sorts those; and merges them in again.
+// reorder sorts a queue in which few jobs are out of place. It removes each job that must not follow its predecessor,
+// together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them in again.
 func (e *engine) reorder() {
 	kept := 0
 	e.strays = e.strays[:0]
@@ -104,7 +106,7 @@ func (e *engine) reorder() {
 	e.merge(kept, e.strays)
 }
 
-// merge puts sorted strays among the first n of the queue, from behind.
+// merge merges sorted strays into the first n entries of the queue, from the end.
 func (e *engine) merge(n int, strays []entry) {
 	for to, m := len(e.queue)-1, len(strays); m > 0; to-- {
 		if n > 0 && strays[m-1].before(&e.queue[n-1]) {
@@ -117,11 +119,11 @@ func (e *engine) merge(n int, strays []entry) {
 	}
 }
 
-// tooLong is how long a job may not have run before it becomes urgent, in seconds.
+// tooLong is how long a job may go without running before it becomes urgent, in seconds.
 const tooLong = 1000 * 3600
 
-// flagStarving makes jobs urgent, for good, that have not run for a thousand hours. They come first from the next round
-// on.
+// flagStarving permanently marks jobs as urgent that have not run for a thousand hours. They come first from the next
+// round on.
 func (e *engine) flagStarving(now float64) {
 	e.alarm = false
 	if e.key == nil || now-e.starve <= tooLong {
@@ -139,7 +141,7 @@ func (e *engine) flagStarving(now float64) {
 	}
 }
 
-// bySize is a stable sort of the selected jobs by their GPUs, descending.
+// bySize sorts the selected jobs by descending GPUs, stably.
 func (e *engine) bySize() {
 	chosen := len(e.selected)
 	for _, size := range e.sizes {

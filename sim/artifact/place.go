@@ -1,6 +1,6 @@
 package artifact
 
-// place puts a job where the wish fits, by the placement of the run. Where it does not fit, nothing has changed.
+// place places a job where the wish fits, by the run's placement. If it does not fit, nothing changes.
 func (e *engine) place(i int32, w *wish) bool {
 	e.refresh(w)
 	if w.none {
@@ -23,14 +23,14 @@ func (e *engine) place(i int32, w *wish) bool {
 	return true
 }
 
-// refresh forgets where the wish did not fit when something has become free since.
+// refresh clears the cache of where the wish does not fit, if something was freed since.
 func (e *engine) refresh(w *wish) {
 	if w.opening != e.opening {
 		w.opening, w.first, w.none = e.opening, 0, false
 	}
 }
 
-// occupy takes what the job's parts say.
+// occupy subtracts the job's parts from the servers.
 func (e *engine) occupy(i int32, j *job) {
 	for k := j.from; k < j.to; k++ {
 		p := &e.parts[k]
@@ -42,8 +42,8 @@ func (e *engine) occupy(i int32, j *job) {
 	e.free -= j.gpus
 }
 
-// firstFit takes the free GPUs in the order of their numbers, each with its slice of the wish, wherever a slice fits.
-// All GPUs of a server follow each other, and after the first slice that does not fit on a server no other one does.
+// firstFit takes free GPUs in the order of their numbers, each with a slice of the wish, wherever a slice fits. The
+// GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does.
 func (e *engine) firstFit(w *wish, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
@@ -56,7 +56,7 @@ func (e *engine) firstFit(w *wish, gpus int) bool {
 	return gpus == 0
 }
 
-// slices adds a part with as many slices as fit on the server, up to most.
+// slices adds a part with as many slices as fit on the server, at most most.
 func (e *engine) slices(number int, w *wish, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
@@ -72,8 +72,8 @@ func (e *engine) slices(number int, w *wish, most int) int {
 	return n
 }
 
-// consolidate puts a job on one server if that is possible, the one with the fewest free GPUs, and otherwise slice by
-// slice on servers with few free GPUs first.
+// consolidate places a job on one server if possible, the one with the fewest free GPUs, and otherwise slice by slice,
+// on servers with few free GPUs first.
 func (e *engine) consolidate(w *wish, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {
@@ -95,7 +95,7 @@ func (e *engine) consolidate(w *wish, gpus int) bool {
 	return gpus == 0
 }
 
-// tightest is the server with the fewest free GPUs of those on which the whole wish fits.
+// tightest returns the server with the fewest free GPUs among those on which the whole wish fits.
 func (e *engine) tightest(w *wish) (number int, found bool) {
 	least := e.gpus + 1
 	for s := range e.servers {
@@ -106,7 +106,7 @@ func (e *engine) tightest(w *wish) (number int, found bool) {
 	return number, least <= e.gpus
 }
 
-// fits says whether there is room for a slice beside what is about to be held.
+// fits says whether a slice fits in addition to what the job is about to hold.
 func (s *server) fits(held, slice *vector) bool {
 	for r := range slice {
 		if s.left[r]-held[r] < slice[r] {
@@ -116,7 +116,7 @@ func (s *server) fits(held, slice *vector) bool {
 	return true
 }
 
-// add and take change what is used of a server with that capacity. Network is counted nowhere.
+// add and take change what is used of a server with this capacity. The network is never counted.
 func (s *server) add(capacity, amount *vector) {
 	for r := range network {
 		s.used[r] += amount[r]
@@ -131,7 +131,7 @@ func (s *server) take(capacity, amount *vector) {
 	}
 }
 
-// release takes what a job held off what is used, which leaves residues where amounts are not exact.
+// release subtracts what a job held from what is used. If amounts are not exact, this leaves residues.
 func (e *engine) release(j *job) {
 	for _, p := range e.parts[j.from:j.to] {
 		e.servers[p.server].take(&e.server, &p.held)

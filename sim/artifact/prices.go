@@ -2,13 +2,12 @@ package artifact
 
 import "math"
 
-// point is a pair of prices, of a core and of memory.
+// point is a pair of values for cores and memory: of prices, or of positions and slopes in the plane of prices.
 type point struct{ cpus, memory float64 }
 
-// bound is the largest worth that jobs could have together if they had to pay for what they take and what they leave
-// over were paid for. No choice for each job that fits the capacities is worth more, whatever the prices. The second
-// result is what is left over when every job has what is best for it, negative where that is too much: where the bound
-// falls.
+// boundAt is the largest total value if jobs pay these prices for their amounts and the capacities are paid for (the
+// Lagrangian bound). No choice for all jobs within the capacities is worth more, whatever the prices. slack is the
+// unused capacity when every job makes its best choice, negative if it is exceeded; it is a subgradient of the bound.
 func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	slack = point{float64(k.cpus), float64(k.memory)}
 	for _, g := range k.groups {
@@ -21,7 +20,7 @@ func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	return bound + float64(price.cpus*float64(k.cpus)) + float64(price.memory*float64(k.memory)), slack
 }
 
-// best is the choice that is worth most after it has been paid for. Of equals, the first.
+// best returns the choice with the highest value after payment; the first one of equals.
 func (g *group) best(price point) (index int, value float64) {
 	value = math.Inf(-1)
 	for i := range g.choices {
@@ -32,19 +31,19 @@ func (g *group) best(price point) (index int, value float64) {
 	return index, value
 }
 
-// after is what a choice is worth after it has been paid for.
+// after is the value of a choice after payment.
 func (c *choice) after(price point) float64 {
 	return float64(c.worth) - float64(price.cpus*float64(c.cpus)) - float64(price.memory*float64(c.memory))
 }
 
-// Where the search for prices ends: the bound is then as good as exact.
+// The search for prices ends after mostCuts steps or in an area this small; the bound is then as good as exact.
 const (
 	mostCuts  = 120
-	leastArea = 1e-16 // of the first one
+	leastArea = 1e-16 // relative to the first area
 )
 
-// findPrices minimises the bound, which is convex, by cutting planes through the centre of gravity of the area that is
-// left.
+// findPrices minimises the bound, a convex function of the prices, by cutting planes through the centre of gravity of
+// the remaining area.
 func (k *knapsack) findPrices() {
 	top := k.dearest()
 	k.prices = point{}
@@ -67,7 +66,8 @@ func (k *knapsack) findPrices() {
 	}
 }
 
-// dearest are prices at which no job takes more of anything than it must.
+// dearest returns prices so high that every job makes its cheapest choices of cores and of memory. The search for the
+// best prices needs no higher ones. The tiny initial values keep them above 0.
 func (k *knapsack) dearest() point {
 	top := point{math.SmallestNonzeroFloat32, math.SmallestNonzeroFloat32}
 	for _, g := range k.groups {
@@ -86,7 +86,7 @@ func (k *knapsack) dearest() point {
 	return top
 }
 
-// keepBelow cuts off the side of the area towards which the bound rises.
+// keepBelow removes the half of the area in which the bound rises.
 func (k *knapsack) keepBelow(through, slope point) {
 	height := func(p point) float64 {
 		return float64((p.cpus-through.cpus)*slope.cpus) + float64((p.memory-through.memory)*slope.memory)
@@ -106,7 +106,7 @@ func (k *knapsack) keepBelow(through, slope point) {
 	k.area, k.cut = k.cut, k.area
 }
 
-// centroid is the centre of gravity of a convex area, and its size.
+// centroid returns the centre of gravity of a convex area, and its size.
 func centroid(area []point) (centre point, size float64) {
 	if len(area) < 3 {
 		return point{}, 0

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// simulate holds rounds until there is nothing left to see.
+// simulate holds rounds until the simulation ends.
 func (e *engine) simulate(ctx context.Context) error {
 	now, err := e.begin(ctx)
 	if err != nil {
@@ -38,13 +38,14 @@ func (e *engine) simulate(ctx context.Context) error {
 	return e.checkWindow()
 }
 
-// deserted says that nobody is there and nobody is to come. The artifact itself ends a replay where nobody is there.
+// deserted says whether no job is left and none is to arrive. Like the artifact, a Strict replay ends as soon as no job
+// is there.
 func (e *engine) deserted() bool {
 	strict := e.Strict && e.Mode != Generated
 	return len(e.queue) == 0 && (strict || e.arrived == len(e.jobs))
 }
 
-// tell reports from time to time, and looks whether anybody still wants the result.
+// tell reports progress from time to time, and returns the error of a cancelled context.
 func (e *engine) tell(ctx context.Context, now float64) error {
 	const often = 256
 	if e.turns++; e.turns%often != 0 {
@@ -56,9 +57,9 @@ func (e *engine) tell(ctx context.Context, now float64) error {
 	return ctx.Err()
 }
 
-// endLeases ends the round before: everything is given back, and who has done all iterations leaves. It says whether
-// the last job of the window did: then the simulation ends at once, and jobs that would have ended at the same moment
-// have not.
+// endLeases ends the round before: all resources are returned, and jobs that have finished leave. It returns whether
+// the last job of the window has finished: then the simulation ends at once, and later jobs of the same moment remain
+// unfinished.
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {
@@ -75,7 +76,7 @@ func (e *engine) endLeases(now float64) (complete bool) {
 		}
 	}
 	if e.ordered {
-		e.agenda.pop() // the round that is due now
+		e.agenda.pop() // the event of the round that is due now
 	}
 	e.diary.staying = len(e.allocated) - (e.done - before)
 	if e.done > before {
@@ -84,7 +85,7 @@ func (e *engine) endLeases(now float64) (complete bool) {
 	return false
 }
 
-// finish notes the end of a job, and says whether it completes the window.
+// finish records the end of a job, and returns whether it completes the window.
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++
@@ -92,11 +93,12 @@ func (e *engine) finish(i int32, now float64) bool {
 	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
 		return false
 	}
-	e.missing-- // The next job that is to come is known, so no other of the window can come when this is 0.
+	e.missing-- // the next job is known by now, so after 0 the window gets no further job
 	return e.missing == 0
 }
 
-// leave takes those who have finished out of the queue. They are among those whom the allocator saw.
+// leave removes finished jobs from the queue. They are all within e.seen, because only jobs that the allocator has seen
+// can run.
 func (e *engine) leave() {
 	kept := e.queue[:0]
 	for _, x := range e.queue[:len(e.seen)] {
@@ -125,8 +127,8 @@ func (e *engine) hold(now float64) error {
 	return nil
 }
 
-// clear takes everything from everybody. Who was downgraded has its own speed again, after the queue has been sorted by
-// the old one.
+// clear takes all resources from all jobs. Downgraded jobs get their own speed back only here, after the queue was
+// sorted with the old one.
 func (e *engine) clear() {
 	for _, i := range e.allocated {
 		e.jobs[i].speed = e.jobs[i].class.speed

@@ -7,9 +7,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// defaultRound is the paper's, in seconds.
+// defaultRound is the round of the paper, in seconds.
 const defaultRound = 300
 
+// newEngine checks the configuration and prepares a simulation.
 func newEngine(config Config) (*engine, error) {
 	if config.Round == 0 {
 		config.Round = defaultRound
@@ -37,7 +38,7 @@ func newEngine(config Config) (*engine, error) {
 	return e, nil
 }
 
-// outcome is what the simulation gave.
+// outcome returns the result of the simulation.
 func (e *engine) outcome() outcome.Run {
 	e.run.Setting = outcome.Setting{
 		Engine: "artifact", Policy: string(e.Policy), Allocator: string(e.Allocator), Placement: string(e.Placement),
@@ -53,6 +54,7 @@ func (e *engine) outcome() outcome.Run {
 	return e.run
 }
 
+// result is the outcome of the i-th job.
 func (e *engine) result(i int) outcome.Job {
 	j, given := &e.jobs[i], e.given[i]
 	return outcome.Job{

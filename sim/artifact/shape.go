@@ -7,7 +7,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 )
 
-// What a vector counts, in this order, which is also the order in which the artifact clips demands.
+// The resources of a vector, in the order in which the artifact limits demands.
 const (
 	gpu = iota
 	cpu
@@ -20,8 +20,8 @@ const (
 // vector is an amount of every resource: GPUs, cores, GB, MB/s of storage, Gb/s of network.
 type vector [resources]float64
 
-// times and over round every component. Sums of what they return are written as sums of variables, so that no processor
-// fuses a product into them.
+// times and over change every component. Callers add the results as variables, so that no processor can fuse a product
+// with an addition.
 func (v vector) times(x float64) vector {
 	for r := range v {
 		v[r] = float64(v[r] * x)
@@ -36,28 +36,27 @@ func (v vector) over(x float64) vector {
 	return v
 }
 
-// covers says whether there is as much of everything as another wants. There is no tolerance, as there is none in the
-// artifact.
+// covers says whether v has at least as much of every resource as want. Like in the artifact, there is no tolerance.
 func (v *vector) covers(want *vector) bool {
 	return v[cpu] >= want[cpu] && v[memory] >= want[memory] && v[storage] >= want[storage] && v[gpu] >= want[gpu] &&
 		v[network] >= want[network]
 }
 
-// exceeds says whether there is more of anything than another has.
+// exceeds says whether v has more of some resource than other.
 func (v *vector) exceeds(other *vector) bool { return !other.covers(v) }
 
 func (v *vector) isZero() bool { return *v == vector{} }
 
-// shape is a cluster of equal servers as the artifact knows it.
+// shape is a cluster of equal servers, as the artifact represents it.
 type shape struct {
-	count  int // servers
-	gpus   int // on each
+	count  int // number of servers
+	gpus   int // on each server
 	server vector
-	fair   vector // the share of one GPU
-	total  vector // of the cluster
+	fair   vector // the proportional share of one GPU
+	total  vector // of the whole cluster
 }
 
-// shapeOf finds what the artifact cannot simulate: anything but equal servers.
+// shapeOf converts a cluster, which must have equal servers only.
 func shapeOf(c cluster.Cluster) (shape, error) {
 	if err := c.Check(); err != nil {
 		return shape{}, err
@@ -74,7 +73,7 @@ func shapeOf(c cluster.Cluster) (shape, error) {
 	return s, nil
 }
 
-// ratio is the number of cores for each GPU, which the artifact has its models by. It is 0 where there is no whole one.
+// ratio is the cores per GPU, by which the artifact selects its models; 0 if it is not a whole number.
 func (s *shape) ratio() int {
 	if cores := int(s.server[cpu]); cores%s.gpus == 0 {
 		return cores / s.gpus
@@ -82,8 +81,8 @@ func (s *shape) ratio() int {
 	return 0
 }
 
-// short says that all the amounts are so short in binary that sums and differences of them, and of their halves down to
-// the part of one GPU in a thousand, are exact in float64.
+// short says whether all amounts have so few binary digits that sums and differences of them, and of their halves down
+// to a thousandth part per GPU, are exact in float64.
 func short(amounts ...float64) bool {
 	for _, x := range amounts {
 		if math.Abs(x) > 1<<30 || x*1024 != math.Trunc(x*1024) {

@@ -2,10 +2,10 @@ package artifact
 
 import "math"
 
-// This file is what the artifact does not have: rounds that cannot differ from the one before are not computed again.
+// This file has no counterpart in the artifact: rounds that cannot differ from the one before are not computed again.
 
-// unchanged says whether this round's placement begins with all of the last one's: the same jobs in the same order, as
-// far as the allocator looked at them, on a cluster that is as empty as it was then.
+// unchanged says whether this round's placement begins with all of the last one's: the allocator would meet the same
+// jobs in the same order, as far as it had gone, on an equally empty cluster.
 func (e *engine) unchanged() bool {
 	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
 		return false
@@ -18,10 +18,11 @@ func (e *engine) unchanged() bool {
 	return !e.whole() || e.left == 0 || len(e.queue) == len(e.seen)
 }
 
-// whole says that jobs are selected before any is given something, so that a newcomer can change what the others get.
+// whole says whether jobs are selected before any is served, so that a new job can change what others get.
 func (e *engine) whole() bool { return e.Policy == LAS || e.Allocator == Opt }
 
-// again repeats the last round for those who keep their places.
+// again gives the jobs that keep their places another round like the last one: held is the number of the last round in
+// which a job ran, credit the iterations that a round is worth. Computing the round anew would give the same placement.
 func (e *engine) again() {
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
@@ -30,8 +31,8 @@ func (e *engine) again() {
 	}
 }
 
-// skip holds rounds at once that cannot differ from the last one, and returns the moment of the last of them. Only a
-// policy whose keys are steady has such.
+// skip holds several rounds at once that cannot differ from the last one, and returns the time of the last of them.
+// Only policies with steady keys have such rounds.
 func (e *engine) skip(now float64) float64 {
 	if !e.exact || e.ordered || e.alarm || e.Detail || !e.Policy.steady() {
 		return now
@@ -52,8 +53,8 @@ func (e *engine) skip(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds to come before the one at the end of which somebody leaves, and before any in which
-// somebody may be given something.
+// quiet is the number of rounds before the one at whose end a job finishes, and before any in which a waiting job could
+// be served.
 func (e *engine) quiet(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {
@@ -72,7 +73,7 @@ func (e *engine) quiet(now float64) int64 {
 	return rounds
 }
 
-// heeds says whether a newcomer can change the next round. Under FIFO it stands behind all others.
+// heeds says whether a new job can change the next round. Under FIFO it comes behind all others.
 func (e *engine) heeds() bool {
 	switch {
 	case e.Policy != FIFO:
@@ -83,7 +84,7 @@ func (e *engine) heeds() bool {
 	return e.free > 0
 }
 
-// roundsBefore is the number of rounds after now that are before a moment.
+// roundsBefore is the number of rounds after now that begin before a time.
 func (e *engine) roundsBefore(moment, now float64) int64 {
 	rounds := int64((moment - now) / e.Round)
 	for rounds > 0 && now+float64(float64(rounds)*e.Round) >= moment {
@@ -92,7 +93,7 @@ func (e *engine) roundsBefore(moment, now float64) int64 {
 	return rounds
 }
 
-// charge adds what is held in so many rounds.
+// charge adds what is held in a number of rounds to the totals.
 func (e *engine) charge(rounds int64) {
 	seconds := float64(rounds) * e.Round
 	e.run.BusyGPUs += float64(seconds * e.use[gpu])
@@ -100,7 +101,7 @@ func (e *engine) charge(rounds int64) {
 	e.run.BusyMemory += float64(seconds * e.use[memory])
 }
 
-// weigh adds up what is held, where that has changed.
+// weigh sums what is held, after that has changed.
 func (e *engine) weigh() {
 	e.use = vector{gpu: float64(e.count*e.gpus - e.free)}
 	for k := range e.servers {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// tune places a job with its demand, or else with its share, for which peers on a server are downgraded to theirs where
-// that is necessary. It always succeeds where amounts are exact. Where it does not, the artifact ends the whole
-// program.
+// tune places a job with its demand, or else with its share; if necessary, other jobs on a server (peers) are
+// downgraded to their shares for that. It always succeeds if amounts are exact. If it fails, the artifact ends the
+// whole program.
 func (e *engine) tune(i int32) bool {
 	j := &e.jobs[i]
 	if e.place(i, &j.demand) {
@@ -26,8 +26,8 @@ func (e *engine) tune(i int32) bool {
 	return e.place(i, &j.least)
 }
 
-// chooseTargets lists the servers that a job is to go to, and how many GPUs it takes on each: the first that has enough
-// for a job of several, otherwise those with the fewest free.
+// chooseTargets lists the servers on which a job should run and how many GPUs it takes on each: for a job with several
+// GPUs the first server with enough free ones, and otherwise those with the fewest free GPUs.
 func (e *engine) chooseTargets(gpus int) {
 	e.targets = e.targets[:0]
 	for s := 0; s < len(e.servers) && gpus > 1; s++ {
@@ -49,7 +49,7 @@ func (e *engine) chooseTargets(gpus int) {
 	}
 }
 
-// makeRoom downgrades as many peers on a server as are needed for that fraction of an amount.
+// makeRoom downgrades as many peers on a server as this fraction of the amount needs.
 func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 	need := whole.times(fraction)
 	for r := range need {
@@ -75,14 +75,14 @@ func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 // peer is a job on a server that could be downgraded.
 type peer struct {
 	job         int32
-	spread      int // servers that it is on
-	gpus        int // on this one
+	spread      int // number of servers that it is on
+	gpus        int // on this server
 	alloc       vector
-	cpu, memory float64 // for each GPU
+	cpu, memory float64 // per GPU
 }
 
-// rankPeers lists the jobs of a server in the order in which they are asked: those on few servers first, then those
-// with much for each GPU. The server's own list stays in that order.
+// rankPeers lists the jobs of a server in the order in which they are downgraded: those on few servers first, then
+// those with the most cores per GPU, then those with the most memory per GPU. The server's own list keeps this order.
 func (e *engine) rankPeers(number int) {
 	jobs := e.servers[number].jobs
 	e.peers = e.peers[:0]
@@ -97,6 +97,7 @@ func (e *engine) rankPeers(number int) {
 	}
 }
 
+// peer describes a job on this server as a candidate for a downgrade.
 func (e *engine) peer(i int32, number int) peer {
 	j := &e.jobs[i]
 	p := peer{job: i, spread: j.to - j.from}
@@ -113,7 +114,7 @@ func (e *engine) peer(i int32, number int) peer {
 	return p
 }
 
-// lessenNeed takes off what the peer has on the server beyond its share.
+// lessenNeed subtracts what the peer has on the server beyond its share from the need.
 func (e *engine) lessenNeed(need *vector, p *peer) {
 	n := float64(p.gpus)
 	on := p.alloc.times(n / p.alloc[gpu])
@@ -123,8 +124,8 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 	}
 }
 
-// downgrade undoes the round of a job that has been placed, and leaves it where it is with no more than its share, at
-// the speed of that. Its whole demand is exchanged, also where it was below the share.
+// downgrade repeats the round of a placed job with no more than its share, at the speed of the share, in the same
+// place. Its whole demand is replaced, even in resources in which it was below the share.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
 	if j.lends {

@@ -1,9 +1,9 @@
-// Package backfill simulates a site under Slurm alone: jobs that ask for their proportional share, sched/builtin's walk
-// through the queue at every change, and sched/backfill's plan by time limits in between, as slurmctld 24.11 does both.
-// It is what the daemon is compared with, and knows nothing of it: no job is sized, moved or stopped.
+// Package backfill simulates a site under Slurm alone, as slurmctld 24.11 works: jobs ask for their proportional share,
+// sched/builtin goes through the queue at every change, and sched/backfill plans by time limits in between. It is the
+// baseline for the daemon, which it does not use: no job is resized, moved or preempted.
 //
-// It knows one partition, and of priorities the number with which a job comes: nobody ages. QOS, accounts' limits,
-// reservations and dependencies are none of its business.
+// It has one partition, and as priority the number with which a job comes, without ageing. It has no QOS, account
+// limits, reservations or dependencies.
 package backfill
 
 import (
@@ -23,38 +23,38 @@ type Config struct {
 	Cluster  cluster.Cluster
 	Profiles map[string]*sensitivity.Profile // by model
 	Jobs     trace.Source                    // in the order of arrival
-	Window   outcome.Window                  // the simulation ends when all its jobs have finished, if not empty
-	Until    time.Duration                   // 0: when all jobs have finished
+	Window   outcome.Window                  // the simulation ends when all its jobs have finished; empty: see Until
+	Until    time.Duration                   // 0: until all jobs have finished
 	Slurm    Slurm
-	// Sample is the time between two records of the cluster; 0: none are kept, nor who held what when.
+	// Sample is the time between two records of the cluster; 0: neither records nor spans are kept.
 	Sample time.Duration
-	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil:
-	// nobody.
+	// Progress is called from time to time with the number of finished jobs and the simulated time in seconds; nil: it
+	// is not called.
 	Progress func(finished int, at float64)
 }
 
-// Slurm is how the scheduler is set up, by the names of slurm.conf, and what it takes its time for. Zero is no time.
+// Slurm holds settings of the scheduler, named as in slurm.conf, and the delays of a simulated Slurm; zero is no delay.
 type Slurm struct {
-	Scheduler time.Duration // batch_sched_delay: from a change until the scheduler looks
+	Scheduler time.Duration // batch_sched_delay: from a change until the scheduler runs
 	Teardown  time.Duration // of an ended job
 	Launch    time.Duration // from a job's start until it trains
 	Backfill
 }
 
-// Backfill is sched/backfill's own parameters.
+// Backfill holds the parameters of sched/backfill.
 type Backfill struct {
 	Interval   time.Duration // bf_interval
 	Resolution time.Duration // bf_resolution
-	Window     time.Duration // bf_window: no start is planned further ahead
-	Tested     int           // bf_max_job_test: no more jobs are looked at
+	Window     time.Duration // bf_window: how far ahead starts are planned
+	Tested     int           // bf_max_job_test: how many jobs of the queue are tried
 }
 
-// Defaults are Slurm's.
+// Defaults returns Slurm's defaults.
 func Defaults() Backfill {
 	return Backfill{Interval: 30 * time.Second, Resolution: time.Minute, Window: 24 * time.Hour, Tested: 500}
 }
 
-// Run simulates, and ends early with ctx. An error names the job.
+// Run simulates until the end of config or of ctx. Errors name the job.
 func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	if err := config.check(); err != nil {
 		return outcome.Run{}, err

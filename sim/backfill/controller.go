@@ -13,45 +13,45 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// never is later than all that happens.
+// never is later than any event.
 const never = time.Duration(math.MaxInt64)
 
-// job is one that was submitted. Moments are since the beginning.
+// job is a submitted job. Times count from the beginning.
 type job struct {
 	trace.Job
 	users.Request
-	place   int           // in controller.jobs
-	limit   time.Duration // ≥ length: Slurm would end it
-	length  time.Duration // with what a start takes
+	place   int           // index in controller.jobs
+	limit   time.Duration // ≥ length: when Slurm would end it
+	length  time.Duration // including the launch delay
 	started time.Duration
 	ends    time.Duration
-	freed   time.Duration // its nodes are, once it has ended
-	due     time.Duration // the end by its limit, which is all that Slurm knows
+	freed   time.Duration // when its nodes become free after its end; never: it still runs
+	due     time.Duration // the end by its time limit, which is all that Slurm knows
 	nodes   []int         // ascending
 }
 
-// controller is slurmctld with its nodes and jobs.
+// controller is the simulated slurmctld with its nodes and jobs.
 type controller struct {
 	Config
 	now   time.Duration
-	total []gres.Vector // of each node
+	total []gres.Vector // capacity of each node
 	free  []gres.Vector
 
-	next    *job // to arrive; nil: nobody
+	next    *job // the next job to arrive; nil: not read yet, or none is left
 	queue   []*job
-	running []*job // in the order of their starts; those that are torn down included
+	running []*job // in the order of their starts, including jobs that are completing
 
-	look     time.Duration // when the scheduler walks through the queue; never: nothing has changed
-	plan     time.Duration // when backfill plans next, if anything changes until then
-	changed  bool          // since backfill planned
+	look     time.Duration // when the scheduler next goes through the queue; never: nothing has changed
+	plan     time.Duration // when backfill may plan next, if something has changed
+	changed  bool          // since backfill last planned
 	jobs     []outcome.Job
 	over     int
-	counted  int // of these, jobs of the window
+	counted  int // finished jobs of the window
 	arriving time.Duration
 	run      outcome.Run
 	sampled  time.Duration
-	stirred  bool // since the last sample
-	started  int  // likewise
+	stirred  bool // something changed since the last sample
+	started  int  // jobs started since the last sample
 }
 
 func newController(config Config) *controller {
@@ -66,7 +66,7 @@ func newController(config Config) *controller {
 	return c
 }
 
-// more says that there is something left to see.
+// more says whether the simulation goes on.
 func (c *controller) more() bool {
 	switch {
 	case c.Until > 0 && c.now >= c.Until:
@@ -77,8 +77,8 @@ func (c *controller) more() bool {
 	return c.arriving != never || len(c.queue)+len(c.running) > 0
 }
 
-// step goes to the next moment at which anything happens, and has it happen: nodes are freed before jobs arrive, and
-// both before anybody looks.
+// step advances to the next event and handles it. Nodes are freed before jobs arrive, and both come before the
+// schedulers run.
 func (c *controller) step() error {
 	moment, err := c.moment()
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *controller) end() time.Duration {
 	return never
 }
 
-// moment is when the next thing happens. Jobs that wait with nobody running and nothing planned would wait for ever.
+// moment is the time of the next event. It is an error if jobs wait although nothing can happen any more.
 func (c *controller) moment() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
 		if err := c.expect(); err != nil {
@@ -157,7 +157,7 @@ func (c *controller) expect() error {
 	return nil
 }
 
-// limit is a job's time limit, which Slurm counts in minutes: the log's, or else as short as it can be.
+// limit is a job's time limit in whole minutes, as Slurm has it: that of the log, but at least the job's length.
 func limit(told float64, length time.Duration) time.Duration {
 	limit := max(seconds(told), length)
 	return (limit + time.Minute - 1) / time.Minute * time.Minute
@@ -165,7 +165,7 @@ func limit(told float64, length time.Duration) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// arrive takes the jobs whose time has come.
+// arrive adds the jobs whose time has come to the queue.
 func (c *controller) arrive() error {
 	for c.next != nil && c.arriving <= c.now {
 		j := c.next
@@ -185,19 +185,19 @@ func (c *controller) arrive() error {
 	return nil
 }
 
-// byTurn is the order in which Slurm takes the queue.
+// byTurn is Slurm's queue order: higher priority first, then earlier arrival.
 func byTurn(a, b *job) int {
 	return cmp.Or(cmp.Compare(b.Told.Asked.Priority, a.Told.Asked.Priority), cmp.Compare(a.Arrival, b.Arrival),
 		cmp.Compare(a.ID, b.ID))
 }
 
-// stir says that something has changed.
+// stir notes that something has changed, so that both schedulers run.
 func (c *controller) stir() {
 	c.changed, c.stirred = true, true
 	c.look = min(c.look, c.now+c.Slurm.Scheduler)
 }
 
-// finish ends jobs, and frees the nodes of those that are torn down.
+// finish ends jobs, and frees the nodes of jobs that have completed.
 func (c *controller) finish() {
 	c.running = slices.DeleteFunc(c.running, func(j *job) bool {
 		if j.freed == never && j.ends <= c.now {
@@ -214,14 +214,14 @@ func (c *controller) finish() {
 	})
 }
 
-// walk is one look through the queue in its order: whoever fits starts, up to the first that does not.
+// walk goes through the queue in order, and starts jobs up to the first that does not fit.
 func (c *controller) walk() {
 	for len(c.queue) > 0 && c.tryNow(c.queue[0]) {
 		c.queue = slices.Delete(c.queue, 0, 1)
 	}
 }
 
-// tryNow starts the job if there is room.
+// tryNow starts the job if it fits.
 func (c *controller) tryNow(j *job) bool {
 	nodes := choose(j, c.free, all(len(c.total)))
 	if nodes == nil {
@@ -231,6 +231,7 @@ func (c *controller) tryNow(j *job) bool {
 	return true
 }
 
+// start starts the job on these nodes.
 func (c *controller) start(j *job, nodes []int) {
 	j.nodes, j.started = nodes, c.now
 	j.ends, j.due, j.freed = c.now+j.length, c.now+j.limit, never

@@ -6,7 +6,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// set is some of the nodes. It is never changed once it is shared.
+// set is a set of nodes. It must not be changed after it was shared.
 type set []bool
 
 func all(nodes int) set {
@@ -19,7 +19,7 @@ func all(nodes int) set {
 
 func (s set) has(node int) bool { return node < len(s) && s[node] }
 
-// and is what is in both; nil stands for all there are.
+// and is the intersection; a nil set stands for all nodes.
 func (s set) and(other set) set {
 	if s == nil {
 		return other
@@ -39,8 +39,9 @@ func (s set) without(nodes []int) set {
 	return rest
 }
 
-// choose are the nodes on which the job fits into what is free, as select/cons_tres takes them: of those next to each
-// other that suffice, the ones with the fewest free cores, from the left. nil: it does not fit.
+// choose returns the nodes on which the job fits into the free resources, in the way of select/cons_tres: of the runs
+// of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. nil: the job
+// does not fit.
 func choose(j *job, free []gres.Vector, among set) []int {
 	var best, able []int
 	least, cores := 0, 0
@@ -60,7 +61,7 @@ func choose(j *job, free []gres.Vector, among set) []int {
 	return scattered(j, free, among)
 }
 
-// scattered are nodes that need not stand next to each other.
+// scattered returns suitable nodes that need not be adjacent.
 func scattered(j *job, free []gres.Vector, among set) []int {
 	var able []int
 	for n := range free {

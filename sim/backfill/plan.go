@@ -8,18 +8,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// stretch is a time for which some nodes may be planned with. Nodes that are kept for a job that waits are not among
-// them, all of each: so does Slurm, whatever part of them the job will use.
+// stretch is a period and the nodes that can be planned in it. Nodes reserved for a waiting job are excluded
+// completely: Slurm, too, excludes them whatever part of them the job will use.
 type stretch struct {
 	from, to time.Duration
 	nodes    set
 }
 
-// calendar is stretches one behind the other, from now to the end of the window.
+// calendar is a sequence of adjacent stretches, from now to the end of the window.
 type calendar []stretch
 
-// backfill gives each job in turn the earliest place that no job before it is kept: one that can begin at once does,
-// and the others have nodes kept for them. It goes by limits, since nobody knows how long a job really takes.
+// backfill goes through the queue and gives each job the earliest place that is not reserved for a job before it. A job
+// that can begin at once starts; for any other, nodes are reserved. It plans with time limits, since real durations are
+// unknown.
 func (c *controller) backfill() {
 	c.plan = c.now + c.Slurm.Interval
 	c.changed = false
@@ -33,14 +34,14 @@ func (c *controller) backfill() {
 	c.queue = waiting
 }
 
-// place starts the job, or keeps nodes for it. It says whether it started.
+// place starts the job or reserves nodes for it, and returns whether it started.
 func (c *controller) place(j *job, free *calendar) bool {
 	for begin := c.now; begin < never; {
 		nodes, next := free.throughout(begin, begin+j.limit)
 		at, on := c.earliest(j, nodes)
 		at = max(at, begin)
 		switch {
-		case on == nil || next < at: // there may be a sooner place on nodes that are kept until then
+		case on == nil || next < at: // nodes reserved until next may allow an earlier start
 			begin = next
 			continue
 		case at == c.now:
@@ -60,11 +61,11 @@ func (c *controller) place(j *job, free *calendar) bool {
 	return false
 }
 
-// earliest is when the job could begin on some of the nodes, if everybody who runs left at the limit, and on which: at
-// the end of somebody, or now.
+// earliest returns when the job could begin on some of the nodes, and on which, if all running jobs ended at their
+// limits: now, or when a running job ends.
 //
-// Slurm lets those who end close to each other leave together, and looks only then: within half a minute at first, and
-// within twice that each further time.
+// As in Slurm, running jobs that end close to each other are removed together before the job is tried again: those
+// within 30 s of the first one, and at each further step within twice the time of the step before.
 func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	if on := choose(j, c.free, nodes); on != nil {
 		return c.now, on
@@ -83,7 +84,7 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	return never, nil
 }
 
-// leaving are the jobs on the nodes in the order of their limits.
+// leaving returns the running jobs on the nodes, by ascending end of their limits.
 func (c *controller) leaving(nodes set) []*job {
 	var list []*job
 	for _, j := range c.running {
@@ -95,13 +96,14 @@ func (c *controller) leaving(nodes set) []*job {
 	return list
 }
 
+// give adds what a job holds to the free resources of its nodes.
 func give(free []gres.Vector, j *job) {
 	for _, n := range j.nodes {
 		free[n] = free[n].Plus(j.PerNode)
 	}
 }
 
-// throughout are the nodes that nobody is kept from one moment to another, and when that may change next.
+// throughout returns the nodes that are not reserved at any time between from and to, and when that may next change.
 func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Duration) {
 	next = never
 	for i, s := range l {
@@ -119,14 +121,14 @@ func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Durat
 	return nodes, next
 }
 
-// overlaps says whether somebody else is kept one of the nodes meanwhile.
+// overlaps says whether one of the nodes is reserved at some time between from and to.
 func (l calendar) overlaps(on []int, from, to time.Duration) bool {
 	return slices.ContainsFunc(l, func(s stretch) bool {
 		return s.from < to && from < s.to && slices.ContainsFunc(on, func(n int) bool { return !s.nodes.has(n) })
 	})
 }
 
-// keep takes the nodes out of the calendar for a time.
+// keep reserves the nodes for a period.
 func (l *calendar) keep(on []int, from, to time.Duration) {
 	var kept calendar
 	for _, s := range *l {
@@ -140,7 +142,7 @@ func (l *calendar) keep(on []int, from, to time.Duration) {
 	*l = kept
 }
 
-// cut is the stretch in pieces, none of which goes across one of the moments.
+// cut splits the stretch at the given times.
 func (s stretch) cut(moments ...time.Duration) calendar {
 	pieces := calendar{s}
 	for _, m := range moments {

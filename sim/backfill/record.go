@@ -10,12 +10,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// between two reports of progress.
+// jobsPerReport is the number of finished jobs between two calls of Progress.
 const jobsPerReport = 64
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended takes the end of a job, whose nodes are not free yet.
+// ended records the end of a job. Its nodes are not free before j.freed.
 func (c *controller) ended(j *job) {
 	j.freed = j.ends + c.Slurm.Teardown
 	c.jobs[j.place].Finish = j.ends.Seconds()
@@ -30,7 +30,7 @@ func (c *controller) ended(j *job) {
 	}
 }
 
-// take adds what a job held until a moment.
+// take adds what a job held until a time.
 func (c *controller) take(j *job, until time.Duration) {
 	held := (until - j.started).Seconds() * float64(len(j.nodes))
 	c.run.BusyGPUs += float64(held * float64(j.PerNode.GPUs))
@@ -48,8 +48,8 @@ func (c *controller) take(j *job, until time.Duration) {
 	}
 }
 
-// sample records the cluster as it has been up to the next moment, if it has changed and if the last record is long
-// enough ago to be followed by one before then.
+// sample records the state that lasts until the next event, if it has changed and if a multiple of Sample lies before
+// that event.
 func (c *controller) sample(until time.Duration) {
 	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample
 	if c.Sample == 0 || !c.stirred || due >= until || due <= c.sampled {
@@ -70,7 +70,7 @@ func (c *controller) sample(until time.Duration) {
 	c.sampled, c.stirred, c.started = due, false, 0
 }
 
-// outcome is what the simulation gave, jobs that have not ended included.
+// outcome returns the results, including jobs that have not finished.
 func (c *controller) outcome() outcome.Run {
 	for _, j := range c.running {
 		if j.freed == never {

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Bounds of what is believed. Nothing that exists comes near them, and many a wrong unit is beyond.
+// Bounds of valid values. Nothing that exists comes near them, and many values in a wrong unit exceed them.
 const (
 	maxServers = 1_000_000
 	maxGPUs    = 1024
@@ -21,14 +21,14 @@ const (
 	maxGroups  = 1000
 )
 
-// measure is one number that each group has.
+// measure is a number of a group, with how to read and print it.
 type measure struct {
 	name string
-	read func(g *Group, text string) error // the error says what would be right
+	read func(g *Group, text string) error // the error says what is expected
 	text func(g Group) string
 }
 
-// The measures by the names that YAML gives them.
+// The names of the measures in YAML.
 const (
 	servers   = "servers"
 	gpus      = "gpus"
@@ -49,6 +49,7 @@ func measures() []measure {
 	}
 }
 
+// count makes a measure of a whole number from 1 to most.
 func count(name string, most int, of func(g *Group) *int) measure {
 	read := func(g *Group, text string) error {
 		n, err := strconv.Atoi(text)
@@ -61,6 +62,7 @@ func count(name string, most int, of func(g *Group) *int) measure {
 	return measure{name, read, func(g Group) string { return strconv.Itoa(*of(&g)) }}
 }
 
+// amount makes a measure of a number from 1 to most.
 func amount(name string, most float64, unit string, of func(g *Group) *float64) measure {
 	read := func(g *Group, text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -74,10 +76,10 @@ func amount(name string, most float64, unit string, of func(g *Group) *float64) 
 	return measure{name, read, func(g Group) string { return decimal(*of(&g)) }}
 }
 
-// decimal is the shortest text that reads back as x.
+// decimal is the shortest text that parses to x again.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// measureOf finds a measure by its name.
+// measureOf returns the measure with this name.
 func measureOf(name string) (measure, bool) {
 	for _, m := range measures() {
 		if m.name == name {
@@ -87,8 +89,8 @@ func measureOf(name string) (measure, bool) {
 	return measure{}, false
 }
 
-// Check finds what is impossible or beyond belief in a cluster that a program has put together. What this package reads
-// is checked.
+// Check finds impossible values in a cluster that a program has built. Clusters read by this package are already
+// checked.
 func (c Cluster) Check() error {
 	if err := c.check(); err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -116,7 +118,7 @@ func (c Cluster) check() error {
 	return nil
 }
 
-// checked is c, unless it is wrong.
+// checked returns c, or what is wrong with it.
 func (c Cluster) checked() (Cluster, error) {
 	if err := c.check(); err != nil {
 		return Cluster{}, err
@@ -124,7 +126,7 @@ func (c Cluster) checked() (Cluster, error) {
 	return c, nil
 }
 
-// check reads the group's own numbers back, since whoever reads them refuses the impossible.
+// check prints and reads back each number, since reading refuses impossible values.
 func (g Group) check() error {
 	for _, m := range measures() {
 		text := m.text(g)
@@ -142,7 +144,7 @@ func (g Group) check() error {
 
 var errWord = fmt.Errorf("want a letter, then letters, digits and . _ -, %d at most", maxWord)
 
-// isWord says whether text can name servers, a GPU type or a feature.
+// isWord says whether text is a valid name of servers, a GPU type or a feature.
 func isWord(text string) bool {
 	for i, r := range text {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
@@ -153,5 +155,5 @@ func isWord(text string) bool {
 	return text != "" && len(text) <= maxWord
 }
 
-// shown is a piece of a description as an error may repeat it: short and printable.
+// shown formats a piece of a description for an error: shortened and printable.
 func shown(text string) string { return printable.Quote(text, maxWord) }

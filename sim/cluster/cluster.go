@@ -1,6 +1,6 @@
-// Package cluster describes the clusters that are simulated: groups of equal servers, from the artifact's ini, from
-// YAML, or from a word on the command line. Every description that it reads is checked; it never fills in what a file
-// should have said, beyond the defaults that the format has.
+// Package cluster describes simulated clusters: groups of equal servers, read from the artifact's ini, from YAML, or
+// from a word on the command line. Every description is checked. Missing values are filled in only where the format
+// defines a default.
 package cluster
 
 import (
@@ -16,11 +16,11 @@ type Cluster struct {
 	Groups []Group
 }
 
-// Group is a number of equal servers.
+// Group is a group of equal servers.
 type Group struct {
-	Name     string // names its servers with a number behind; empty: n
+	Name     string // prefix of its servers' names, before a number; empty: n
 	Servers  int
-	GPUs     int     // on each server, as the rest
+	GPUs     int     // on each server, as are the following
 	CPUs     int     // cores
 	Memory   float64 // GB of 1000 MiB
 	Storage  float64 // MB/s
@@ -29,25 +29,25 @@ type Group struct {
 	Features []string
 }
 
-// Defaults of what need not be said.
+// Defaults of optional values.
 const (
 	DefaultStorage = 500 // MB/s
 	DefaultNetwork = 40  // Gb/s
 )
 
-// The cores per GPU that the paper compares (Synergy, OSDI'22, §5).
+// The range of cores per GPU that the paper compares (Synergy, OSDI'22, §5).
 const (
 	leastRatio = 3
 	mostRatio  = 6
 )
 
-// Paper is the simulated cluster of the paper: 16 servers with 8 GPUs, 24 cores and 500 GB each.
+// Paper returns the paper's simulated cluster: 16 servers with 8 GPUs, 24 cores and 500 GB each.
 func Paper() Cluster {
 	return Cluster{[]Group{{Servers: 16, GPUs: 8, CPUs: 24, Memory: 500, Storage: DefaultStorage,
 		Network: DefaultNetwork}}}
 }
 
-// Ratio is the simulated cluster of the paper with so many cores for each GPU, 3 to 6.
+// Ratio returns the paper's simulated cluster with this many cores per GPU, 3 to 6.
 func Ratio(coresPerGPU int) (Cluster, error) {
 	if coresPerGPU < leastRatio || coresPerGPU > mostRatio {
 		return Cluster{}, fmt.Errorf("cluster: ratio = %d: want %d to %d cores for each GPU", coresPerGPU, leastRatio,
@@ -58,7 +58,7 @@ func Ratio(coresPerGPU int) (Cluster, error) {
 	return c, nil
 }
 
-// Vector is what one server of the group has, as the planner counts it.
+// Vector is the capacity of one server of the group, in the planner's units.
 func (g Group) Vector() gres.Vector {
 	return gres.Vector{GPUs: g.GPUs, CPUs: g.CPUs, Memory: gres.Memory(math.Round(g.Memory * float64(gres.Gigabyte)))}
 }
@@ -99,7 +99,7 @@ func (c Cluster) Memory() float64 {
 	return total
 }
 
-// Equal says whether all servers are equal, whatever their names.
+// Equal says whether all servers are equal, apart from their names.
 func (c Cluster) Equal() bool {
 	for _, g := range c.Groups {
 		if !g.sameServers(c.Groups[0]) {

@@ -10,34 +10,34 @@ import (
 	"gopkg.in/ini.v1"
 )
 
-// The sections of the artifact's file. It parses the second one and never uses it, so neither do we.
+// The sections of the artifact's file. The artifact parses the second one and never uses it; here it is ignored.
 const (
 	iniCluster   = "CLUSTER"
 	iniScheduler = "SCHEDULER"
 )
 
-// iniKeys are the artifact's names of what servers have.
+// iniKeys maps the artifact's keys to measures.
 var iniKeys = []struct{ name, measure string }{
 	{"servers_per_rack", servers}, {"gpus_per_server", gpus}, {"cpus_per_server", cpus},
 	{"dram_per_server", memoryGB}, {"sspeed_per_server", storageMB}, {"net_per_server", networkGb},
 }
 
-// iniRacks multiplies the servers.
+// iniRacks is the key of a factor for the number of servers.
 const iniRacks = "racks"
 
-// iniDefault is what the artifact takes where its file does not say. Its storage is slower than ours.
+// iniDefault has the artifact's defaults. Its storage is slower than DefaultStorage.
 func iniDefault() Group {
 	return Group{Servers: 4, GPUs: 8, CPUs: 24, Memory: 500, Storage: 300, Network: DefaultNetwork}
 }
 
-// ReadINI reads the cluster file of the paper's artifact. What the file leaves out is as there: 1 rack, 4 servers, 8
-// GPUs, 24 cores, 500 GB, 300 MB/s, 40 Gb/s. Unlike there, several racks are as many times the servers, and an unknown
-// or repeated key is an error, which names the line, the key, its value and what would be right.
+// ReadINI reads the cluster file of the paper's artifact. Defaults are the artifact's: 1 rack, 4 servers, 8 GPUs, 24
+// cores, 500 GB, 300 MB/s, 40 Gb/s. Unlike there, several racks multiply the servers, and an unknown or repeated key is
+// an error, which names the line, the key, its value and what is expected.
 func ReadINI(text []byte) (Cluster, error) {
 	file, err := ini.LoadSources(ini.LoadOptions{
 		InsensitiveKeys:            true, // as in Python's parser
 		IgnoreContinuation:         true,
-		AllowShadows:               true, // so that a repeated key is seen
+		AllowShadows:               true, // so that a repeated key is noticed
 		AllowDuplicateShadowValues: true,
 	}, text)
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadINI(text []byte) (Cluster, error) {
 	return Cluster{[]Group{g}}.checked()
 }
 
-// iniRead takes over one key.
+// iniRead reads one key into the group or the racks.
 func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
 	if len(key.ValueWithShadows()) > 1 {
 		return errors.New("is there more than once: remove the others")
@@ -74,7 +74,7 @@ func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
 	return nil
 }
 
-// iniMeasure finds how a key is read.
+// iniMeasure returns how a key is read.
 func iniMeasure(section, name string, racks *int) (measure, bool) {
 	switch {
 	case section == iniScheduler && (name == "policy" || name == "lease_time"):
@@ -89,7 +89,7 @@ func iniMeasure(section, name string, racks *int) (measure, bool) {
 	return measure{}, false
 }
 
-// iniNames are the keys of the cluster, racks first.
+// iniNames lists the keys of the cluster section, racks first.
 func iniNames() []string {
 	names := []string{iniRacks}
 	for _, k := range iniKeys {
@@ -98,8 +98,7 @@ func iniNames() []string {
 	return names
 }
 
-// iniLine finds where a key stands, since the parser does not say it; nothing where it is written in a way that this
-// does not find.
+// iniLine returns the line of a key, which the parser does not report; empty if it is not found.
 func iniLine(text []byte, section, key string) string {
 	within := ini.DefaultSection
 	for i, line := range strings.Split(string(text), "\n") {
@@ -114,7 +113,7 @@ func iniLine(text []byte, section, key string) string {
 	return ""
 }
 
-// iniSyntax leaves of the parser's error what a person can use.
+// iniSyntax reduces the parser's error to what is useful for the file's author.
 func iniSyntax(text []byte, err error) error {
 	var bare ini.ErrDelimiterNotFound
 	if !errors.As(err, &bare) {
@@ -126,7 +125,7 @@ func iniSyntax(text []byte, err error) error {
 		number, shown(strings.TrimSpace(bare.Line)))
 }
 
-// before is what text has in front of part.
+// before returns the text in front of part.
 func before(text, part string) string {
 	front, _, _ := strings.Cut(text, part)
 	return front

@@ -10,14 +10,14 @@ import (
 // Node is one server.
 type Node struct {
 	Name  string
-	Group int // its place in the cluster's groups
+	Group int // index in Cluster.Groups
 }
 
-// leastWidth is the width of the numbers in small clusters, as administrators write them: n01.
+// leastWidth is the least width of the numbers in names, as in n01.
 const leastWidth = 2
 
-// Nodes lists all servers, ascending in their names: n01, n02 and so on, or with the name of the group in front.
-// Numbers are as wide as the largest one behind the same name, so that they ascend, too. Groups of one name are
+// Nodes lists all servers, ascending in name: n01, n02 and so on, or with the name of their group instead of n. All
+// numbers after the same name have equal width, so that names sort as the numbers do. Groups of the same name are
 // numbered as one.
 func (c Cluster) Nodes() []Node {
 	servers := make(map[string]int)
@@ -38,7 +38,7 @@ func (c Cluster) Nodes() []Node {
 	return nodes
 }
 
-// prefix is what stands before the number. It never ends in a digit, so that no two servers have the same name.
+// prefix is the part of a name before the number. It never ends in a digit, so that all names are different.
 func (g Group) prefix() string {
 	if g.Name == "" {
 		return "n"

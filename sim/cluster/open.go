@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// maxFile bounds a description of a cluster. A thousand groups fit.
+// maxFile bounds a cluster file, in bytes. A thousand groups fit.
 const maxFile = 256 << 10
 
-// Open reads the cluster that a file describes: the artifact's ini or our YAML, by the file's extension, or by its
-// first line where the extension is another one. The error names the file.
+// Open reads a cluster from a file: the artifact's ini or our YAML, by the file's extension, or for any other
+// extension, by its first line. The error names the file.
 func Open(path string) (Cluster, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// reader finds who can read the file.
+// reader returns the function that reads the file.
 func reader(path string, text []byte) func(text []byte) (Cluster, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":
@@ -53,7 +53,7 @@ func reader(path string, text []byte) func(text []byte) (Cluster, error) {
 	return ReadYAML
 }
 
-// firstLine is the first line that says something; a line end where none does.
+// firstLine returns the first line that is neither blank nor a comment; a line end if there is none.
 func firstLine(text []byte) []byte {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != ';' {

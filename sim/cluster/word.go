@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Shape is how a word describes a cluster, for help texts.
+// Shape is the syntax of a word that describes a cluster, for help texts.
 const Shape = "[TYPE=]SERVERSxGPUS:CORES:GB[:MB/s[:Gb/s]], several joined by +"
 
 // example is the paper's cluster.
 const example = "16x8:24:500"
 
-// wordMeasures are the numbers of a group in the order in which a word has them, with the names that people give them.
+// wordMeasures are the numbers of a group in the order of the word, with their names in errors.
 var wordMeasures = []struct{ name, measure string }{
 	{"servers", servers}, {"GPUs", gpus}, {"cores", cpus}, {"memory", memoryGB}, {"storage", storageMB},
 	{"network", networkGb},
 }
 
-// least is how many of them must be there.
+// least is how many of them are required.
 const least = 4
 
-// Parse reads a word like 16x8:24:500, which is 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s
-// and the network's Gb/s may follow, 500 and 40 otherwise. Groups of different servers are joined by +, and each may
-// begin with the type of its GPUs: a100=8x8:64:1000+v100=16x8:24:500. The error names the group, the number, and what
-// would be right.
+// Parse reads a word such as 16x8:24:500: 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s and the
+// network's Gb/s may follow; their defaults are 500 and 40. Groups of different servers are joined by +, and each may
+// begin with its GPU type: a100=8x8:64:1000+v100=16x8:24:500. The error names the group, the number, and what is
+// expected.
 func Parse(text string) (Cluster, error) {
 	var c Cluster
 	for i, part := range strings.Split(text, "+") {
@@ -39,6 +39,7 @@ func Parse(text string) (Cluster, error) {
 	return c, nil
 }
 
+// parseGroup parses one group, with an optional GPU type in front.
 func parseGroup(text string) (Group, error) {
 	g := Group{Storage: DefaultStorage, Network: DefaultNetwork}
 	if kind, rest, said := strings.Cut(text, "="); said {
@@ -60,7 +61,7 @@ func parseGroup(text string) (Group, error) {
 	return g, nil
 }
 
-// splitGroup takes the numbers of a group apart.
+// splitGroup splits a group into its numbers.
 func splitGroup(text string) ([]string, error) {
 	count, rest, crossed := strings.Cut(text, "x")
 	numbers := append([]string{count}, strings.Split(rest, ":")...)
@@ -72,7 +73,7 @@ func splitGroup(text string) ([]string, error) {
 	return numbers, nil
 }
 
-// String is the word that Parse reads. Names of servers and features have no place in it.
+// String returns the word that Parse reads. It does not contain names of servers and features.
 func (c Cluster) String() string {
 	parts := make([]string, len(c.Groups))
 	for i, g := range c.Groups {
@@ -81,7 +82,7 @@ func (c Cluster) String() string {
 	return strings.Join(parts, "+")
 }
 
-// String is the group's part of the cluster's word.
+// String returns the group's part of the cluster's word.
 func (g Group) String() string {
 	text := fmt.Sprintf("%dx%d:%d:%s", g.Servers, g.GPUs, g.CPUs, decimal(g.Memory))
 	if g.GPUType != "" {

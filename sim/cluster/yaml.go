@@ -13,9 +13,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// ReadYAML reads a list of groups of servers, as etc/examples/cluster.yaml shows it. A group must say servers, gpus,
-// cpus and memory_gb; it may say storage_mb_s (500), network_gb_s (40), name, gpu_type and features. Unknown and
-// repeated keys are errors; each error names the line, the key, its value and what would be right.
+// ReadYAML reads a list of groups of servers, as in etc/examples/cluster.yaml. A group must have servers, gpus, cpus
+// and memory_gb; it may have storage_mb_s (500), network_gb_s (40), name, gpu_type and features. Unknown and repeated
+// keys are errors; each error names the line, the key, its value and what is expected.
 func ReadYAML(text []byte) (Cluster, error) {
 	document, err := onlyDocument(text)
 	if err != nil {
@@ -36,7 +36,7 @@ func ReadYAML(text []byte) (Cluster, error) {
 	return c.checked()
 }
 
-// onlyDocument is what the one YAML document of the text holds.
+// onlyDocument returns the content of the text, which must be one YAML document.
 func onlyDocument(text []byte) (*yaml.Node, error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
@@ -55,7 +55,7 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// yamlSyntax leaves of the parser's error what a person can use.
+// yamlSyntax reduces the parser's error to what is useful for the file's author.
 func yamlSyntax(err error) error {
 	var failure *yaml.LoadError
 	if errors.As(err, &failure) && failure.Mark.Line > 0 {
@@ -64,7 +64,7 @@ func yamlSyntax(err error) error {
 	return errors.New(printable.Quote(err.Error(), 0))
 }
 
-// groupsOf is the list of groups, the only key of the file.
+// groupsOf returns the list of groups, which must be the file's only key.
 func groupsOf(root *yaml.Node) (*yaml.Node, error) {
 	if root.Kind != yaml.MappingNode || len(root.Content) != 2 || root.Content[0].Value != "groups" {
 		return nil, fmt.Errorf("line %d: want groups: and a list of them, and no other key", root.Line)
@@ -76,6 +76,7 @@ func groupsOf(root *yaml.Node) (*yaml.Node, error) {
 	return list, nil
 }
 
+// yamlGroup reads one group, which must have all required keys and none twice.
 func yamlGroup(node *yaml.Node) (Group, error) {
 	if node.Kind != yaml.MappingNode {
 		return Group{}, fmt.Errorf("line %d: want a group with keys, as servers: 16", node.Line)
@@ -101,7 +102,7 @@ func yamlGroup(node *yaml.Node) (Group, error) {
 	return g, nil
 }
 
-// yamlSet takes over one key. The error goes on behind the key's name.
+// yamlSet reads one key into the group. The error text continues after the key's name.
 func yamlSet(g *Group, key string, value *yaml.Node) error {
 	if m, isMeasure := measureOf(key); isMeasure {
 		return valued(value, func(text string) error { return m.read(g, text) })
@@ -140,7 +141,7 @@ func yamlFeatures(g *Group, list *yaml.Node) error {
 	return nil
 }
 
-// valued reads a value that is neither a list nor a section, and says it where it is wrong.
+// valued reads a scalar value. The error contains the value.
 func valued(value *yaml.Node, read func(text string) error) error {
 	if value.Kind != yaml.ScalarNode {
 		return errors.New(": want one value, not a list, keys or a reference")

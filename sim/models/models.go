@@ -1,10 +1,10 @@
-// Package models is the table of the ten models that the paper's artifact ships (Synergy, OSDI'22), as far as workloads
-// and the reference engine need it. The same measurements as profiles that the planner reads are in etc/profiles.
+// Package models is the table of the ten models in the paper's artifact (Synergy, OSDI'22), as far as workloads and the
+// artifact engine need it. The same measurements, as profiles for the planner, are in etc/profiles.
 package models
 
 import "fmt"
 
-// Family is a kind of model. The order is the one in which the artifact breaks ties.
+// Family is a kind of model. The order of the values is the one in which the artifact breaks ties.
 type Family int
 
 // The families.
@@ -15,10 +15,10 @@ const (
 	Families int = iota
 )
 
-// String is the family's name: image, language or speech.
+// String returns the family's name: image, language or speech.
 func (f Family) String() string { return [...]string{"image", "language", "speech"}[f] }
 
-// Members are the class ids of the family's models, ascending.
+// Members lists the class IDs of the family's models, ascending.
 func (f Family) Members() []int {
 	var ids []int
 	for id, r := range table {
@@ -39,14 +39,13 @@ type Model struct {
 	Speedup   float64 // throughput at the best case over that at the proportional share
 }
 
-// The CPU:GPU ratios that the artifact has tables for. The paper's servers have three cores for each GPU.
+// The CPU:GPU ratios for which the artifact has tables. The paper's servers have three cores per GPU.
 const (
 	LeastRatio = 3
 	MostRatio  = 6
 )
 
-// Set is the ten models as they run on servers with that many cores for each GPU, 3, 4, 5 or 6. A model's index is its
-// class id.
+// Set returns the ten models on servers with ratio cores per GPU, 3 to 6. A model's index is its class ID.
 func Set(ratio int) ([]Model, error) {
 	if ratio < LeastRatio || ratio > MostRatio {
 		return nil, fmt.Errorf("CPU:GPU ratio = %d: want %d to %d, which the artifact has tables for", ratio,
@@ -60,7 +59,7 @@ func Set(ratio int) ([]Model, error) {
 	return set, nil
 }
 
-// Find is the class id of the model of that name, the same in every Set. It is false where the artifact has no such
+// Find returns the class ID of the model with this name, the same in every Set; false if the artifact has no such
 // model.
 func Find(name string) (id int, known bool) {
 	for id, r := range table {

@@ -1,10 +1,12 @@
 package models
 
-// perRatio is a value on servers with 3, 4, 5 and 6 cores for each GPU.
+// perRatio is a value on servers with 3, 4, 5 and 6 cores per GPU.
 type perRatio [MostRatio - LeastRatio + 1]float64
 
+// always is a value that does not depend on the ratio.
 func always(x float64) perRatio { return perRatio{x, x, x, x} }
 
+// row is one model of the table.
 type row struct {
 	name      string
 	family    Family
@@ -14,7 +16,7 @@ type row struct {
 	speedup   perRatio
 }
 
-// table has the artifact's class ids as indices; its workloads depend on their order.
+// table is indexed by the artifact's class IDs; its workloads depend on their order.
 var table = [...]row{
 	{"alexnet", Image, 125, perRatio{12, 12, 12, 24}, perRatio{0.6, 0.48, 0.392, 0.34},
 		perRatio{2.94, 2.352, 1.92, 2.18}},
@@ -30,16 +32,16 @@ var table = [...]row{
 	{"deepspeech", Speech, 62.5, always(3), always(0.757), always(1)},
 }
 
-// CPUAxis and MemoryAxis are the numbers of cores and the GB, per GPU, at which Sensitivity was measured.
+// CPUAxis and MemoryAxis are the cores and the GB per GPU at which Sensitivity was measured.
 func CPUAxis() [9]float64    { return [...]float64{1, 2, 3, 4, 5, 6, 9, 12, 24} }
 func MemoryAxis() [5]float64 { return [...]float64{20.83, 62.5, 125, 187.5, 250} }
 
-// Matrix is throughput over that at the proportional share of a server with three cores and 62.5 GB for each GPU:
-// [i][j] with CPUAxis[i] cores and MemoryAxis[j] GB for each GPU.
+// Matrix is the throughput relative to that with the proportional share of a server with three cores and 62.5 GB per
+// GPU: [i][j] is that with CPUAxis[i] cores and MemoryAxis[j] GB per GPU.
 type Matrix [9][5]float64
 
-// Sensitivity is the matrix of the model with that class id, for CPU:GPU ratio 3. The artifact uses it with the other
-// ratios too, where it is not 1 at the proportional share; nobody else should.
+// Sensitivity returns the matrix of the model with this class ID, for the CPU:GPU ratio 3. The artifact also uses it
+// with the other ratios, although it is not 1 at the proportional share there; other users should not.
 func Sensitivity(id int) Matrix {
 	starved, curves := starvedImageOrSpeech, measured[id]
 	if table[id].family == Language {
@@ -55,16 +57,17 @@ func Sensitivity(id int) Matrix {
 	return m
 }
 
-// starvedImageOrSpeech is the throughput of every image and speech model with the least memory, whatever its cores.
+// starvedImageOrSpeech is the relative throughput of every image and speech model with the least memory, whatever its
+// cores.
 const starvedImageOrSpeech = 0.1
 
-// curve is throughput over cores.
+// curve is throughput by cores, at the points of CPUAxis.
 type curve [9]float64
 
 var flat = curve{1, 1, 1, 1, 1, 1, 1, 1, 1}
 
-// measured has, for each model, its curve at 62.5 GB for each GPU, at 125 GB and so on; the last one also holds for all
-// memory beyond.
+// measured has, for each model, its curves at 62.5 GB per GPU, at 125 GB and so on; the last curve also holds for all
+// larger amounts.
 var measured = [len(table)][]curve{
 	{{.3, .66, 1, 1.25, 1.53, 1.75, 2, 2, 2}, {.3, .66, 1, 1.25, 1.53, 1.75, 2, 2.94, 2.94}},
 	{{.37, .72, 1, 1.3, 1.53, 1.75, 2.4, 2.4, 2.4}},

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// axis is one thing in which the runs of an experiment may differ.
+// axis is one property in which the runs of an experiment may differ.
 type axis struct {
-	column string // of files
-	title  string // for people
+	column string // name in files
+	title  string // name in tables
 	unit   string
-	value  func(s Setting) string // empty: nothing to say
+	value  func(s Setting) string // empty: the property does not apply
 }
 
-// always are the axes that files and tables show even where runs do not differ in them.
+// always are the axes that are shown even if all runs agree in them.
 var always = []string{"policy", "allocator"}
 
-// axes are in the order in which files and tables show them.
+// axes returns all axes in the order in which files and tables show them.
 func axes() []axis {
 	return []axis{
 		{"engine", "engine", "", func(s Setting) string { return named(s.Engine) }},
@@ -46,7 +46,7 @@ func axes() []axis {
 	}
 }
 
-// differing are the axes that tell the runs apart, and those that are always shown.
+// differing returns the axes in which runs differ, and those in always.
 func differing(runs []Run) (found []axis) {
 	for _, a := range axes() {
 		if slices.Contains(always, a.column) || a.differs(runs) {
@@ -60,7 +60,7 @@ func (a axis) differs(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return a.value(r.Setting) != a.value(runs[0].Setting) })
 }
 
-// shared says in one line what all runs have in common beyond what is always shown.
+// shared describes in one line what all runs have in common, without the axes in always.
 func shared(runs []Run) string {
 	var words []string
 	for _, a := range axes() {
@@ -78,7 +78,7 @@ func (a axis) say(value string) string {
 	return a.title + " " + value + " " + a.unit
 }
 
-// name is how errors call a run.
+// name is a run's name in errors.
 func (s Setting) name() string {
 	name := named(s.Policy) + " × " + named(s.Allocator)
 	if s.Placement != "" {
@@ -97,7 +97,7 @@ func whenPositive(x float64) string {
 	return decimal(x)
 }
 
-// restOf is the percentage that a part leaves; empty where that is all.
+// restOf is the percentage of the remainder; empty if the part is 0.
 func restOf(part float64) string {
 	if part <= 0 {
 		return ""
@@ -112,5 +112,5 @@ func whenTrue(said bool, word string) string {
 	return word
 }
 
-// decimal is the shortest text that reads back as x.
+// decimal is the shortest text that parses to x again.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// check finds why a run has no figures, so that none of them is ever not a number.
+// check says why a run has no statistics, so that none of them is ever NaN.
 func (r Run) check() error {
 	if len(r.Jobs) == 0 {
 		return errors.New("no job arrived: want a workload with jobs, and an end after the first arrival")
@@ -26,7 +26,7 @@ func (r Run) check() error {
 	return r.checkCapacity()
 }
 
-// check finds what a finished job cannot have.
+// check finds values that a job cannot have.
 func (j Job) check() error {
 	switch {
 	case !isMoment(j.Arrival):
@@ -46,6 +46,7 @@ func (j Job) check() error {
 // isMoment says whether x is a number of seconds since the beginning.
 func isMoment(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }
 
+// checkWindow requires that a job of the window has finished.
 func (r Run) checkWindow() error {
 	all, counted := finished(r.Jobs), r.counted()
 	switch {
@@ -60,12 +61,12 @@ func (r Run) checkWindow() error {
 		r.Setting.Window, len(counted), idsOf("finished", all))
 }
 
-// idsOf says which jobs there are: one at least.
+// idsOf describes the range of IDs of at least one job.
 func idsOf(what string, jobs []Job) string {
 	return fmt.Sprintf("%d jobs %s, with IDs from %d to %d", len(jobs), what, jobs[0].ID, jobs[len(jobs)-1].ID)
 }
 
-// String is the window as errors and tables name it.
+// String formats the window for errors and tables.
 func (w Window) String() string {
 	if w == (Window{}) {
 		return "all jobs"
@@ -73,6 +74,7 @@ func (w Window) String() string {
 	return fmt.Sprintf("jobs %d to %d", w.First, w.End-1)
 }
 
+// checkCapacity requires a cluster with resources, an end after the first arrival, and valid totals.
 func (r Run) checkCapacity() error {
 	if r.GPUs <= 0 || r.CPUs <= 0 || !(r.Memory > 0) || math.IsInf(r.Memory, 0) {
 		return fmt.Errorf("a cluster of %d GPUs, %d cores and %v GB: want more than 0 of each", r.GPUs, r.CPUs,

@@ -11,11 +11,10 @@ import (
 //
 //	job_id,model,gpus,arrival_s,first_run_s,finish_s,jct_s,starts,attained_gpu_s
 //
-// Numbers are the shortest that read back as they are. The fields of what never happened are empty. Where there are
-// several runs, columns in front say which: policy, allocator, and each other part of the setting in which the runs
-// differ, under the names engine, placement, cluster, ratio, workload, static, load, split, seed, window, round_s,
-// restart_s, until_s, at_rounds, outside, unsaved, sharing, share_mode, strict and
-// prioritize.
+// Numbers are the shortest texts that parse to the same value. Fields of events that did not happen are empty. With
+// several runs, leading columns identify the run: policy, allocator, and each other part of the setting in which the
+// runs differ, named engine, placement, cluster, ratio, workload, static, load, split, seed, window, round_s,
+// restart_s, until_s, at_rounds, outside, unsaved, sharing, share_mode, strict and prioritize.
 func WriteJobs(w io.Writer, runs []Run) error {
 	header := []string{"job_id", "model", "gpus", "arrival_s", "first_run_s", "finish_s", "jct_s", "starts",
 		"attained_gpu_s"}
@@ -43,11 +42,11 @@ func (j Job) fields() []string {
 	}
 }
 
-// WriteRounds writes the cluster after each round as CSV with the header
+// WriteRounds writes the state of the cluster after each round as CSV with the header
 //
 //	at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped,value,bound
 //
-// and the same columns in front as WriteJobs where there are several runs.
+// With several runs, it has the same leading columns as WriteJobs.
 func WriteRounds(w io.Writer, runs []Run) error {
 	header := []string{
 		"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped", "value",
@@ -72,7 +71,7 @@ func (r Round) fields() []string {
 	}
 }
 
-// known is a value rounded to a millionth, and empty where there is no bound.
+// known formats a value rounded to a millionth; empty without a bound.
 func known(value, bound float64) string {
 	if bound == 0 {
 		return ""
@@ -80,7 +79,7 @@ func known(value, bound float64) string {
 	return decimal(math.Round(value*1e6) / 1e6)
 }
 
-// writeRecords writes a header and the records of each run, each with what tells its run from the others in front.
+// writeRecords writes a header and the records of each run, preceded by the columns that identify the run.
 func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run,
 	write func(fields ...string) error) error) error {
 	var front []axis

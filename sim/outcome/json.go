@@ -6,11 +6,12 @@ import (
 	"io"
 )
 
-// Version is that of the document. It rises when a field changes its meaning or goes; new ones may come at any time.
+// Version is the version of the document's format. It rises when a field changes its meaning or is removed; fields may
+// be added at any time.
 const Version = 1
 
-// Document is what WriteJSON writes. Times are seconds, but for completion_h, which is in hours; utilisation is from 0
-// to 1. What is not known is left out, and never null or not a number instead:
+// Document is what WriteJSON writes. Times are in seconds, except completion_h, which is in hours; utilisation is from
+// 0 to 1. Unknown values are left out instead of null or NaN:
 //
 //	{
 //	  "version": 1,
@@ -33,14 +34,14 @@ const Version = 1
 //	  ]
 //	}
 //
-// A run without figures has "error" in place of all that comes behind its setting.
+// A run without statistics has "error" instead of everything after its setting.
 type Document struct {
 	Version int      `json:"version"`
 	Runs    []Result `json:"runs"`
 }
 
-// WriteJSON writes a Document of the runs. When some of them have no figures, the others are written all the same, and
-// the error says which and why.
+// WriteJSON writes the runs as a Document. If some runs have no statistics, the others are still written, and the error
+// says which and why.
 func WriteJSON(w io.Writer, runs []Run) error {
 	results, faults := Results(runs)
 	encoder := json.NewEncoder(w)

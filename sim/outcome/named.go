@@ -6,8 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// named is a name from outside as files and tables have it: as it is, or as a Go string with escapes where a terminal
-// would obey a part of it, or not show it.
+// named is a name from outside as files and tables show it: unchanged, or as a quoted Go string if it contains
+// characters that a terminal would interpret or not show.
 func named(name string) string {
 	if printable.Is(name) {
 		return name
@@ -15,7 +15,7 @@ func named(name string) string {
 	return strconv.Quote(name)
 }
 
-// named is the setting with all its names so.
+// named returns the setting with all its names in this form.
 func (s Setting) named() Setting {
 	for _, name := range []*string{&s.Engine, &s.Policy, &s.Allocator, &s.Placement, &s.Split, &s.Workload,
 		&s.Cluster} {

@@ -2,19 +2,19 @@ package outcome
 
 import "fmt"
 
-// Proportional is the allocator that the others are compared with, in every engine.
+// Proportional is the allocator with which the others are compared, in every engine.
 const Proportional = "proportional"
 
-// The policies of what is no schedule of a planner's: a log's own starts and ends, and Slurm alone.
+// The policy names of baselines: the log's own starts and ends, and Slurm alone.
 const (
 	AsItWas  = "as-it-was"
 	Backfill = "backfill"
 )
 
-// IsBaseline says that a run is one that schedules of any policy are laid beside.
+// IsBaseline says whether the run is a baseline, which is compared with schedules of any policy.
 func (s Setting) IsBaseline() bool { return s.Policy == AsItWas || s.Policy == Backfill }
 
-// Ratio says how many times shorter times are than with proportional shares: theirs over these.
+// Ratio says how many times shorter times are than with proportional shares: theirs divided by these.
 type Ratio struct {
 	Mean     float64 `json:"mean"`
 	Median   float64 `json:"median"`
@@ -24,8 +24,8 @@ type Ratio struct {
 	Makespan float64 `json:"makespan"`
 }
 
-// Ratio compares a run with another one of the same jobs. Jobs that have not finished in one of them make it an error:
-// what is left out would be the slow ones.
+// Ratio compares a run with a base run of the same jobs. It is an error if a job has not finished in one of them, since
+// leaving out jobs would leave out the slow ones.
 func (s Summary) Ratio(base Summary) (Ratio, error) {
 	if s.Jobs != base.Jobs || s.Unfinished > 0 || base.Unfinished > 0 {
 		return Ratio{},
@@ -41,7 +41,7 @@ func (s Summary) Ratio(base Summary) (Ratio, error) {
 	}, nil
 }
 
-// baseline is the setting with proportional shares, the same otherwise.
+// baseline is the same setting with proportional shares.
 func (s Setting) baseline() Setting {
 	s.Allocator = Proportional
 	return s

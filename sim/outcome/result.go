@@ -2,22 +2,22 @@ package outcome
 
 import "errors"
 
-// Result is a run with its figures.
+// Result is a run with its statistics.
 type Result struct {
 	Setting Setting  `json:"setting"`
-	Wall    float64  `json:"wall_s,omitempty"` // seconds that the simulation took; 0: nobody says
+	Wall    float64  `json:"wall_s,omitempty"` // seconds that the simulation took; 0: not measured
 	Summary *Summary `json:"summary,omitempty"`
-	// Ratio is left out where no run is the same with proportional shares, or where jobs of one of them have not
+	// Ratio is nil if no run has the same setting with proportional shares, or if jobs of one of them have not
 	// finished.
 	Ratio   *Ratio `json:"against_proportional,omitempty"`
 	ByModel []Row  `json:"by_model,omitempty"`
 	ByGPUs  []Row  `json:"by_gpus,omitempty"`
-	// Fault is why there are no figures.
+	// Fault is why there are no statistics.
 	Fault string `json:"error,omitempty"`
 }
 
-// Results computes the figures of each run, in their order. The error joins those of the runs that have none; the
-// others have theirs.
+// Results computes the statistics of each run, in their order. The error joins those of the runs that have none; the
+// others are still complete.
 func Results(runs []Run) ([]Result, error) {
 	results := make([]Result, len(runs))
 	faults := make([]error, len(runs))
@@ -49,7 +49,7 @@ func resultOf(run Run) (Result, error) {
 	return result, nil
 }
 
-// ratioOf is nil where there is nothing to compare.
+// ratioOf is nil if nothing can be compared.
 func ratioOf(mine, base *Summary) *Ratio {
 	if mine == nil || base == nil {
 		return nil

@@ -6,26 +6,26 @@ import (
 	"slices"
 )
 
-// Row is what became of some of the jobs of the window.
+// Row is the statistics of some jobs of the window.
 type Row struct {
-	Model    string `json:"model,omitempty"` // that they have in common; empty in a table by GPUs
-	GPUs     int    `json:"gpus,omitempty"`  // that they have in common; 0 in a table by model
+	Model    string `json:"model,omitempty"` // common to the jobs; empty in a table by GPUs
+	GPUs     int    `json:"gpus,omitempty"`  // common to the jobs; 0 in a table by model
 	Jobs     int    `json:"jobs"`
 	Finished int    `json:"finished"`
-	*Figures        // nil where none has finished
+	*Figures        // nil if none has finished
 }
 
-// ByModel is the table of the models, ascending in their names.
+// ByModel returns the table by model, ascending in name.
 func ByModel(run Run) []Row {
 	return rows(run, func(j Job) string { return j.Model }, func(row *Row, model string) { row.Model = model })
 }
 
-// ByGPUs is the table of the numbers of GPUs that jobs asked for, ascending.
+// ByGPUs returns the table by the number of requested GPUs, ascending.
 func ByGPUs(run Run) []Row {
 	return rows(run, func(j Job) int { return j.GPUs }, func(row *Row, gpus int) { row.GPUs = gpus })
 }
 
-// rows makes a row of all jobs that are alike.
+// rows makes a row for all jobs with the same key.
 func rows[K cmp.Ordered](run Run, of func(Job) K, name func(row *Row, key K)) []Row {
 	alike := make(map[K][]Job)
 	for _, job := range run.counted() {

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// column is one column of a text table. Every column has as many cells.
+// column is one column of a text table. All columns have the same number of cells.
 type column struct {
 	title, unit string
 	cells       []string
 }
 
-// nothing is what a cell shows where there is no value.
+// nothing is a cell without a value.
 const nothing = "-"
 
 // amount is a number that may be missing.
@@ -23,7 +23,7 @@ type amount struct {
 	known bool
 }
 
-// numbers is a column of amounts with so many decimals.
+// numbers makes a column of amounts with this number of decimals.
 func numbers(title, unit string, decimals int, amounts []amount) column {
 	c := column{title: title, unit: unit}
 	for _, a := range amounts {
@@ -36,13 +36,13 @@ func numbers(title, unit string, decimals int, amounts []amount) column {
 	return c
 }
 
-// unit is what times are shown in.
+// unit is a unit of time.
 type unit struct {
 	name    string
 	seconds float64
 }
 
-// unitFor is the largest unit of which the longest of the times is 1 or more; seconds where all are 0.
+// unitFor is the largest unit in which the longest of the times is 1 or more; seconds if all are 0.
 func unitFor(seconds []amount) unit {
 	longest := 0.0
 	for _, s := range seconds {
@@ -59,13 +59,13 @@ func unitFor(seconds []amount) unit {
 	return unit{"s", 1}
 }
 
-// Units beside the hour, which is where figures are published.
+// The units besides the hour, which is defined with the statistics because published values are in hours.
 const (
 	secondsPerMinute      = 60
 	secondsPerMillisecond = 1e-3
 )
 
-// in is a column of times in a unit.
+// in makes a column of times in a unit.
 func (u unit) in(title string, seconds []amount) column {
 	scaled := make([]amount, len(seconds))
 	for i, s := range seconds {
@@ -74,10 +74,10 @@ func (u unit) in(title string, seconds []amount) column {
 	return numbers(title, u.name, 2, scaled)
 }
 
-// times is a column of times in the unit that suits them.
+// times makes a column of times in the unit that unitFor chooses.
 func times(title string, seconds []amount) column { return unitFor(seconds).in(title, seconds) }
 
-// sheet is a text table: words to the left, numbers to the right, units in a line of their own.
+// sheet is a text table: words on the left, numbers on the right, and units on a line of their own.
 type sheet struct {
 	words, numbers []column
 }
@@ -85,9 +85,10 @@ type sheet struct {
 // widest is how many characters of a name a table shows.
 const widest = 48
 
-// gap is how many blanks are between columns.
+// gap is the number of blanks between columns.
 const gap = 2
 
+// write writes the table: titles, units, and a line for each row.
 func (s sheet) write(w io.Writer) error {
 	var all []column
 	for _, c := range s.words {
@@ -107,7 +108,7 @@ func (s sheet) write(w io.Writer) error {
 	return writeTrimmed(w, text.String())
 }
 
-// writeTrimmed leaves out the blanks before the first column and behind the last one.
+// writeTrimmed writes the text without the blanks before the first column and after the last one.
 func writeTrimmed(w io.Writer, text string) error {
 	for line := range strings.Lines(text) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line[gap:], " \n")); err != nil {
@@ -117,7 +118,7 @@ func writeTrimmed(w io.Writer, text string) error {
 	return nil
 }
 
-// writeLine writes one cell of each column. A tabwriter keeps its error for the flush.
+// writeLine writes one cell of each column. A tabwriter reports errors only in Flush.
 func writeLine(out *tabwriter.Writer, columns []column, cell func(c column) string) {
 	for _, c := range columns {
 		fmt.Fprint(out, cell(c), "\t")
@@ -125,7 +126,7 @@ func writeLine(out *tabwriter.Writer, columns []column, cell func(c column) stri
 	fmt.Fprintln(out)
 }
 
-// leftAligned fills the cells up, since the tabwriter aligns all columns alike.
+// leftAligned pads the cells, since a tabwriter aligns all columns the same way.
 func (c column) leftAligned() column {
 	width := max(utf8.RuneCountInString(c.title), utf8.RuneCountInString(c.unit))
 	for i := range c.cells {

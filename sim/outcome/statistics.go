@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Statistics are of the finished jobs that count.
+// Statistics summarise a value over the finished jobs of the window.
 type Statistics struct {
 	Mean   float64 `json:"mean"`
 	Median float64 `json:"median"`
@@ -15,10 +15,10 @@ type Statistics struct {
 	Max    float64 `json:"max"`
 }
 
-// secondsPerHour is divided by last, as in the paper's artifact.
+// secondsPerHour divides the finished statistics and not each value, as in the paper's artifact.
 const secondsPerHour = 3600
 
-// Hours are statistics of seconds in hours.
+// Hours converts statistics in seconds to hours.
 func (s Statistics) Hours() Statistics {
 	return Statistics{
 		s.Mean / secondsPerHour, s.Median / secondsPerHour, s.P90 / secondsPerHour,
@@ -26,9 +26,9 @@ func (s Statistics) Hours() Statistics {
 	}
 }
 
-// statistics are those of one value at least. The values are added in the order in which they stand, which is that of
-// the job IDs: so do the artifact's published means come out to the last digit, and in no other order (adding in the
-// order in which jobs finished, or sorted, misses the last digit of one run in six).
+// statistics summarises at least one value. Values are added in their given order, that of the job IDs. Only this order
+// reproduces the artifact's published means to the last digit: adding in the order in which jobs finished, or sorted,
+// misses the last digit in one run of six.
 func statistics(values []float64) Statistics {
 	sum := 0.0
 	for _, v := range values {
@@ -45,9 +45,9 @@ func statistics(values []float64) Statistics {
 	}
 }
 
-// quantile is between the neighbours of a place in sorted values, as the artifact's library computes it: by way of
-// percent, which is a last digit more than 0.999, and from the nearer neighbour. Products are rounded by themselves,
-// also where a processor could add in the same step.
+// quantile interpolates between neighbours in sorted values exactly as the artifact's library does: it converts to
+// percent, which makes 0.999 one unit in the last place larger, and interpolates from the nearer neighbour. The
+// conversions round each product, so that no processor fuses it with an addition.
 func quantile(sorted []float64, q float64) float64 {
 	percent := q * 100
 	place := float64(percent / 100 * float64(len(sorted)-1))

@@ -5,35 +5,35 @@ import (
 	"math"
 )
 
-// Summary is what a simulation comes to. All but makespan, utilisation and rounds is of the jobs in the window.
+// Summary is the statistics of a simulation. All but makespan, utilisation and rounds are about the jobs in the window.
 type Summary struct {
 	Jobs       int `json:"jobs"`
 	Finished   int `json:"finished"`
-	Unfinished int `json:"unfinished"` // when the simulation ended; the figures say nothing of them
+	Unfinished int `json:"unfinished"` // when the simulation ended; they are not in the statistics
 	Figures
-	CompletionHours Statistics `json:"completion_h"` // published figures are in hours
-	// from the first arrival to the last finish among all finished jobs
+	CompletionHours Statistics `json:"completion_h"` // published values are in hours
+	// Makespan is from the first arrival to the last finish among all finished jobs.
 	Makespan    float64     `json:"makespan_s"`
 	Utilisation Utilisation `json:"utilisation"`
 	Rounds      int         `json:"rounds"`
-	Preemptions int         `json:"preemptions"` // starts beyond each job's first
+	Preemptions int         `json:"preemptions"` // starts beyond the first one of each job
 }
 
-// Figures are the statistics of the finished jobs among those that count.
+// Figures are the statistics of the finished jobs in a set.
 type Figures struct {
 	Completion Statistics `json:"completion_s"` // seconds from arrival to finish
 	Queueing   Statistics `json:"queueing_s"`   // seconds from arrival to the first run
-	Slowdown   Statistics `json:"slowdown"`     // completion over the job's length at the proportional share
+	Slowdown   Statistics `json:"slowdown"`     // completion time divided by the length at the proportional share
 }
 
-// Utilisation is which part of the cluster was held by jobs from the first arrival to the end, 0 to 1.
+// Utilisation is the part of the cluster that jobs held from the first arrival to the end, 0 to 1.
 type Utilisation struct {
 	GPUs   float64 `json:"gpus"`
 	CPUs   float64 `json:"cpus"`
 	Memory float64 `json:"memory"`
 }
 
-// Summarise computes the figures of a run. It is an error when no job of the window has finished, and when the outcome
+// Summarise computes the statistics of a run. It is an error if no job of the window has finished, or if the outcome
 // contradicts itself; the error names the run.
 func Summarise(run Run) (Summary, error) {
 	if err := run.check(); err != nil {
@@ -55,7 +55,7 @@ func Summarise(run Run) (Summary, error) {
 	}, nil
 }
 
-// counted are the jobs of the window.
+// counted returns the jobs of the window.
 func (r Run) counted() []Job {
 	var jobs []Job
 	for _, job := range r.Jobs {
@@ -66,6 +66,7 @@ func (r Run) counted() []Job {
 	return jobs
 }
 
+// finished returns the jobs that have finished.
 func finished(jobs []Job) []Job {
 	var done []Job
 	for _, job := range jobs {
@@ -76,7 +77,7 @@ func finished(jobs []Job) []Job {
 	return done
 }
 
-// figuresOf are the statistics of one finished job at least.
+// figuresOf computes the statistics of at least one finished job.
 func figuresOf(done []Job) Figures {
 	var completion, queueing, slowdown []float64
 	for _, job := range done {
@@ -87,6 +88,7 @@ func figuresOf(done []Job) Figures {
 	return Figures{statistics(completion), statistics(queueing), statistics(slowdown)}
 }
 
+// makespan is from the first arrival to the last finish of these jobs, in seconds.
 func makespan(done []Job) float64 {
 	first, last := math.Inf(1), math.Inf(-1)
 	for _, job := range done {

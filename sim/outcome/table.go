@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// WriteTable writes a line for each run, under one that says what all of them have in common: policy, allocator, what
-// else they differ in, job completion times, makespan, utilisation, rounds, preemptions, the gain over proportional
-// shares where such a run is among them, and the time that the simulation took where Wall says it. Each column has one
-// unit. It is plain text, safe on any terminal. When some runs have no figures, the others are written all the same,
-// and the error says which and why.
+// WriteTable writes a line for each run, below a caption with what all runs have in common. Its columns are policy,
+// allocator and whatever else the runs differ in, job completion times, makespan, utilisation, rounds, preemptions, the
+// gain over proportional shares if there is such a run, and the wall time if it is known. Each column has one unit. The
+// text is plain and safe on any terminal. If some runs have no statistics, the others are still written, and the error
+// says which and why.
 func WriteTable(w io.Writer, runs []Run) error {
 	if len(runs) == 0 {
 		return errors.New("no runs: want one at least")
@@ -30,7 +30,7 @@ func WriteTable(w io.Writer, runs []Run) error {
 	return cmp.Or(t.explain(w), faults)
 }
 
-// caption says above the table what its runs have in common, if there is anything.
+// caption writes what all runs have in common, if anything.
 func caption(w io.Writer, runs []Run) error {
 	text := shared(runs)
 	if text == "" {
@@ -40,7 +40,7 @@ func caption(w io.Writer, runs []Run) error {
 	return err
 }
 
-// wordsOf are the columns that tell runs apart.
+// wordsOf makes the columns that identify runs.
 func wordsOf(runs []Run) (columns []column) {
 	for _, a := range differing(runs) {
 		c := column{title: a.title, unit: a.unit}
@@ -52,10 +52,10 @@ func wordsOf(runs []Run) (columns []column) {
 	return columns
 }
 
-// table is the results that have a line each.
+// table is the results, one line each.
 type table []Result
 
-// each is a value of every result that has figures.
+// each extracts a value from every result that has statistics.
 func (t table) each(of func(s Summary) float64) []amount {
 	amounts := make([]amount, len(t))
 	for i, r := range t {
@@ -66,12 +66,12 @@ func (t table) each(of func(s Summary) float64) []amount {
 	return amounts
 }
 
-// unfinished says whether figures leave jobs out.
+// unfinished says whether some statistics leave out unfinished jobs.
 func (t table) unfinished() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Summary != nil && r.Summary.Unfinished > 0 })
 }
 
-// counts says how many jobs the figures are of, where these are not all.
+// counts shows how many jobs have finished, if some have not.
 func (t table) counts() []column {
 	if !t.unfinished() {
 		return nil
@@ -87,7 +87,7 @@ func (t table) counts() []column {
 	return []column{c}
 }
 
-// times are all in the unit that suits the means, so that they can be compared along the line.
+// times are all in the unit that suits the means, so that a line's values can be compared.
 func (t table) times() []column {
 	means := t.each(func(s Summary) float64 { return s.Completion.Mean })
 	unit := unitFor(means)
@@ -125,12 +125,12 @@ func (t table) gain() []column {
 	return []column{numbers("gain", "x", 2, amounts)}
 }
 
-// compared says whether a run is compared with another one.
+// compared says whether some run is compared with a proportional one.
 func (t table) compared() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Ratio != nil && r.Setting.Allocator != Proportional })
 }
 
-// wall is how long the simulations took, where anybody says it.
+// wall is the duration of each simulation, if known.
 func (t table) wall() []column {
 	if !slices.ContainsFunc(t, func(r Result) bool { return r.Wall > 0 }) {
 		return nil
@@ -142,7 +142,7 @@ func (t table) wall() []column {
 	return []column{times("wall", amounts)}
 }
 
-// explain writes what the columns mean.
+// explain describes the columns.
 func (t table) explain(w io.Writer) error {
 	text := "mean to p99.9: job completion times"
 	if t.unfinished() {
@@ -155,8 +155,8 @@ func (t table) explain(w io.Writer) error {
 	return err
 }
 
-// WriteRows writes a table of rows as plain text, such as ByModel's and ByGPUs'. Rows whose jobs have not finished have
-// no times.
+// WriteRows writes rows such as those of ByModel and ByGPUs as a plain text table. Rows without finished jobs have no
+// times.
 func WriteRows(w io.Writer, rows []Row) error {
 	if len(rows) == 0 {
 		return errors.New("no rows: want those of one job at least")
@@ -182,7 +182,7 @@ func WriteRows(w io.Writer, rows []Row) error {
 	}}.write(w)
 }
 
-// name is what the row's jobs have in common.
+// name is the key of the row.
 func (r Row) name() string {
 	if r.GPUs > 0 {
 		return strconv.Itoa(r.GPUs)

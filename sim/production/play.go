@@ -10,13 +10,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// between two reports of progress.
+// roundsPerReport is the number of rounds between two calls of Progress.
 const roundsPerReport = 64
 
-// play holds rounds until there is nothing left to see.
+// play holds rounds until the simulation ends.
 func (s *site) play(ctx context.Context) error {
 	s.expect()
-	s.clock.Advance(s.First) // also for those who are there from the beginning
+	s.clock.Advance(s.First) // jobs that arrive at 0 are submitted by this, too
 	for !s.done() {
 		quiet, err := s.hold(ctx)
 		if err != nil {
@@ -32,7 +32,7 @@ func (s *site) play(ctx context.Context) error {
 	return s.failed
 }
 
-// done says that the simulation has come to its end.
+// done says whether the simulation has ended.
 func (s *site) done() bool {
 	switch {
 	case s.failed != nil:
@@ -45,8 +45,8 @@ func (s *site) done() bool {
 	return s.drained && s.slurm.Active() == 0
 }
 
-// hold holds one round. It is quiet when there is no job, or none that has anything to wish for: the rounds after it
-// would find nothing to do until a job comes or goes.
+// hold holds one round. quiet says that there are no jobs, or that no job could gain by time alone, so rounds would
+// change nothing until a job arrives or ends.
 func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	at := since(s.clock.Now())
 	report, err := s.runner.Round(ctx)
@@ -68,8 +68,8 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// skip counts the rounds before the next event without holding them. The last of them has its picture, like the one
-// before.
+// skip counts the rounds before the next event without holding them. With Detail, the last of them gets a copy of the
+// latest record.
 func (s *site) skip() {
 	next, more := s.clock.Next()
 	if !more {
@@ -91,7 +91,7 @@ func (s *site) skip() {
 	}
 }
 
-// untilRound is how long it takes from now until the n-th round, or until the end.
+// untilRound is the time from now until the n-th next round, or until the end.
 func (s *site) untilRound(n time.Duration) time.Duration {
 	passed := s.clock.Now().Sub(opening())
 	due := s.First + ((passed-s.First)/s.Round+n)*s.Round
@@ -101,7 +101,7 @@ func (s *site) untilRound(n time.Duration) time.Duration {
 	return due - passed
 }
 
-// picture is the cluster as a round left it.
+// picture records the cluster's state after a round.
 func picture(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
 	if cert := report.Certificate; cert != nil {

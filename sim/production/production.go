@@ -1,10 +1,11 @@
-// Package production simulates a site that runs synergy-slurmd: the daemon's own rounds, planner and diff, against the
-// Slurm in memory of bridge/slurmtest, under a virtual clock. It holds no scheduling of its own, and the rounds do not
-// know that they are simulated.
+// Package production simulates a site with synergy-slurmd: it runs the daemon's own rounds, planner and diff against
+// the Slurm in memory of bridge/slurmtest, under a virtual clock. The rounds cannot tell that they are simulated. Only
+// settings differ from a real site: leases never end, calls are made one at a time, and the ledger stores no reports. A
+// round is skipped only if policy.Contentment proves that time alone cannot change the plan.
 //
-// Users submit with the proportional share, a declared length that is right, and a checkpoint; some of them without
-// one, or without a word for the daemon, where Config says so. A job's length is its
-// iterations at the speed of that share on the first group of servers that can hold it.
+// Users request the proportional share, declare a correct length, and have a checkpoint; Config can make some of them
+// submit without a checkpoint or without a directive. A job's length is its iterations at the speed of that share on
+// the first group of servers that can hold it.
 package production
 
 import (
@@ -28,33 +29,34 @@ type Config struct {
 	Policy    policy.Policy
 	Allocator policy.Allocator
 	Rules     policy.Rules
-	// Profiles are by model. Their checkpoint and start seconds are what a restart costs, and what the planner reckons
-	// with.
+	// Profiles are by model. Their checkpoint and start seconds are what a restart really costs and what the planner
+	// assumes.
 	Profiles map[string]*sensitivity.Profile
 	Jobs     trace.Source   // in the order of arrival
-	Window   outcome.Window // the simulation ends when all its jobs have finished, where it is not empty
+	Window   outcome.Window // the simulation ends when all its jobs have finished; empty: see Until
 	Round    time.Duration  // from one round to the next; 0: DefaultRound
-	First    time.Duration  // when the first round is held
-	Until    time.Duration  // 0: when all jobs have finished
-	// Poll is how often a round that acts looks again; 0: DefaultPoll.
+	First    time.Duration  // time of the first round
+	Until    time.Duration  // 0: until all jobs have finished
+	// Poll is the interval at which an acting round observes Slurm; 0: DefaultPoll.
 	Poll time.Duration
-	// Users says who opts in, and who has a checkpoint.
+	// Users says which jobs opt in, have a checkpoint or share a GPU.
 	Users users.Habits
-	// Mode is by which way nodes have GPUs shared; empty: by turns.
+	// Mode is how jobs share a GPU; empty: in turns.
 	Mode share.Mode
-	// Slurm is how long Slurm takes for what it does.
+	// Slurm holds the delays of the simulated Slurm.
 	Slurm Delays
-	// AtRounds counts a job's end at the end of the round in which it ended, as the paper's artifact does. Nobody can
-	// use what it leaves earlier anyway.
+	// AtRounds counts a job as finished at the end of the round in which it ended, as the paper's artifact does. No job
+	// can use the freed resources before that anyway.
 	AtRounds bool
 	// Detail records rounds and spans.
 	Detail bool
-	// Certify has rounds say how good their plans are, where Detail records them.
+	// Certify computes a certificate for each round that Detail records.
 	Certify bool
-	// Watch is shown what each round sees and decides, to look at until it returns; nil: nobody looks.
+	// Watch is called with what each round sees and decides, which is valid only during the call; nil: it is not
+	// called.
 	Watch func(*policy.Cluster, policy.Plan)
-	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil:
-	// nobody.
+	// Progress is called from time to time with the number of finished jobs and the simulated time in seconds; nil: it
+	// is not called.
 	Progress func(finished int, at float64)
 }
 
@@ -64,15 +66,15 @@ const (
 	DefaultPoll  = time.Second
 )
 
-// Delays are what a simulated Slurm takes its time for; zero is no time. The costs of a restart, checkpoint and
-// warm-up, are the profiles'.
+// Delays are the delays of a simulated Slurm; zero is no delay. The costs of a restart, checkpoint and warm-up, are in
+// the profiles.
 type Delays struct {
-	Scheduler time.Duration // from a change until the scheduler looks
+	Scheduler time.Duration // from a change until the scheduler runs
 	Teardown  time.Duration // of an ended job
 	Launch    time.Duration // from a job's start until it trains, in every run
 }
 
-// Run simulates, and ends early with ctx. An error names the job or the round.
+// Run simulates until the end of config or of ctx. Errors name the job or the round.
 func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	if err := config.check(); err != nil {
 		return outcome.Run{}, err

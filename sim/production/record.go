@@ -14,7 +14,7 @@ import (
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended takes the history of a job that is over.
+// ended records a job that has ended. Any end other than completion is a fault of the simulation.
 func (s *site) ended(h slurmtest.History) {
 	j := &s.jobs[h.Job-1]
 	if h.End != slurmtest.Completed {
@@ -29,7 +29,7 @@ func (s *site) ended(h slurmtest.History) {
 	}
 }
 
-// finish is when a job that ended at a moment counts as finished.
+// finish is when a job that ended at a time counts as finished, in seconds.
 func (s *site) finish(end time.Time) float64 {
 	at := exact(end.Sub(opening()))
 	if s.AtRounds {
@@ -38,7 +38,7 @@ func (s *site) finish(end time.Time) float64 {
 	return at.Seconds()
 }
 
-// exact drops the nanosecond by which an emulated job ends late.
+// exact rounds away the nanosecond by which an emulated job ends late.
 func exact(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
 // take adds the runs of a job up to now to the outcome.
@@ -68,7 +68,7 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 	}
 }
 
-// span records a run, server by server.
+// span records a run, one span per server.
 func (s *site) span(j *outcome.Job, run slurmtest.Run, to float64) {
 	for k, name := range run.Nodes {
 		s.run.Spans = append(s.run.Spans, outcome.Span{
@@ -78,7 +78,7 @@ func (s *site) span(j *outcome.Job, run slurmtest.Run, to float64) {
 	}
 }
 
-// outcome is what the simulation gave, jobs that have not ended included.
+// outcome returns the results, including jobs that have not finished.
 func (s *site) outcome() outcome.Run {
 	now := s.clock.Now()
 	s.run.Ended = since(now)
@@ -98,5 +98,5 @@ func (s *site) outcome() outcome.Run {
 	return s.run
 }
 
-// tidy drops what a sum of many floats has too much.
+// tidy rounds away the error of a sum of many floats.
 func tidy(x float64) float64 { return math.Round(x*1e6) / 1e6 }

@@ -18,14 +18,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// Where jobs share GPUs every GPU has so much memory, and every job that shares says that it needs so much of it: four
+// If jobs share GPUs, every GPU has gpuMemory, and every sharing job declares that it needs jobMemory, so four jobs
 // fit.
 const (
 	gpuMemory = 80 << 10 * gres.Memory(1) // MiB
 	jobMemory = 16                        // GiB
 )
 
-// gpus is what the site's configuration says of its GPUs.
+// gpus is the configuration of shared GPUs.
 func (s *site) gpus() bridge.Sharing {
 	if s.Users.Sharing == 0 {
 		return bridge.Sharing{}
@@ -33,9 +33,9 @@ func (s *site) gpus() bridge.Sharing {
 	return bridge.Sharing{GPUMemory: gpuMemory, Mode: s.Mode}
 }
 
-// measureGPUs adds to profiles that do not say how busy their model keeps a GPU what follows from their curves: with
-// all the cores and memory that it can use it never waits for data, and with its share it trains for that part of the
-// time. The profiles that were given stay as they are.
+// measureGPUs adds GPUBusy to copies of profiles without it, derived from their curves: a job with all the cores and
+// memory that it can use is assumed never to wait for data, so with its share the GPU is busy for the ratio of the two
+// speeds.
 func (s *site) measureGPUs() {
 	home := s.Cluster.Groups[0].Vector()
 	s.Profiles = maps.Clone(s.Profiles)
@@ -55,7 +55,7 @@ func (s *site) shares(j trace.Job) bool {
 	return j.GPUs == 1 && s.Users.Sharing > 0 && s.Users.OptsIn(j.ID) && s.Users.Shares(j.ID)
 }
 
-// class is how important a job is on a GPU that it shares.
+// class is a job's class on a shared GPU.
 func (s *site) class(job int) share.Class {
 	if s.Users.Important(job) {
 		return share.High
@@ -63,7 +63,7 @@ func (s *site) class(job int) share.Class {
 	return share.Low
 }
 
-// sharing is what a user writes for the daemon who may share; nothing for others.
+// sharing is the directive of a job that may share its GPU; empty for other jobs.
 func (s *site) sharing(j trace.Job) string {
 	if !s.shares(j) {
 		return ""
@@ -71,8 +71,8 @@ func (s *site) sharing(j trace.Job) string {
 	return fmt.Sprintf(" synergy-share=%s,mem=%d", s.class(j.ID), jobMemory)
 }
 
-// gres is how a user asks for the GPU of a job that may share it: by node, as Slurm wants it who is to change it into a
-// part of one. Others ask for a number of GPUs.
+// gres is the GPU request of a job that may share it: by node, which is the form that Slurm requires for changing it
+// into a shard. It is empty for other jobs, which ask for a number of GPUs.
 func (s *site) gres(j trace.Job) string {
 	if !s.shares(j) {
 		return ""
@@ -80,8 +80,8 @@ func (s *site) gres(j trace.Job) string {
 	return gres.Count{Name: "gpu", Count: 1}.String()
 }
 
-// together is how fast a job runs beside others on its GPU, by the prediction by which they were paired: a simulation
-// has no other truth.
+// together is a job's speed beside others on its GPU, relative to running alone. It is the same prediction by which the
+// planner paired them, since a simulation has no other source.
 func (s *site) together(job int, there []int) float64 {
 	tenants, users, at := make([]predict.Tenant, len(there)), make([]string, len(there)), 0
 	for i, id := range there {
@@ -94,10 +94,10 @@ func (s *site) together(job int, there []int) float64 {
 	return max(slowest, predict.Speeds(policy.SharedBy(s.Mode, users...), tenants)[at])
 }
 
-// slowest keeps a job that has to wait for others from never ending.
+// slowest is the least speed, so that a job that waits for others still ends.
 const slowest = 0.001
 
-// gpu is one of those that jobs share.
+// gpu identifies a shared GPU.
 type gpu struct {
 	server string
 	device int
@@ -106,7 +106,8 @@ type gpu struct {
 // tenancy is the time of one job on a GPU.
 type tenancy struct{ from, to time.Time }
 
-// seatOf is the GPU on which a run of a job may have had a seat beside others.
+// seatOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
+// certain.
 func (s *site) seatOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	if s.tenancies == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
 		return gpu{}, false
@@ -114,7 +115,7 @@ func (s *site) seatOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// shared is for how many seconds those GPUs were in use, by however many jobs at once.
+// shared is for how many seconds these GPUs were in use, by one job or more.
 func (s *site) shared() float64 {
 	var busy time.Duration
 	for _, all := range s.tenancies {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -14,8 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// What a daemon on this site has in its configuration. The lease is so long that none lapses: the daemon never dies
-// here.
+// The daemon's configuration on this site. The lease is long enough never to end, since the daemon never dies here.
 const (
 	partition    = "gpu"
 	lease        = 20 * 365 * 24 * time.Hour
@@ -23,7 +23,7 @@ const (
 	extension    = ".json"
 )
 
-// opening is when the virtual clock starts. It shows nowhere.
+// opening is the start of the virtual clock. The value does not matter.
 func opening() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // site is a cluster with its Slurm, its daemon and its users.
@@ -34,18 +34,19 @@ type site struct {
 	runner  *bridge.Runner
 	content policy.Contentment
 
-	servers map[string]int // by name
-	jobs    []outcome.Job  // in the order of submission, which is that of Slurm's IDs
-	drained bool           // no job is to come
-	failed  error          // what ends the simulation
+	servers map[string]int // index by name
+	jobs    []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
+	drained bool           // no further job arrives
+	failed  error          // the error that ends the simulation
 	over    int            // jobs that have ended
-	counted int            // of these, jobs of the window
+	counted int            // finished jobs of the window
 
-	tenancies map[gpu][]tenancy // of GPUs that jobs share
+	tenancies map[gpu][]tenancy // by shared GPU; nil if no job shares
 
-	run outcome.Run // as far as it is known
+	run outcome.Run // the outcome so far
 }
 
+// newSite builds the site. If jobs share GPUs, every GPU gets shards and every profile a GPUBusy.
 func newSite(config Config) *site {
 	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
@@ -65,13 +66,13 @@ func newSite(config Config) *site {
 			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout,
 			Poll:     config.Poll,
 			Sharing:  s.gpus(),
-			Parallel: 1, // one call at a time: the order of calls is part of the outcome
+			Parallel: 1, // one call at a time, since the order of calls affects the outcome
 		},
 	}
 	return s
 }
 
-// orNone says none to slurmtest, for which 0 is a default.
+// orNone converts a delay for slurmtest, for which 0 means its default and a negative value none.
 func orNone(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -79,13 +80,13 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-// build makes the servers.
-func (s *site) build() []bridge.Node {
-	var nodes []bridge.Node
+// build makes the nodes.
+func (s *site) build() []slurm.Node {
+	var nodes []slurm.Node
 	for i, server := range s.Cluster.Nodes() {
 		g := s.Cluster.Groups[server.Group]
 		s.servers[server.Name] = i
-		nodes = append(nodes, bridge.Node{
+		nodes = append(nodes, slurm.Node{
 			Name: server.Name, Total: g.Vector(), GPUType: g.GPUType, Features: g.Features,
 			Partitions: []string{partition},
 		})
@@ -105,7 +106,7 @@ func blank(c Config) outcome.Run {
 	}
 }
 
-// profile finds a profile by the name in a job's comment.
+// profile returns the profile with the name in a job's comment.
 func (s *site) profile(name string) (*sensitivity.Profile, error) {
 	p, known := s.Profiles[strings.TrimSuffix(name, extension)]
 	if !known {
@@ -114,13 +115,13 @@ func (s *site) profile(name string) (*sensitivity.Profile, error) {
 	return p, nil
 }
 
-// since is a moment in seconds since the beginning.
+// since converts a moment to seconds since the beginning.
 func since(moment time.Time) float64 { return moment.Sub(opening()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it keeps no reports and copies nothing:
-// a simulation ends with the first round that fails, so none finds records that another has changed and not settled.
+// book is a ledger that stores no reports. Unlike ledger.Memory it copies nothing: a simulation ends with the first
+// round that fails, so no round can find records that another has changed and not settled.
 type book struct {
 	records bridge.Records
 	intent  *bridge.Intent

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -13,7 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// expect has the next job of the source arrive in its time.
+// expect schedules the arrival of the next job of the source.
 func (s *site) expect() {
 	j, more := s.Jobs.Next()
 	if !more {
@@ -34,14 +34,14 @@ func (s *site) expect() {
 	})
 }
 
-// fail ends the simulation with the first error; no more jobs come.
+// fail ends the simulation with the first error.
 func (s *site) fail(err error) {
 	if s.failed == nil {
 		s.failed = err
 	}
 }
 
-// submit is sbatch by the job's user.
+// submit submits a job as its user would with sbatch.
 func (s *site) submit(j trace.Job) error {
 	asked, err := users.Ask(s.Cluster, s.Profiles, j)
 	if err != nil {
@@ -51,13 +51,13 @@ func (s *site) submit(j trace.Job) error {
 	_, err = s.slurm.Submit(slurmtest.Spec{
 		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j),
 		Comment: s.comment(j, asked.Length), TimeLimit: s.timeLimit(j, asked),
-		Request: bridge.Request{
+		Request: slurm.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
 			GPUs: j.GPUs, GRES: s.gres(j),
 		},
 		Work: slurmtest.Work{
 			Length:   seconds(asked.Length),
-			Rate:     func(has bridge.Allocated) float64 { return p.Rate(sensitivity.ShareOf(has.PerNode)) / owed },
+			Rate:     func(has slurm.Allocated) float64 { return p.Rate(sensitivity.ShareOf(has.PerNode)) / owed },
 			OnSignal: s.reaction(j), OnTerm: s.reaction(j),
 			Launch: s.Slurm.Launch, Save: seconds(p.CheckpointSeconds), Restart: seconds(p.StartSeconds),
 		},
@@ -72,7 +72,7 @@ func (s *site) submit(j trace.Job) error {
 	return nil
 }
 
-// comment is what a user writes for the daemon; nothing where he does not opt in.
+// comment is the directive of the job's user; empty if the job does not opt in.
 func (s *site) comment(j trace.Job, length float64) string {
 	if !s.Users.OptsIn(j.ID) {
 		return ""
@@ -89,9 +89,10 @@ func (s *site) comment(j trace.Job, length float64) string {
 		math.Max(length, 0.001))
 }
 
-// timeLimit is a job's time limit, which Slurm counts in minutes: the log's, where that is enough for the job and a
-// restart, or else the shortest that is: one part in a hundred longer, since the share in whole MiB is a little less.
-// What jobs take beside others on their GPUs nobody knows before, so where they may share these none has a limit.
+// timeLimit is a job's time limit in whole minutes, as Slurm has it. It is the log's limit if that is enough for the
+// job with a restart, and otherwise the shortest that is enough. 1 % is added to the length, since the share in whole
+// MiB is slightly smaller than the exact share. If jobs share GPUs no job has a limit, since their speed there is not
+// known in advance.
 func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	if s.Users.Sharing > 0 {
 		return 0
@@ -107,7 +108,7 @@ func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	return (needs/time.Minute + 1) * time.Minute
 }
 
-// lease is what the site's submit plugin gives a job that opts in.
+// lease is the begin time that the gate gives a job that opts in.
 func (s *site) lease(j trace.Job) time.Duration {
 	if !s.Users.OptsIn(j.ID) {
 		return 0
@@ -115,7 +116,7 @@ func (s *site) lease(j trace.Job) time.Duration {
 	return lease
 }
 
-// reaction is what a job does when it is told to save.
+// reaction is what a job does when it is asked to save.
 func (s *site) reaction(j trace.Job) slurmtest.Reaction {
 	if !s.Users.Saves(j.ID) {
 		return slurmtest.Dies

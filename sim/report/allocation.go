@@ -7,16 +7,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// abreast is how many runs stand side by side in one figure.
+// abreast is how many runs a figure shows side by side.
 const abreast = 3
 
-// intervals is into how many equal parts the time of a run is divided: more cannot be told apart in a narrow panel.
+// intervals is the number of equal parts into which a run's time is divided: more could not be distinguished in a
+// narrow panel.
 const intervals = 240
 
-// Height of this figure in points.
+// allocationHeight is the height of this figure in points.
 const allocationHeight = 430
 
-// resource is what one row of the figure shows: a share of the cluster, in percent.
+// resource is what one row of the figure shows: the part of the cluster that is used or demanded, in percent.
 type resource struct {
 	label string
 	share func(*outcome.Run, outcome.Round) float64
@@ -29,7 +30,7 @@ var resources = []resource{
 	{"memory held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.Memory, r.Memory) }},
 }
 
-// portion is a part in percent; of nothing it is 0.
+// portion is a part in percent; 0 if the whole is 0.
 func portion(part, whole float64) float64 {
 	if whole <= 0 {
 		return 0
@@ -37,7 +38,7 @@ func portion(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// allocations show what was asked for and what was held over time, up to three runs of a policy side by side.
+// allocations shows demand and allocation over time, with up to three runs of a policy side by side.
 func (s figures) allocations(runs []*run) (drawn []illustration) {
 	for p := range s.panels {
 		var recorded []*run
@@ -53,6 +54,7 @@ func (s figures) allocations(runs []*run) (drawn []illustration) {
 	return drawn
 }
 
+// allocation draws up to three runs side by side, with a row for each resource and equal axes.
 func (s figures) allocation(runs []*run, number int) illustration {
 	rows := make([][]*figure.Panel, len(resources))
 	ended := 0.0
@@ -92,10 +94,10 @@ func (s figures) allocation(runs []*run, number int) illustration {
 	}
 }
 
-// allocationStyle is that of the one line of each panel.
+// allocationStyle is the style of the one line in each panel.
 const allocationStyle = 2
 
-// trim leaves titles at the top and times at the bottom.
+// trim keeps titles in the top row only and time labels in the bottom row only.
 func (s figures) trim(panel *figure.Panel, row int, r *run) {
 	if row == 0 {
 		panel.Title = s.columnTitle(r)
@@ -105,7 +107,7 @@ func (s figures) trim(panel *figure.Panel, row int, r *run) {
 	}
 }
 
-// columnTitle is what tells runs of one panel apart.
+// columnTitle distinguishes the runs of one panel.
 func (s *study) columnTitle(r *run) string {
 	title := s.series[r.series].label
 	if s.seeds() > 1 {
@@ -114,7 +116,7 @@ func (s *study) columnTitle(r *run) string {
 	return title
 }
 
-// overTime is one resource of one run, and the highest share that it has.
+// overTime draws one resource of one run, and returns its highest value.
 func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Panel, highest float64) {
 	mean, low, high := spread(r.Run, of.share, ended)
 	for _, p := range high {
@@ -131,14 +133,14 @@ func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Pan
 	}, highest
 }
 
-// end is when a run's rounds end.
+// end is when the last round of a run ends, in seconds.
 func end(r *outcome.Run) float64 {
 	last := r.Rounds[len(r.Rounds)-1].At
 	return max(r.Ended, last+max(1, r.Setting.RoundSeconds))
 }
 
-// spread divides the time until ended into equal intervals, and gives the mean over time, the least and the most in
-// each of them that the run's rounds reach into. What holds right after a round holds until the next one.
+// spread divides the time until ended into equal intervals, and returns the mean over time, the minimum and the maximum
+// in each interval that the run's rounds cover. The state right after a round lasts until the next one.
 func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, ended float64) (mean, low,
 	high []figure.Point) {
 	width := ended / intervals
@@ -164,9 +166,10 @@ func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, end
 	return mean, low, high
 }
 
-// bin is what a share was in one interval.
+// bin accumulates the values in one interval.
 type bin struct{ time, sum, least, most float64 }
 
+// add adds a value that lasted for these seconds of the interval.
 func (b *bin) add(value, seconds float64) {
 	if seconds <= 0 {
 		return

@@ -6,26 +6,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// mostBars is how many bars one above the other can be read.
+// mostBars is how many bars, one above the other, remain readable.
 const mostBars = 40
 
-// Sizes of figures with bars. Heights are in points, the others in bars.
+// Sizes of figures with bars. The heights are in points, the others relative to a bar's height or length.
 const (
 	barHeight  = 14
 	barsHeight = 45 // of axis and margins
 	barThick   = 0.8
 	groupGap   = 0.5
-	labelRoom  = 1.45 // how many times as long as the longest bar the axis is
+	labelRoom  = 1.45 // the axis is this many times as long as the longest bar, to leave room for its label
 )
 
-// place is where the bar of the runs of a panel and series lies.
+// place is the position of the bar for the runs of a panel and series.
 type place struct {
 	panel, series int
-	y             float64 // 0 at the top, downwards negative
+	y             float64 // 0 at the top, negative below
 	runs          []*run
 }
 
-// bars shows mean completion time and makespan of every run at a load, a group of bars for each policy.
+// bars shows the mean completion time and the makespan of all runs at a load, as a group of bars for each policy.
 func (s figures) bars(load int) illustration {
 	places, all := s.places(load)
 	mean := s.barPanel(places, "mean completion time [h]", meanCompletion)
@@ -52,7 +52,7 @@ func (s figures) bars(load int) illustration {
 	}
 }
 
-// places are those of the bars that can be shown, and how many there are in all.
+// places returns the positions of the bars that fit, and how many bars there are in total.
 func (s figures) places(load int) (places []place, all int) {
 	y := 0.0
 	for p := range s.panels {
@@ -81,7 +81,7 @@ func (s figures) placeLabel(p place) string {
 	return s.panels[p.panel] + " · " + s.series[p.series].label
 }
 
-// barPanel is one figure of all runs as bars. The axis has room for what is written behind the longest.
+// barPanel draws one quantity of all runs as bars. Its axis leaves room for the label after the longest bar.
 func (s figures) barPanel(places []place, label string, value quantity) *figure.Panel {
 	panel := &figure.Panel{
 		X: figure.Axis{Label: label, Ticks: 5}, Grid: figure.UprightGrid,
@@ -103,7 +103,8 @@ func (s figures) barPanel(places []place, label string, value quantity) *figure.
 	return panel
 }
 
-// inBrackets is how many times smaller a figure is than that of the runs' bases. Only runs that have both count.
+// inBrackets is how many times smaller a quantity is than in the runs' bases, over the runs that have both; empty if
+// unknown, or for the bases themselves.
 func inBrackets(runs []*run, value quantity) string {
 	ratio, known := gain(runs, value)
 	if !known || runs[0].base == runs[0] {

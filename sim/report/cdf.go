@@ -23,7 +23,7 @@ func (s figures) cdf(load int) illustration {
 					Style: series.style})
 			}
 		}
-		// where lines meet, the dashes of those that others are measured against are seen above
+		// Draw the first series last, so that its dashes remain visible where lines coincide.
 		slices.Reverse(panel.Marks)
 		panels = append(panels, noted(panel, "no job that counts was finished"))
 	}
@@ -49,7 +49,7 @@ func unfinishedWords(n int) string {
 		" in this figure."
 }
 
-// pooled are the completion times of several runs together, ascending, and how many jobs count.
+// pooled returns the completion times of several runs together, ascending, and the number of jobs in their windows.
 func pooled(runs []*run) (completions []float64, counted int) {
 	if len(runs) == 1 {
 		return runs[0].completions, runs[0].summary.Jobs
@@ -62,10 +62,10 @@ func pooled(runs []*run) (completions []float64, counted int) {
 	return completions, counted
 }
 
-// wide is how many times the fastest twentieth's completion time the slowest must be for a logarithmic axis.
+// wide is the ratio between the longest completion time and the 5th percentile above which the axis is logarithmic.
 const wide = 40
 
-// completionAxis has room for all completion times of a load, in hours.
+// completionAxis makes an axis in hours for all completion times at a load.
 func (s figures) completionAxis(load int) figure.Axis {
 	axis := figure.Axis{Label: "job completion time [h]", Max: 1}
 	least, twentieth, most := math.Inf(1), math.Inf(1), 0.0
@@ -87,10 +87,10 @@ func (s figures) completionAxis(load int) figure.Axis {
 	return axis
 }
 
-// fineness is how many different places a line has along each axis: more than can be seen.
+// fineness is the number of distinguishable positions along each axis of a line.
 const fineness = 400
 
-// curve is the distribution function of ascending completion times, in hours and percent of the jobs that count.
+// curve is the distribution function of ascending completion times, in hours and percent of the jobs in the window.
 func curve(completions []float64, counted int, axis figure.Axis) []figure.Point {
 	line := []figure.Point{{X: axis.Min, Y: 0}}
 	for i, seconds := range completions {
@@ -103,7 +103,7 @@ func curve(completions []float64, counted int, axis figure.Axis) []figure.Point 
 
 func share(part, whole int) float64 { return 100 * float64(part) / float64(whole) }
 
-// thinned leaves out points that lie so near the one before that nobody could see them apart.
+// thinned drops points that are too close to the one before to be distinguished.
 func thinned(line []figure.Point, x figure.Axis, height float64) []figure.Point {
 	kept := line[:1]
 	for i, p := range line[1:] {

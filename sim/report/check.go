@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// check finds what no simulation can give and no plot can show. What a summary needs is checked where summaries are
-// made, and is told in the report; this is an error.
+// check returns an error for rounds and spans that no simulation can produce and no plot can show. What statistics need
+// is checked by package outcome, and such a fault is shown in the report.
 func check(run outcome.Run) error {
 	if err := checkSetting(run.Setting); err != nil {
 		return err
@@ -54,8 +54,7 @@ func checkRound(r outcome.Round) error {
 	return nil
 }
 
-// mostIndex is what a server's or a GPU's index may be at most: more would be a fault, and would need rows for all
-// before it.
+// mostIndex bounds the index of a server or GPU, since the picture has a row for every index below it.
 const mostIndex = 1 << 20
 
 func checkSpan(s outcome.Span) error {
@@ -73,5 +72,5 @@ func checkSpan(s outcome.Span) error {
 	return nil
 }
 
-// isAmount says whether x is a number that can be counted to.
+// isAmount says whether x is a number from 0 that fits an int64.
 func isAmount(x float64) bool { return x >= 0 && x <= math.MaxInt64 }

@@ -12,16 +12,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together
-// are bounded too, for the size of the page.
+// The size of a picture of the cluster, in stays and in GPUs. The stays of all pictures together are bounded as well,
+// for the size of the page.
 const (
 	mostStays    = 6000
 	mostStaysAll = 24_000
 	mostLanes    = 512
 )
 
-// ganttHeight is what the rows of so many GPUs need, in points, with the axis: as much as can be read from afar where
-// they are few.
+// ganttHeight is the height of a picture with this many rows, in points, with its axis: rows are higher if there are
+// few.
 func ganttHeight(lanes int) float64 {
 	high := max(3*float64(lanes), min(9*float64(lanes), 288))
 	return 32 + min(max(high, 110), 560)
@@ -35,7 +35,7 @@ type stay struct {
 	from, to       float64
 }
 
-// gantts show who held which GPU when.
+// gantts shows which job held which GPU when.
 func (s figures) gantts(runs []*run, family func(string) string) (drawn []illustration) {
 	kinds := paint(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))
@@ -47,6 +47,7 @@ func (s figures) gantts(runs []*run, family func(string) string) (drawn []illust
 	return drawn
 }
 
+// gantt draws one run, with no more than about most stays.
 func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int) illustration {
 	rows := layOut(stays, r.GPUs)
 	from, to := windowOf(r, stays, rows, most)
@@ -71,11 +72,11 @@ func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int
 	}
 }
 
-// staysOf turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest
-// that are free. What a job held without a break on one GPU is one stay.
+// staysOf splits spans into stays on single GPUs. If the engine did not record which GPUs a job had, it is shown on the
+// lowest free ones. Adjacent spans of a job on one GPU become one stay.
 func staysOf(spans []outcome.Span) []stay {
-	busy := map[int][]float64{} // of each server, until when each GPU is held
-	last := map[[2]int]int{}    // of each GPU, the index of its last stay
+	busy := map[int][]float64{} // by server: until when each GPU is held
+	last := map[[2]int]int{}    // by GPU: the index of its last stay
 	var stays []stay
 	for _, span := range spans {
 		for _, device := range devices(span, busy) {
@@ -91,7 +92,7 @@ func staysOf(spans []outcome.Span) []stay {
 	return stays
 }
 
-// devices are the GPUs of a span, which are marked as held until its end.
+// devices returns the GPUs of a span, and marks them as held until its end.
 func devices(span outcome.Span, busy map[int][]float64) []int {
 	if span.Devices != nil {
 		return span.Devices
@@ -109,16 +110,16 @@ func devices(span outcome.Span, busy map[int][]float64) []int {
 	return chosen
 }
 
-// layout is where each server's rows begin.
+// layout is the rows of each server in the picture.
 type layout struct {
-	first   []int // row of a server's first GPU, counted from the top
-	lanes   int   // rows that are shown
-	servers int   // that are shown
-	all     int   // servers
+	first   []int // by server: the row of its first GPU, from the top
+	lanes   int   // number of rows shown
+	servers int   // number of servers shown
+	all     int   // number of servers in total
 }
 
-// layOut gives each server as many rows as GPUs are seen to be held on it, one at least, or as all have where the
-// cluster's GPUs are divided equally.
+// layOut gives each server as many rows as GPUs were ever held on it, at least one; or all servers equally many, if the
+// cluster's GPUs divide evenly.
 func layOut(stays []stay, gpus int) layout {
 	var sizes []int
 	for _, s := range stays {
@@ -144,10 +145,10 @@ func layOut(stays []stay, gpus int) layout {
 	return rows
 }
 
-// mostServers is how many servers can be named beside their rows.
+// mostServers is how many servers can be labelled.
 const mostServers = 16
 
-// names stand in the middle of a server's rows.
+// names returns a label in the middle of each server's rows, for as many servers as can be labelled.
 func (l layout) names() (names []figure.Name) {
 	every := (l.servers + mostServers - 1) / mostServers
 	for server := 0; server < l.servers; server += every {
@@ -157,7 +158,7 @@ func (l layout) names() (names []figure.Name) {
 	return names
 }
 
-// after is the row after a server's last.
+// after is the row after a server's last row.
 func (l layout) after(server int) int {
 	if server+1 < l.servers {
 		return l.first[server+1]
@@ -165,7 +166,7 @@ func (l layout) after(server int) int {
 	return l.lanes
 }
 
-// borders lie between servers.
+// borders returns the heights of the lines between servers.
 func (l layout) borders() (heights []float64) {
 	for _, first := range l.first[1:] {
 		heights = append(heights, -float64(first))
@@ -173,7 +174,7 @@ func (l layout) borders() (heights []float64) {
 	return heights
 }
 
-// note says which part of the whole is shown.
+// note says which part of the run and of the cluster is shown.
 func (l layout) note(from, to, ended float64) string {
 	words := fmt.Sprintf("Hours %s to %s of %s.", moment(from), moment(to), digits(ended/hour))
 	if from <= 0 && to >= ended {
@@ -185,11 +186,11 @@ func (l layout) note(from, to, ended float64) string {
 	return words
 }
 
-// moment is a time in hours, to the second.
+// moment formats a time in hours, to the second.
 func moment(seconds float64) string { return short(math.Round(seconds/hour*1e4) / 1e4) }
 
-// windowOf is the whole run, or else as much of its middle as has about so many stays at most. The middle is that of
-// the jobs that count.
+// windowOf is the time that is shown: the whole run, or as much of its middle as contains about most stays. The middle
+// is that of the jobs in the window.
 func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
 	if within(stays, rows, 0, whole) <= most {
@@ -215,7 +216,7 @@ func lastStay(stays []stay) (last float64) {
 	return last
 }
 
-// middleOf is the middle between the first arrival and the last finish of the jobs that count.
+// middleOf is the middle between the first arrival and the last finish of the jobs in the window.
 func middleOf(r *run, whole float64) float64 {
 	first, last := whole, 0.0
 	for _, job := range r.Jobs {
@@ -226,7 +227,7 @@ func middleOf(r *run, whole float64) float64 {
 	return (first + last) / 2
 }
 
-// rounded is a window of a round number of hours that begins at one.
+// rounded rounds the period to a round number of hours, beginning at a round hour.
 func rounded(middle, width float64) (from, to float64) {
 	step := figure.RoundStep(max(width, 1) / hour / 10)
 	width = math.Floor(width/hour/step+1e-9) * step
@@ -234,7 +235,7 @@ func rounded(middle, width float64) (from, to float64) {
 	return from * hour, (from + width) * hour
 }
 
-// within counts the stays that a window shows.
+// within counts the stays that a period contains.
 func within(stays []stay, rows layout, from, to float64) (n int) {
 	for _, s := range stays {
 		if s.server < rows.servers && s.to > from && s.from < to {
@@ -244,12 +245,12 @@ func within(stays []stay, rows layout, from, to float64) (n int) {
 	return n
 }
 
-// palette says how the kinds of jobs are painted.
+// palette says how jobs are coloured by kind.
 type palette struct {
 	family func(string) string
-	names  []string // those with a tint of their own, ascending
-	others bool     // whether there are more
-	words  string   // what the tints mean
+	names  []string // kinds with a tint of their own, ascending
+	others bool     // whether there are other kinds
+	words  string   // what the colours mean
 }
 
 // paint gives tints to the kinds of jobs that held GPUs the longest.
@@ -285,10 +286,10 @@ func (p palette) keys() (keys []figure.Key) {
 	return keys
 }
 
-// gap is what is left free between rows, as a part of a row.
+// gap is the space between rows, as a part of a row's height.
 const gap = 0.06
 
-// boxes are the stays within a window, one mark for each kind.
+// boxes draws the stays in a period, one mark for each kind.
 func (p palette) boxes(stays []stay, rows layout, from, to float64) []figure.Mark {
 	sorted := make([][]figure.Box, figure.Tints())
 	for _, s := range stays {

@@ -8,12 +8,12 @@ import (
 
 // illustration is a figure with its place in the report.
 type illustration struct {
-	name    string // of its files, without what follows the dot
-	caption string // what one sees, and how to read it
+	name    string // of its files, without extension
+	caption string // what it shows and how to read it
 	figure  figure.Figure
 }
 
-// keys is a legend of all series.
+// keys returns a legend of all series.
 func (s figures) keys(kind figure.KeyKind) (keys []figure.Key) {
 	for _, series := range s.series {
 		keys = append(keys, figure.Key{Label: series.label, Style: series.style, Kind: kind})
@@ -21,7 +21,7 @@ func (s figures) keys(kind figure.KeyKind) (keys []figure.Key) {
 	return keys
 }
 
-// suffix tells the files of one load from those of another.
+// suffix distinguishes the file names of different loads.
 func (s figures) suffix(load int) string {
 	if len(s.loads) == 1 {
 		return ""
@@ -29,7 +29,7 @@ func (s figures) suffix(load int) string {
 	return "-load-" + short(s.loads[load])
 }
 
-// atLoad is suffix in words, for titles.
+// atLoad is the load in words, for titles.
 func (s figures) atLoad(load int) string {
 	if s.loads[load] == 0 {
 		return ""
@@ -37,7 +37,7 @@ func (s figures) atLoad(load int) string {
 	return " at " + loadWords(s.loads[load])
 }
 
-// seedWords says what became of several seeds.
+// seedWords says how several seeds are combined.
 func (s figures) seedWords(what string) string {
 	if n := s.seeds(); n > 1 {
 		return fmt.Sprintf(" The %d seeds are %s.", n, what)
@@ -45,7 +45,7 @@ func (s figures) seedWords(what string) string {
 	return ""
 }
 
-// mostPanels is how many panels a figure has.
+// mostPanels is the most panels of a figure.
 const mostPanels = 12
 
 // Heights of figures with panels side by side, in points.
@@ -54,7 +54,8 @@ const (
 	rowHeight    = 165
 )
 
-// inGrid lays panels out in rows, and says how high the figure is. Horizontal axes are named at the bottom only.
+// inGrid arranges panels in rows, and returns the height of the figure. Horizontal axes are labelled only at the
+// bottom.
 func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
 	columns := columnsFor(len(panels))
 	for first := 0; first < len(panels); first += columns {
@@ -75,7 +76,7 @@ func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
 	return rows, rowHeight * float64(len(rows))
 }
 
-// columnsFor leaves as few empty places as it can.
+// columnsFor is the number of columns, chosen to leave few empty places.
 func columnsFor(panels int) int {
 	switch panels {
 	case 1, 2, 3:
@@ -86,7 +87,7 @@ func columnsFor(panels int) int {
 	return 3
 }
 
-// noted says in an empty panel why it is empty.
+// noted writes into an empty panel why it is empty.
 func noted(panel *figure.Panel, why string) *figure.Panel {
 	if len(panel.Marks) == 0 {
 		panel.Marks = append(panel.Marks, figure.Text{Text: why})
@@ -94,10 +95,10 @@ func noted(panel *figure.Panel, why string) *figure.Panel {
 	return panel
 }
 
-// drawn are the panels that a figure has room for.
+// drawn returns the titles of the panels for which a figure has room.
 func (s figures) drawn() []string { return s.panels[:min(len(s.panels), mostPanels)] }
 
-// leftOut says how many policies a figure has no panel for.
+// leftOut says how many panels are left out.
 func (s figures) leftOut() string {
 	if n := len(s.panels) - mostPanels; n > 0 {
 		return fmt.Sprintf("The first %d of %d panels; the table has all.", mostPanels, len(s.panels))

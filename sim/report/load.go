@@ -2,7 +2,7 @@ package report
 
 import "github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 
-// byLoad shows the mean completion time against the load, with the standard error over the seeds.
+// byLoad shows the mean completion time by load, with the standard error over the seeds.
 func (s figures) byLoad() illustration {
 	var panels []*figure.Panel
 	var all []figure.Dots
@@ -33,7 +33,7 @@ func (s figures) byLoad() illustration {
 	}
 }
 
-// means are the mean completion times of a series in hours at each load, with their standard errors over seeds.
+// means returns the mean completion times of a series in hours at each load, with their standard errors over the seeds.
 func (s figures) means(panel, series int) figure.Dots {
 	dots := figure.Dots{Style: s.series[series].style}
 	for l, load := range s.loads {
@@ -46,10 +46,10 @@ func (s figures) means(panel, series int) figure.Dots {
 	return dots
 }
 
-// mostMarked is how many loads can be named along an axis.
+// mostMarked is how many loads can be labelled along an axis.
 const mostMarked = 8
 
-// loadAxis has a tick at each load, where there is room for so many.
+// loadAxis has a tick at each load, if there are at most mostMarked.
 func (s figures) loadAxis() figure.Axis {
 	loads := s.loads[len(s.loads)-s.generatedLoads():]
 	lowest, highest := loads[0], loads[len(loads)-1]
@@ -63,10 +63,10 @@ func (s figures) loadAxis() figure.Axis {
 	return axis
 }
 
-// steep is how many times the lowest mean the highest must be for a logarithmic axis.
+// steep is the ratio between the highest and the lowest mean above which the axis is logarithmic.
 const steep = 25
 
-// meanAxis has room for all dots and their whiskers.
+// meanAxis makes an axis for all dots with their whiskers.
 func meanAxis(all []figure.Dots) figure.Axis {
 	axis := figure.Axis{Label: "mean completion time [h]", Max: 1}
 	lowest, highest := 0.0, 0.0

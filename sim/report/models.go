@@ -10,24 +10,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// mostModels is how many models a figure has bars for.
+// mostModels is the most models in a figure.
 const mostModels = 12
 
-// Sizes of this figure, in points: of a bar, between groups, and around a row of panels.
+// Sizes of this figure in points: the height of a bar, the gap between groups, and the height of a row without its
+// bars.
 const (
 	modelBar = 8.5
 	modelGap = 6
 	modelRow = 52
 )
 
-// benefit is what the bars of one panel and series show: a value for each model.
+// benefit is the values of one series in one panel, by model.
 type benefit struct {
 	panel, series int
 	values        map[string]float64
 }
 
-// byModel shows how many times shorter each model's completion time is than with proportional shares, or, where no run
-// has such a run to be compared with, how many times longer than alone.
+// byModel shows how many times shorter each model's completion time is than with proportional shares; or, if no run can
+// be compared with such a run, how many times longer it is than running alone.
 func (s figures) byModel(load int) illustration {
 	compared := s.compared(load)
 	benefits, label := s.slowdowns(load), "slowdown [×]"
@@ -64,12 +65,13 @@ func (s figures) byModel(load int) illustration {
 	return drawn
 }
 
-// compared says whether some run has another to be compared with.
+// compared says whether some run has a base to be compared with.
 func (s figures) compared(load int) bool {
 	return slices.ContainsFunc(s.runs, func(r *run) bool { return r.load == load && r.base != nil && r.base != r })
 }
 
-// speedups are those of all series but the proportional ones, for models whose jobs were all finished with both.
+// speedups returns the speed-ups of all series but the proportional one, for models whose jobs have all finished in
+// both runs.
 func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
@@ -91,7 +93,7 @@ func (s figures) speedups(load int) (all []benefit) {
 	return all
 }
 
-// slowdowns are those of all series.
+// slowdowns returns the slowdowns of all series.
 func (s figures) slowdowns(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
@@ -112,7 +114,7 @@ func (s figures) slowdowns(load int) (all []benefit) {
 func completionOf(f outcome.Figures) float64 { return f.Completion.Mean }
 func slowdownOf(f outcome.Figures) float64   { return f.Slowdown.Mean }
 
-// modelSum is a figure summed over a model's finished jobs, and how many were finished and were not.
+// modelSum is the sum of a quantity over a model's finished jobs, with the numbers of finished and unfinished jobs.
 type modelSum struct {
 	sum            float64
 	finished, left int
@@ -120,7 +122,7 @@ type modelSum struct {
 
 func (m modelSum) mean() float64 { return m.sum / float64(m.finished) }
 
-// perModel sums a figure over each model's jobs, those of all runs together.
+// perModel sums a quantity over the jobs of each model, over all runs.
 func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum {
 	sums := map[string]modelSum{}
 	for _, r := range runs {
@@ -137,7 +139,7 @@ func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum
 	return sums
 }
 
-// bases are the runs that the given ones are measured against, if each has one.
+// bases returns the runs with which the given ones are compared; nil if one has none.
 func bases(runs []*run) (with []*run) {
 	for _, r := range runs {
 		if r.base == nil {
@@ -148,7 +150,7 @@ func bases(runs []*run) (with []*run) {
 	return with
 }
 
-// byBenefit are the models, those with the largest product of values first.
+// byBenefit sorts the models by the product of their values, the largest first.
 func (s figures) byBenefit(benefits []benefit) []string {
 	sums := map[string]float64{}
 	for _, b := range benefits {
@@ -164,7 +166,7 @@ func (s figures) byBenefit(benefits []benefit) []string {
 	return models
 }
 
-// keysOf is a legend of the series that have bars.
+// keysOf returns a legend of the series that have bars.
 func (s figures) keysOf(benefits []benefit) (keys []figure.Key) {
 	for k, series := range s.series {
 		if slices.ContainsFunc(benefits, func(b benefit) bool { return b.series == k }) {
@@ -174,7 +176,7 @@ func (s figures) keysOf(benefits []benefit) (keys []figure.Key) {
 	return keys
 }
 
-// modelPanels lays out a group of bars for each model. The models' names stand at the left of each row.
+// modelPanels draws a group of bars for each model. Models are labelled at the left of each row.
 func (s figures) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel,
 	height float64) {
 	group := float64(mostInPanel(benefits))*modelBar + modelGap
@@ -199,7 +201,7 @@ func (s figures) modelPanels(benefits []benefit, models []string, label string) 
 	return rows, float64(len(rows)) * (modelRow + group*float64(max(1, len(models))))
 }
 
-// mostInPanel is how many series a panel has at most.
+// mostInPanel is the largest number of series in a panel.
 func mostInPanel(benefits []benefit) (most int) {
 	inPanel := map[int]int{}
 	for _, b := range benefits {
@@ -209,7 +211,7 @@ func mostInPanel(benefits []benefit) (most int) {
 	return max(1, most)
 }
 
-// nameAt is empty but for panels at the left.
+// nameAt is the model's label; empty except in the leftmost panels.
 func nameAt(panel, panels int, model string) string {
 	if panel%columnsFor(panels) > 0 {
 		return ""
@@ -217,7 +219,7 @@ func nameAt(panel, panels int, model string) string {
 	return plain(model)
 }
 
-// benefitAxis has room for all bars, which begin at 1, and for what is written to their right.
+// benefitAxis makes an axis for all bars, which begin at 1, with room for the labels to their right.
 func benefitAxis(benefits []benefit, models []string) figure.Axis {
 	lowest, highest := 1.0, 1.1
 	for _, b := range benefits {
@@ -235,10 +237,10 @@ func benefitAxis(benefits []benefit, models []string) figure.Axis {
 	return axis
 }
 
-// logarithmic is how many times the smallest ratio the largest must be for a logarithmic axis.
+// logarithmic is the ratio between the largest and the smallest value above which the axis is logarithmic.
 const logarithmic = 5
 
-// marksAround1 are round numbers along an axis, and 1 in place of those that lie too near to it.
+// marksAround1 returns round numbers along an axis, with 1 instead of those close to it.
 func marksAround1(axis figure.Axis) []figure.Name {
 	const most = 5
 	marks := []figure.Name{{At: 1, Label: "1"}}
@@ -251,7 +253,7 @@ func marksAround1(axis figure.Axis) []figure.Name {
 	return marks
 }
 
-// addBars adds a model's bars from the top downwards.
+// addBars adds the bars of a model from the top down.
 func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
 	for _, b := range benefits {
 		if b.panel != p {

@@ -20,31 +20,31 @@ var pageStyle string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	Title, Lead string
 	Style       template.CSS
 	Facts       []fact
 	Results     results
 	Plates      []plate
-	Omitted     []string // what has no plot of its own
+	Omitted     []string // loads and runs without plots of their own
 	Models      []kindTable
 	GPUs        []kindTable
 	Waits       []wait
-	ShownIn     string // which load and seed the tables of jobs are of
+	ShownIn     string // the load and seed of the tables of jobs
 	Command     string
 	Version     string
 	Seeds       string
 }
 
-// fact is one line of what was simulated.
+// fact is one line about what was simulated.
 type fact struct{ Name, Value string }
 
 // plate is a figure in the page.
 type plate struct {
 	Name, Title, Caption string
 	ViewBox              string
-	Drawing              template.HTML // from package figure, which escapes what it writes
+	Drawing              template.HTML // from package figure, which escapes all text
 }
 
 func newPlate(drawn illustration, svg string) plate {
@@ -52,7 +52,7 @@ func newPlate(drawn illustration, svg string) plate {
 	return plate{drawn.name, drawn.figure.Title, drawn.caption, box, template.HTML(drawing)}
 }
 
-// page writes the report's page.
+// page renders the report's page.
 func (s *study) page(plates []plate, options Options) ([]byte, error) {
 	runs := s.detailed()
 	models, gpus := s.kindTables(runs)
@@ -68,7 +68,7 @@ func (s *study) page(plates []plate, options Options) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// darkStyle turns the figures' colours into those of a dark page.
+// darkStyle is CSS that replaces the figures' colours on a dark page.
 func darkStyle() string {
 	var css strings.Builder
 	css.WriteString("@media screen and (prefers-color-scheme: dark) {\n")
@@ -81,7 +81,7 @@ func darkStyle() string {
 	return css.String()
 }
 
-// visible drops from a command line what cannot be seen, and keeps its lines: it is there to be copied.
+// visible removes invisible characters from a command line and keeps its line breaks, so that it can be copied.
 func visible(command string) string {
 	lines := strings.Split(command, "\n")
 	for i, line := range lines {
@@ -90,6 +90,7 @@ func visible(command string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
+// title is the given title, or else what was compared.
 func (s *study) title(options Options) string {
 	if title := plain(options.Title); title != "" {
 		return title
@@ -99,8 +100,7 @@ func (s *study) title(options Options) string {
 	return policies + " × " + allocators + " on " + s.list(", ", func(r *run) string { return several(r.GPUs, "GPU") })
 }
 
-// lead says in a sentence or two how much was run, and where the mean completion time differs most from that with
-// proportional shares.
+// lead summarises how much was run, and which run improves the mean completion time most over proportional shares.
 func (s *study) lead() string {
 	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list("; ", clusterWords))
 	var most *run
@@ -118,7 +118,7 @@ func (s *study) lead() string {
 		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
 }
 
-// without says what the mean completion time is without a planner, where that was looked at.
+// without gives the mean completion times of baselines, at the highest load and the first seed.
 func (s *study) without() (words string) {
 	for _, r := range s.runs {
 		first := r.load == len(s.loads)-1 && r.Setting.Seed == s.runs[0].Setting.Seed
@@ -130,7 +130,7 @@ func (s *study) without() (words string) {
 	return words
 }
 
-// facts say what was simulated.
+// facts lists what was simulated.
 func (s *study) facts() []fact {
 	facts := []fact{
 		{"Policies", s.list("; ", func(r *run) string { return display(r.Setting.Policy) })},
@@ -152,10 +152,10 @@ func (s *study) facts() []fact {
 	)
 }
 
-// mostListed is how many values a fact names.
+// mostListed is the most values in a fact.
 const mostListed = 12
 
-// list names the different values of the runs.
+// list joins the different values of the runs.
 func (s *study) list(between string, value func(*run) string) string {
 	var values []string
 	for _, r := range s.runs {
@@ -210,7 +210,7 @@ func (s *study) seedList() string {
 	return s.list("; ", func(r *run) string { return fmt.Sprint(r.Setting.Seed) })
 }
 
-// jobWords says how many jobs arrived, which may differ from run to run.
+// jobWords says how many jobs arrived, which may differ between runs.
 func (s *study) jobWords() string {
 	least, most := len(s.runs[0].Jobs), 0
 	for _, r := range s.runs {

@@ -1,7 +1,6 @@
-// Package report shows the outcomes of simulations to people: one self-contained HTML page with tables and plots, and
-// each plot as SVG and PNG for papers. It computes nothing that an outcome does not hold, asks nobody, and knows no
-// clock: equal outcomes give equal bytes. Whatever comes from outside, such as the names of models and users, is shown
-// and never interpreted.
+// Package report shows the outcomes of simulations: one self-contained HTML page with tables and plots, and each plot
+// as SVG and PNG for papers. It shows only what follows from the outcomes, makes no requests, and has no clock: equal
+// outcomes give equal bytes. Foreign text, such as names of models and users, is shown and never interpreted.
 package report
 
 import (
@@ -13,12 +12,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// Options is what a report says beside its outcomes. The zero value leaves it out.
+// Options are additions to a report. With the zero value they are left out.
 type Options struct {
-	Title   string // empty: one that says what was compared
-	Command string // the command line that gives the same report again
+	Title   string // empty: a title that says what was compared
+	Command string // the command line that produces this report
 	Version string // of the program
-	// Family names the family of a model, by which the picture of the cluster is coloured; nil: by model.
+	// Family returns the family of a model, by which the picture of the cluster is coloured; nil: it is coloured by
+	// model.
 	Family func(model string) string
 }
 
@@ -28,13 +28,12 @@ type file struct {
 	data []byte
 }
 
-// Write writes DIR/index.html, and for each plot DIR/NAME.svg and DIR/NAME.png. It makes the directory where there is
-// none, overwrites what an earlier report left under the same names, and touches nothing else. Runs that differ in
-// nothing but their seed are averaged; those whose workload was generated must therefore not name seed or load in
-// Setting.Workload.
+// Write writes DIR/index.html, and for each plot DIR/NAME.svg and DIR/NAME.png. It creates the directory if necessary,
+// overwrites files of an earlier report with the same names, and changes nothing else. Runs that differ only in their
+// seed are averaged; so runs with a generated workload must not contain seed or load in Setting.Workload.
 //
-// An error says which path cannot be written, that there is no run to show, or what of a run's rounds and spans cannot
-// be. A run without a finished job is no error: the report says so.
+// Errors say which path cannot be written, that there is no run, or which values of a run's rounds and spans are
+// impossible. A run without a finished job is no error: the report says so.
 func Write(dir string, runs []outcome.Run, options Options) error {
 	if len(runs) == 0 {
 		return errors.New("report: no run to show: want at least one")
@@ -59,7 +58,7 @@ func Write(dir string, runs []outcome.Run, options Options) error {
 	return nil
 }
 
-// makeDirectory says so where something else is in the directory's place.
+// makeDirectory creates the directory. It is an error if a file has its name.
 func makeDirectory(dir string) error {
 	found, err := os.Stat(dir)
 	switch {
@@ -71,7 +70,7 @@ func makeDirectory(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// render gives all files of a report, the page last: where it is, so is what it shows.
+// render renders all files of a report, the page last, so that everything it refers to is there when it is written.
 func render(runs []outcome.Run, options Options) (files []file, err error) {
 	study := newStudy(runs)
 	illustrations := figures{study}.illustrations(options)
@@ -86,7 +85,7 @@ func render(runs []outcome.Run, options Options) (files []file, err error) {
 	return append(files, text...), err
 }
 
-// text gives those files of a report that are text: the plots as SVG, and the page that has them in it.
+// text renders the text files of a report: the plots as SVG, and the page that contains them.
 func (s *study) text(illustrations []illustration, options Options) (files []file, err error) {
 	var plates []plate
 	for _, drawn := range illustrations {
@@ -104,7 +103,7 @@ func (s *study) text(illustrations []illustration, options Options) (files []fil
 	return append(files, file{"index.html", html}), nil
 }
 
-// illustrations are all figures of the report, in the order of the page.
+// illustrations returns all figures of the report, in the order of the page.
 func (s figures) illustrations(options Options) (drawn []illustration) {
 	for _, load := range s.shown() {
 		drawn = append(drawn, s.bars(load))

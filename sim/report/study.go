@@ -11,16 +11,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// study is the runs of a report, sorted by what is compared with what: panels stand side by side and have a policy
-// each, series are compared within a panel and have an allocator each, loads lie along an axis, and over seeds is
-// averaged. A baseline, which has no policy of a planner's, is a series of its own in every panel with the same to do.
+// study is the runs of a report, arranged for comparison. Panels are shown side by side, one for each policy; series
+// are compared within a panel, one for each allocator; loads are points of an axis; and results are averaged over
+// seeds. A baseline, which has no policy of a planner, is a series of its own in every panel with the same workload and
+// cluster.
 type study struct {
 	runs   []*run
-	guests []*run    // baselines again, in further panels than their first
+	guests []*run    // baselines once more, for panels after their first
 	panels []string  // titles
-	series []series  // in the order in which they came
+	series []series  // in the order of their first runs
 	loads  []float64 // jobs an hour, ascending; 0 for workloads that were not generated
-	turned bool      // panels have an allocator each, and series a policy
+	turned bool      // panels stand for allocators and series for policies
 }
 
 type series struct {
@@ -28,28 +29,28 @@ type series struct {
 	style figure.Style
 }
 
-// run is one outcome with its place in the study.
+// run is one outcome with its position in the study.
 type run struct {
 	*outcome.Run
 	summary       outcome.Summary
 	fault         error // why there is no summary
 	panel, series int
-	guest         bool      // it stands in a panel that is not of its own policy
-	load          int       // index of the study's loads
-	base          *run      // the same with proportional shares: itself for such a run, nil where there is none
-	completions   []float64 // seconds, ascending, of the jobs that count and were finished
+	guest         bool      // a baseline in the panel of another policy
+	load          int       // index in study.loads
+	base          *run      // the same run with proportional shares: itself for such a run, nil if there is none
+	completions   []float64 // seconds, ascending, of the finished jobs in the window
 	models, gpus  []outcome.Row
-	label         string // that tells the run from all others
+	label         string // distinguishes the run from all others
 }
 
-// panelOf is what runs of one panel have in common: the policy, and what there was to do and to do it with.
+// panelOf is what the runs of a panel have in common: the policy, the workload and the cluster.
 func panelOf(s outcome.Setting) outcome.Setting {
 	return outcome.Setting{
 		Policy: s.Policy, Cluster: s.Cluster, Workload: s.Workload, Split: s.Split, Static: s.Static, Ratio: s.Ratio,
 	}
 }
 
-// seriesOf is what runs of one series have in common: all the rest but load and seed.
+// seriesOf is what the runs of a series have in common: everything else except load and seed.
 func seriesOf(s outcome.Setting) outcome.Setting {
 	if s.IsBaseline() {
 		s.Allocator, s.AtRounds = s.Policy, false
@@ -59,7 +60,7 @@ func seriesOf(s outcome.Setting) outcome.Setting {
 	return s
 }
 
-// newStudy sorts runs. They are neither changed nor copied.
+// newStudy arranges runs. They are neither changed nor copied.
 func newStudy(outcomes []outcome.Run) *study {
 	s := &study{}
 	s.loads = distinct(outcomes, func(r outcome.Setting) float64 { return r.Load })
@@ -84,7 +85,7 @@ func newStudy(outcomes []outcome.Run) *study {
 	return s
 }
 
-// panelsOf are the panels of a study: those of all policies, and of baselines that there is no policy beside.
+// panelsOf lists the panels: those of all policies, and those of baselines without a matching policy.
 func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 	all := distinct(outcomes, panelOf)
 	return slices.DeleteFunc(slices.Clone(all), func(p outcome.Setting) bool {
@@ -92,7 +93,7 @@ func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 	})
 }
 
-// placesOf are the panels that a run stands in, at least one.
+// placesOf lists the panels in which a run is shown, at least one.
 func placesOf(s outcome.Setting, panels []outcome.Setting) (places []int) {
 	own := panelOf(s)
 	for i, p := range panels {
@@ -103,7 +104,7 @@ func placesOf(s outcome.Setting, panels []outcome.Setting) (places []int) {
 	return places
 }
 
-// besides says that a panel is of a planner's policy, and has the same to do as a baseline.
+// besides says whether a panel is of a planner's policy and has the same workload and cluster as the baseline.
 func besides(baseline, panel outcome.Setting) bool {
 	if panel.IsBaseline() {
 		return false
@@ -112,6 +113,7 @@ func besides(baseline, panel outcome.Setting) bool {
 	return baseline == panel
 }
 
+// newRun computes the statistics of an outcome.
 func newRun(of *outcome.Run, panel, series, load int) *run {
 	r := &run{Run: of, panel: panel, series: series, load: load}
 	r.summary, r.fault = outcome.Summarise(*of)
@@ -128,7 +130,7 @@ func newRun(of *outcome.Run, panel, series, load int) *run {
 	return r
 }
 
-// distinct are the different values of the settings, in the order in which they come.
+// distinct returns the different values of the settings, in the order of their first occurrence.
 func distinct[T comparable](outcomes []outcome.Run, value func(outcome.Setting) T) (values []T) {
 	known := map[T]bool{}
 	for i := range outcomes {
@@ -141,7 +143,7 @@ func distinct[T comparable](outcomes []outcome.Run, value func(outcome.Setting) 
 	return values
 }
 
-// compare finds for each run the one with proportional shares under the same setting.
+// compare finds for each run the one with proportional shares and otherwise the same setting.
 func (s *study) compare() {
 	bases := map[outcome.Setting]*run{}
 	for _, r := range s.runs {
@@ -158,8 +160,7 @@ func (s *study) compare() {
 	}
 }
 
-// name says how panels, series and runs are called: by what differs between them, so that what is the same everywhere
-// is said once.
+// name names panels, series and runs by what differs between them, so that what is equal for all need not be repeated.
 func (s *study) name(panels, kinds []outcome.Setting) {
 	for _, p := range panels {
 		s.panels = append(s.panels, strings.Join(append([]string{display(p.Policy)}, differences(p, panels)...), ", "))
@@ -180,7 +181,7 @@ func (s *study) name(panels, kinds []outcome.Setting) {
 	}
 }
 
-// traits are what settings may differ in beside policy and allocator, in words.
+// traits describe everything in which settings may differ besides policy and allocator.
 var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return plain(s.Engine) },
 	func(s outcome.Setting) string { return plain(s.Placement) },
@@ -198,8 +199,8 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return windowWords(s.Window) },
 }
 
-// differences names the traits of a setting that are not the same for all others. What comes with the engine needs no
-// words beside it.
+// differences describes the traits of a setting in which some other differs. Beyond the engine itself, it is only
+// compared with settings of the same engine.
 func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	for i, trait := range traits {
 		for _, other := range all {
@@ -212,7 +213,7 @@ func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	return words
 }
 
-// choose is one of two wordings.
+// choose returns one of two texts.
 func choose(first bool, then, otherwise string) string {
 	if first {
 		return then
@@ -220,11 +221,11 @@ func choose(first bool, then, otherwise string) string {
 	return otherwise
 }
 
-// usual is the style that an allocator has in every report where it is not taken.
+// usual is the style that an allocator has in every report, unless it is taken.
 var usual = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
 
-// styleFor takes the allocator's usual style where it is free, or else the first free one behind the usual ones, which
-// come last. There must be a free one.
+// styleFor returns the allocator's usual style if it is free, and otherwise the first free one, trying the usual ones
+// last. One must be free.
 func styleFor(allocator string, taken []bool) int {
 	style, known := usual[allocator]
 	for i := 0; !known || taken[style]; i++ {
@@ -234,7 +235,7 @@ func styleFor(allocator string, taken []bool) int {
 	return style
 }
 
-// turn puts policies into one panel as its series, where there is but one allocator.
+// turn makes policies the series of a single panel, if there is only one allocator.
 func (s *study) turn() {
 	title := s.series[0].label
 	s.series = nil
@@ -247,7 +248,7 @@ func (s *study) turn() {
 	}
 }
 
-// runLabel tells a run from all others.
+// runLabel distinguishes a run from all others.
 func (s *study) runLabel(r *run) string {
 	parts := []string{s.panels[r.panel], s.series[r.series].label}
 	if r.guest {
@@ -270,7 +271,7 @@ func (s *study) seeds() int {
 	return len(seeds)
 }
 
-// at are the runs of a place, which differ in their seeds at most.
+// at returns the runs at a position, which differ at most in their seeds.
 func (s *study) at(panel, series, load int) (runs []*run) {
 	for _, list := range [][]*run{s.runs, s.guests} {
 		for _, r := range list {
@@ -282,8 +283,7 @@ func (s *study) at(panel, series, load int) (runs []*run) {
 	return runs
 }
 
-// shown are the loads that have figures of their own: all, or some of them at even distances, the highest always among
-// them.
+// shown returns the loads with figures of their own: all, or some at even distances that include the highest.
 func (s *study) shown() (loads []int) {
 	most := min(mostLoads, len(s.loads))
 	for i := range most {
@@ -293,10 +293,10 @@ func (s *study) shown() (loads []int) {
 	return slices.Compact(loads)
 }
 
-// mostLoads is for how many loads there are figures.
+// mostLoads is the most loads with figures of their own.
 const mostLoads = 4
 
-// generatedLoads is at how many loads workloads were generated.
+// generatedLoads is the number of loads at which workloads were generated.
 func (s *study) generatedLoads() int {
 	n := len(s.loads)
 	if s.loads[0] == 0 {
@@ -305,10 +305,10 @@ func (s *study) generatedLoads() int {
 	return n
 }
 
-// mostDetailed is how many runs are shown over time.
+// mostDetailed is the most runs shown over time.
 const mostDetailed = 12
 
-// detailed are the runs that are shown one by one: the first of each policy and allocator at the highest load.
+// detailed returns the runs that are shown individually: the first of each policy and allocator at the highest load.
 func (s *study) detailed() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
@@ -356,14 +356,15 @@ func loadWords(load float64) string {
 	return short(load) + " jobs/h"
 }
 
-// quantity is one of a run's figures.
+// quantity is one of a run's statistics.
 type quantity func(outcome.Summary) float64
 
 func meanCompletion(s outcome.Summary) float64 { return s.Completion.Mean }
 func p99Completion(s outcome.Summary) float64  { return s.Completion.P99 }
 func makespan(s outcome.Summary) float64       { return s.Makespan }
 
-// average is the mean of a figure over runs that have it, and its standard error, which is 0 for less than two.
+// average is the mean of a quantity over the runs that have it, with its standard error, which is 0 for fewer than two
+// runs.
 func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	var values []float64
 	for _, r := range runs {
@@ -383,8 +384,8 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	return mean, math.Sqrt(squares / float64(n-1) / float64(n)), n
 }
 
-// gain is how many times smaller a figure is than with proportional shares, summed over the runs. It is known where all
-// jobs were finished in both.
+// gain is how many times smaller a quantity is than with proportional shares, summed over the runs. Only runs count in
+// which, as in their bases, all jobs have finished.
 func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	var with, without float64
 	for _, r := range runs {
@@ -402,5 +403,5 @@ func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	return without / with, true
 }
 
-// figures is the part of a study that draws.
+// figures has the methods of a study that draw.
 type figures struct{ *study }

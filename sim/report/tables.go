@@ -10,37 +10,38 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// mostRows is how many runs the table of all runs has room for.
+// mostRows is the most runs in the table of all runs.
 const mostRows = 1000
 
 // results is the table of all runs.
 type results struct {
-	Panel, Series string // what the first two columns are
-	Loads, Seeds  bool   // whether they have columns of their own
+	Panel, Series string // titles of the first two columns
+	Loads, Seeds  bool   // whether there are columns for them
 	Rows          []row
-	Left          int // runs that the table has no room for
+	Left          int // runs that are left out
 }
 
 // row is one run.
 type row struct {
 	Panel, Series, Load, Seed string
-	Finished, Jobs            string // of those that count
-	Fault                     string // instead of figures
+	Finished, Jobs            string // of the jobs in the window
+	Fault                     string // shown instead of statistics
 	Times                     []cell // mean, median, p90, p99, p99.9 and makespan, in hours
 	Shares                    []cell // of GPUs, cores and memory, in percent
 	Counts                    []cell // rounds and preemptions
 	Gains                     []cell // of mean, p99 and makespan over proportional shares
-	Best                      bool   // the shortest mean completion time of its panel and load
+	Best                      bool   // it has the shortest mean completion time of its panel, load and seed
 }
 
-// cell is a number for people with the one that it stands for, which is empty where there is none.
+// cell is a formatted number and its exact value, which is empty if there is none.
 type cell struct{ Text, Value string }
 
 func newCell(text string, value float64) cell { return cell{text, short(value)} }
 
-// nothing is the cell of a number that there is not.
+// nothing is a cell without a number.
 var nothing = cell{Text: "–"}
 
+// results makes the table of all runs, and marks the best of each contest.
 func (s *study) results() results {
 	table := results{Panel: "Policy", Series: "Allocator", Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
 	if s.turned {
@@ -57,7 +58,7 @@ func (s *study) results() results {
 	return table
 }
 
-// contest is what runs have in common of which the best is sought.
+// contest identifies the runs among which the best is marked.
 type contest struct {
 	panel, load int
 	seed        int64
@@ -65,7 +66,7 @@ type contest struct {
 
 func (r *run) contest() contest { return contest{r.panel, r.load, r.Setting.Seed} }
 
-// shortest are the shortest mean completion times, where there is more than one to choose from.
+// shortest returns the shortest mean completion time of each contest with more than one run.
 func (s *study) shortest() map[contest]float64 {
 	shortest, runs := map[contest]float64{}, map[contest]int{}
 	for _, r := range s.runs {
@@ -81,6 +82,7 @@ func (s *study) shortest() map[contest]float64 {
 	return shortest
 }
 
+// row formats one run.
 func (s *study) row(r *run) row {
 	shown := row{
 		Panel: s.panels[r.panel], Series: s.series[r.series].label,
@@ -123,19 +125,20 @@ type kindTable struct {
 	Panel  string
 	Series []string
 	Rows   []kindRow
-	Left   int // kinds that the table has no room for
+	Left   int // kinds that are left out
 }
 
-// kindRow is one kind of jobs. Cells are mean, p99 and gain of each allocator in turn.
+// kindRow is one kind of jobs. Cells are mean, p99 and gain for each allocator.
 type kindRow struct {
 	Kind, Jobs string
 	Cells      []cell
 }
 
-// mostKinds is how many kinds a table has room for.
+// mostKinds is the most kinds in a table.
 const mostKinds = 60
 
-// kindTables are those of the runs that are shown one by one: for each policy, by model and by number of GPUs.
+// kindTables returns the tables by model and by number of GPUs for each policy, of the runs that are shown
+// individually.
 func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	for p := range s.panels {
 		var members []*run
@@ -153,7 +156,7 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	return models, gpus
 }
 
-// guestsOf are the further places of runs.
+// guestsOf returns the further places of baselines among the runs.
 func (s *study) guestsOf(runs []*run) (guests []*run) {
 	for _, g := range s.guests {
 		if slices.ContainsFunc(runs, func(r *run) bool { return r.Run == g.Run }) {
@@ -166,6 +169,7 @@ func (s *study) guestsOf(runs []*run) (guests []*run) {
 func byModel(r *run) []outcome.Row { return r.models }
 func byGPUs(r *run) []outcome.Row  { return r.gpus }
 
+// kindTable makes a table of the runs of one panel. Its rows are the kinds of the first run.
 func (s *study) kindTable(runs []*run, by func(*run) []outcome.Row, name func(outcome.Row) string) kindTable {
 	table := kindTable{Panel: s.panels[runs[0].panel]}
 	kinds := by(runs[0])
@@ -186,7 +190,7 @@ func (s *study) kindTable(runs []*run, by func(*run) []outcome.Row, name func(ou
 	return table
 }
 
-// like is the row of the same kind, the zero row where there is none.
+// like returns the row of the same kind; the zero row if there is none.
 func like(rows []outcome.Row, as outcome.Row) outcome.Row {
 	i := slices.IndexFunc(rows, func(r outcome.Row) bool { return r.Model == as.Model && r.GPUs == as.GPUs })
 	if i < 0 {
@@ -195,7 +199,7 @@ func like(rows []outcome.Row, as outcome.Row) outcome.Row {
 	return rows[i]
 }
 
-// kindCells are mean, p99, and gain over proportional shares where all jobs were finished with both.
+// kindCells are mean, p99, and gain over proportional shares if all jobs have finished in both runs.
 func kindCells(of, base outcome.Row) []cell {
 	if of.Figures == nil {
 		return []cell{nothing, nothing, nothing}
@@ -208,17 +212,17 @@ func kindCells(of, base outcome.Row) []cell {
 	return []cell{newCell(digits(h.Mean), h.Mean), newCell(digits(h.P99), h.P99), gained}
 }
 
-// wait is a job that waited.
+// wait is a job that waited long.
 type wait struct {
 	Run, Job, Model, User, GPUs string
-	Arrival, Start, Waited, End string // hours
+	Arrival, Start, Waited, End string // in hours
 	Starts                      string
 }
 
 // mostWaits is how many jobs of each run are listed.
 const mostWaits = 3
 
-// waits are the jobs of each run that waited longest.
+// waits lists the jobs of each run that waited longest.
 func (s *study) waits(runs []*run) (waits []wait) {
 	for _, r := range runs {
 		if r.fault != nil {
@@ -231,7 +235,7 @@ func (s *study) waits(runs []*run) (waits []wait) {
 	return waits
 }
 
-// longest are the jobs that count which waited longest.
+// longest returns the jobs in the window that waited longest.
 func longest(r *run) (jobs []outcome.Job) {
 	for _, job := range r.Jobs {
 		if !r.Setting.Window.Has(job.ID) {
@@ -248,7 +252,7 @@ func longest(r *run) (jobs []outcome.Job) {
 	return jobs
 }
 
-// waited is how many seconds a job was there and held nothing, before its first run and after preemptions.
+// waited is how many seconds a job existed without holding resources, before its first run and after preemptions.
 func waited(r *run, job outcome.Job) float64 {
 	until := r.Ended
 	if job.Done() {
@@ -257,6 +261,7 @@ func waited(r *run, job outcome.Job) float64 {
 	return max(0, until-job.Arrival-job.AttainedGPU/float64(max(1, job.GPUs)))
 }
 
+// wait formats one job that waited.
 func (s *study) wait(r *run, job outcome.Job) wait {
 	w := wait{
 		Run: s.shownAs(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
@@ -273,7 +278,7 @@ func (s *study) wait(r *run, job outcome.Job) wait {
 	return w
 }
 
-// shownAs tells a run from all others that are shown one by one.
+// shownAs distinguishes a run from all others that are shown individually.
 func (s *study) shownAs(r *run) string {
 	if r.guest {
 		return s.columnTitle(r)
@@ -281,7 +286,7 @@ func (s *study) shownAs(r *run) string {
 	return s.panels[r.panel] + " · " + s.columnTitle(r)
 }
 
-// shownIn says which of several loads and seeds the runs are of that are shown one by one.
+// shownIn names the load and seed of the runs that are shown individually, if there are several.
 func (s *study) shownIn() string {
 	words := ""
 	if load := len(s.loads) - 1; load > 0 {

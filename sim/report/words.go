@@ -11,15 +11,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// longestName and longestLine are how many characters are shown of a name from outside, and of a sentence with such
-// names.
+// longestName and longestLine bound the characters shown of a foreign name, and of a sentence that contains such names.
 const (
 	longestName = 80
 	longestLine = 400
 )
 
-// plain makes a name from outside harmless for pictures and pages: one line, only characters that are seen, and not too
-// many. Escaping is left to those who write.
+// plain makes a foreign name safe for pictures and pages: one line of visible characters, of bounded length. Writers
+// must still escape it.
 func plain(name string) string { return cut(name, longestName) }
 
 func cut(words string, longest int) string {
@@ -30,11 +29,11 @@ func cut(words string, longest int) string {
 	return string(runes)
 }
 
-// acronyms are the policies that are written otherwise than their names.
+// acronyms are the display names that differ from the capitalised name.
 var acronyms = map[string]string{"fifo": "FIFO", "srtf": "SRTF", "las": "LAS", "ftf": "FTF", "drf": "DRF",
 	outcome.AsItWas: "As it was", outcome.Backfill: "Slurm's backfill"}
 
-// display is a policy's or an allocator's name as people write it.
+// display is the display name of a policy or allocator.
 func display(name string) string {
 	if acronym, known := acronyms[name]; known {
 		return acronym
@@ -46,15 +45,15 @@ func display(name string) string {
 	return "unnamed"
 }
 
-// hour is in seconds.
+// hour is an hour in seconds.
 const hour = 3600
 
-// hours writes seconds as hours, with four digits that count.
+// hours formats seconds as hours, with four significant digits.
 func hours(seconds float64) string {
 	return digits(seconds / hour)
 }
 
-// digits writes a number with four digits that count, and at most three behind the point.
+// digits formats a number with four significant digits, and at most three decimals.
 func digits(value float64) string {
 	decimals := 3
 	for bound := 10.0; math.Abs(value) >= bound && decimals > 0; bound *= 10 {
@@ -63,19 +62,19 @@ func digits(value float64) string {
 	return thousands(strconv.FormatFloat(value, 'f', decimals, 64))
 }
 
-// times writes a ratio.
+// times formats a ratio.
 func times(ratio float64) string { return strconv.FormatFloat(ratio, 'f', 2, 64) + "×" }
 
-// percent writes a share of 1.
+// percent formats a part of 1 in percent.
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) }
 
-// count writes a whole number.
+// count formats a whole number.
 func count(n int) string { return thousands(strconv.Itoa(n)) }
 
-// short writes a number as briefly as it can be.
+// short formats a number with as few digits as possible.
 func short(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
-// thousands puts commas into the whole part of a number.
+// thousands adds commas to the whole part of a number.
 func thousands(number string) string {
 	whole, fraction, _ := strings.Cut(number, ".")
 	first := len(whole) - 3
@@ -88,7 +87,7 @@ func thousands(number string) string {
 	return whole
 }
 
-// several writes a number with its noun, which is put into the plural.
+// several formats a count with a noun in the singular or plural.
 func several(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -96,7 +95,7 @@ func several(n int, noun string) string {
 	return fmt.Sprintf("%s %ss", count(n), noun)
 }
 
-// appendIf adds a word to a list where it is wanted.
+// appendIf appends a word if it is wanted.
 func appendIf(words []string, wanted bool, word string) []string {
 	if !wanted {
 		return words

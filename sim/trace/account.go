@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// accounted is a job of Slurm's accounting with its runs.
+// accounted is a job of Slurm's accounting with all its runs.
 type accounted struct {
 	id   string
 	runs []run
@@ -19,17 +19,17 @@ type run struct {
 	submitted, started float64 // seconds; started may be unknown
 	ended              float64 // seconds; may be unknown
 	ran                float64 // seconds; may be unknown
-	limit              float64 // seconds; 0: not told
-	priority           int64   // 0: not told
+	limit              float64 // seconds; 0: not recorded
+	priority           int64   // 0: not recorded
 	gpus, cpus         int32
 	memory             float64 // GB of 1000 MiB
 	running            bool
 }
 
-// labels are what many runs have in common. There is one copy of each.
+// labels are texts that many runs share. Each combination is stored once.
 type labels struct{ component, user, queue, state, name string }
 
-// add keeps a run, unless it is known already and was no shorter.
+// add returns the runs with r. A second record of the same run replaces the first one unless it is shorter.
 func (j *accounted) add(r run) []run {
 	for i, known := range j.runs {
 		if known.component == r.component && known.submitted == r.submitted && known.started == r.started {
@@ -42,7 +42,7 @@ func (j *accounted) add(r run) []run {
 	return append(j.runs, r)
 }
 
-// fold makes one entry of a job's runs.
+// fold turns a job's runs into one entry.
 func (l *log) fold(j accounted) {
 	slices.SortStableFunc(j.runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
@@ -69,10 +69,11 @@ func (l *log) fold(j accounted) {
 	}
 }
 
-// past is when the job ran, if all of its runs tell. A run that goes on has ended when it was last seen.
+// past says when the job ran, if all of its runs have times; otherwise it is zero. A run that still goes on counts as
+// ended when it was last seen.
 func (j *accounted) past() Past {
 	p := Past{Started: math.Inf(1)}
-	times := map[string]int{} // of a component
+	times := map[string]int{} // runs per component
 	held := map[string]run{}
 	for _, r := range j.runs {
 		if r.ran <= 0 {
@@ -95,7 +96,7 @@ func (j *accounted) past() Past {
 	return p
 }
 
-// component is a component of a heterogeneous job, or all of another job, with its runs put together.
+// component is one component of a heterogeneous job, or a whole ordinary job, with its runs added up.
 type component struct {
 	name string
 	ran  float64
@@ -103,6 +104,7 @@ type component struct {
 	runs int // that took time
 }
 
+// components adds up the runs of each component. GPUs are those of the last run that took time.
 func (j *accounted) components() []component {
 	var list []component
 	for _, r := range j.runs {
@@ -132,6 +134,7 @@ func (j *accounted) stillness() string {
 	return noTime
 }
 
+// adjust counts in which ways the job's entry differs from its records.
 func (l *log) adjust(j accounted, components []component) {
 	if slices.ContainsFunc(j.runs, func(r run) bool { return r.running }) {
 		l.adjusted.add("still running, counted for as long as it had run")

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// accounts are the columns of WriteSacct, by sacct's names.
+// accounts are the columns that WriteSacct writes, by sacct's names.
 var accounts = []string{"Cluster", "JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw",
 	"TimelimitRaw", "Priority", "AllocTRES"}
 
-// WriteSacct writes a log of Slurm's accounting again, with one record for each job that can be simulated: without
-// steps, with restarts and components put together. What it writes reads as what was read. Entries of other logs do as
-// well; what they do not say is left empty. An entry that could not be read again is an error.
+// WriteSacct writes a trace in the form of sacct's output, with one record for each entry: without steps, and with
+// restarts and components combined. Reading it gives the same trace. Entries of other formats can be written, too; what
+// they lack is left empty. An entry that could not be read again is an error.
 func WriteSacct(w io.Writer, t *Trace) error {
 	var b strings.Builder
 	b.WriteString(strings.Join(accounts, "|") + "\n")
@@ -29,7 +29,7 @@ func WriteSacct(w io.Writer, t *Trace) error {
 	return err
 }
 
-// checkAccount is why an entry could not be read again.
+// checkAccount says why an entry could not be read again.
 func (e Entry) checkAccount() error {
 	if err := e.check(); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (e Entry) checkAccount() error {
 	return nil
 }
 
-// clusterAndID takes the ID apart where the log is of several clusters.
+// clusterAndID splits the ID of an entry from a log of several clusters.
 func (e Entry) clusterAndID() (cluster, id string) {
 	if at := strings.LastIndex(e.ID, ":"); at >= 0 {
 		return e.ID[:at], e.ID[at+1:]
@@ -54,6 +54,7 @@ func (e Entry) clusterAndID() (cluster, id string) {
 	return "", e.ID
 }
 
+// account returns the fields of an entry's record.
 func (e Entry) account(begin time.Time) []string {
 	cluster, id := e.clusterAndID()
 	started, ended, limit, priority, tres := "Unknown", "Unknown", "", "", []string{}
@@ -79,7 +80,7 @@ func (e Entry) account(begin time.Time) []string {
 		number(e.Duration), limit, priority, strings.Join(tres, ",")}
 }
 
-// stamp is a moment as sacct prints it, with its zone where that is known to be another than UTC.
+// stamp formats a moment as sacct does, with its zone if that is known and not UTC.
 func stamp(begin time.Time, seconds float64) string {
 	if begin.IsZero() {
 		begin = time.Unix(0, 0).UTC()

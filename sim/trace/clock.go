@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// reckoning is how a log tells the time.
+// reckoning is the way in which a log gives times.
 type reckoning int
 
 const (
 	untold  reckoning = iota
-	wall              // clock readings without a zone
-	zoned             // clock readings with a zone
+	wall              // clock times without a zone
+	zoned             // clock times with a zone
 	counted           // seconds
 )
 
@@ -19,18 +19,18 @@ func (r reckoning) String() string {
 	return [...]string{"untold", "a time without a zone", "a time with a zone", "a number of seconds"}[r]
 }
 
-// clock reads the times of one log, which all must be told in one way, since a clock reading cannot be compared with
-// one of a known zone.
+// clock reads the times of one log. All must be given in the same way, since a clock time without a zone cannot be
+// compared with one that has a zone.
 //
-// A reading without a zone is taken as it stands: nobody knows where the site is. So a log that spans the change from
-// or to daylight saving time is one hour off on one side of it, as it is for everybody who reads it.
+// A time without a zone is read as UTC, because the site's zone is unknown. So in a log that spans a change to or from
+// daylight saving time, times on one side of the change are one hour off.
 type clock struct {
 	reckoning reckoning
 	zone      *time.Location // of the first time with a zone
-	unix      bool           // seconds are counted since 1970
+	unix      bool           // numbers are seconds since 1970
 }
 
-// layouts are the ways in which times are written. A fraction of a second is read without being named here.
+// layouts are the accepted layouts of times. time.Parse also accepts a fraction of a second.
 var layouts = []struct {
 	layout    string
 	reckoning reckoning
@@ -43,7 +43,7 @@ var layouts = []struct {
 	{"2006-01-02 15:04:05 -0700", zoned},
 }
 
-// read gives seconds since 1970, or whatever a log counts from that counts seconds.
+// read returns seconds since 1970, or, in a log that counts seconds, since the log's own origin.
 func (c *clock) read(at place, field, text string) (float64, error) {
 	seconds, as, zone := parseTime(text)
 	switch {
@@ -57,6 +57,7 @@ func (c *clock) read(at place, field, text string) (float64, error) {
 	return seconds, nil
 }
 
+// parseTime reads a time and says in which way it is given; untold if it is no valid time.
 func parseTime(text string) (float64, reckoning, *time.Location) {
 	if x, ok := decimal(text); ok && x <= maxSeconds {
 		return x, counted, nil
@@ -69,8 +70,8 @@ func parseTime(text string) (float64, reckoning, *time.Location) {
 	return 0, untold, nil
 }
 
-// fixed is the zone of a time without the name that the machine may know for it, so that the same log reads the same
-// everywhere.
+// fixed returns a time's zone without the name that the local machine may have for it, so that a log reads the same on
+// every machine.
 func fixed(t time.Time) *time.Location {
 	if _, offset := t.Zone(); offset != 0 {
 		return time.FixedZone("", offset)
@@ -78,7 +79,7 @@ func fixed(t time.Time) *time.Location {
 	return time.UTC
 }
 
-// moment is the time of day and date of what the clock has read.
+// moment converts seconds that the clock has read to a time.
 func (c *clock) moment(seconds float64) time.Time {
 	whole, fraction := math.Modf(seconds)
 	zone := c.zone

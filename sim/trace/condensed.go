@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// readCondensed reads one job a line: when it was submitted, for how many seconds it ran, on how many GPUs, in which
-// virtual cluster. The column gpu_time is the product of two others, and not read. A job has no name there: it is
-// called by its place among the jobs of the file.
+// readCondensed reads one job per line: its submission time, its duration in seconds, its GPUs and its virtual cluster.
+// The column gpu_time is the product of two others and is ignored. Jobs have no ID in this format, so they are numbered
+// by their order in the file.
 func readCondensed(name string, r io.Reader) (*Trace, error) {
 	t, c, l := newTable(name, r), condensedColumns{}, newLog()
 	if err := t.open(
@@ -31,6 +31,7 @@ func readCondensed(name string, r io.Reader) (*Trace, error) {
 
 type condensedColumns struct{ timestamp, duration, gpus, cluster column }
 
+// entry reads a job from the current line.
 func (c condensedColumns) entry(t *table, l *log) (e Entry, err error) {
 	if err = t.complete(); err != nil {
 		return e, err

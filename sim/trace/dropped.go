@@ -1,18 +1,18 @@
 package trace
 
-// Dropped says how many jobs of a log are not in the trace, and why.
+// Dropped counts the jobs of a log that were left out of the trace for one reason.
 type Dropped struct {
 	Why   string `json:"why"`   // a phrase that completes "82 jobs: …": "no GPU", "never started"
 	Count int    `json:"count"` // ≥ 1
 }
 
-// Adjusted says how many jobs are in the trace otherwise than the log has them, and how.
+// Adjusted counts the jobs that differ in the trace from the log in one way.
 type Adjusted struct {
 	How   string `json:"how"`   // a phrase that completes "82 jobs: …": "a share of a GPU taken for a whole one"
 	Count int    `json:"count"` // ≥ 1
 }
 
-// tally counts jobs by reasons, in the order in which reasons come up.
+// tally counts jobs by reason, in the order in which reasons first occur.
 type tally struct {
 	reasons []string
 	counts  map[string]int

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Format is how a file holds a trace.
+// Format is the file format of a trace.
 type Format string
 
-// The formats. All but the first are sites' logs, which know how long a job ran, but not of what model it was.
+// The formats. All but the first are logs of sites, which contain how long a job ran, but not its model.
 const (
 	Recorded Format = "recorded" // CSV of the paper's artifact: job_id,model,arrival,iterations,gpus, with no header
-	// cluster_job_log of msr-fiddle/philly-traces: a JSON list of jobs with their attempts
+	// Philly is cluster_job_log of msr-fiddle/philly-traces: a JSON list of jobs with their attempts.
 	Philly Format = "philly"
-	// CSV with the header timestamp,duration,num_gpus,gpu_time,cluster, as petuum/adaptdl has of Philly
+	// Condensed is CSV with the header timestamp,duration,num_gpus,gpu_time,cluster, as in petuum/adaptdl for Philly.
 	Condensed Format = "condensed"
-	Openb     Format = "openb" // CSV pod list of Alibaba's cluster-trace-gpu-v2023
-	Sacct     Format = "sacct" // what Slurm's sacct --parsable2 or --parsable prints
+	Openb     Format = "openb" // CSV list of pods of Alibaba's cluster-trace-gpu-v2023
+	Sacct     Format = "sacct" // the output of Slurm's sacct --parsable2 or --parsable
 )
 
 // Formats lists all formats.
 func Formats() []Format { return []Format{Recorded, Philly, Condensed, Openb, Sacct} }
 
-// ParseFormat reads the name of a format. Empty text stands for a format that is to be recognised.
+// ParseFormat reads the name of a format. The empty text means that the format is to be recognised.
 func ParseFormat(text string) (Format, error) {
 	f := Format(strings.ToLower(text))
 	if f == "" || slices.Contains(Formats(), f) {
@@ -41,7 +41,7 @@ func formatNames() string {
 	return strings.Join(names, ", ")
 }
 
-// packed are the first bytes of files that nobody can read before they are unpacked.
+// packed are the first bytes of files that must be unpacked before they can be read.
 var packed = []struct{ magic, kind string }{
 	{"BZh", "is compressed with bzip2"},
 	{"\xfd7zXZ\x00", "is compressed with xz"},
@@ -49,7 +49,7 @@ var packed = []struct{ magic, kind string }{
 	{"PK\x03\x04", "is a zip archive"},
 }
 
-// unreadable says what a file is that is no text, and the empty string for one that may be read.
+// unreadable says what is wrong with a file that is not readable text; empty if it may be read.
 func unreadable(head []byte) string {
 	for _, p := range packed {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
@@ -68,7 +68,7 @@ func unreadable(head []byte) string {
 	return ""
 }
 
-// recognise tells the format from the beginning of a file.
+// recognise infers the format from the beginning of a file.
 func recognise(name string, head []byte) (Format, error) {
 	line, number := firstLine(head)
 	columns := map[string]bool{}
@@ -91,7 +91,7 @@ func recognise(name string, head []byte) (Format, error) {
 		name, number, legible(line), formatNames())
 }
 
-// firstLine is the first line that says something, and its number.
+// firstLine returns the first line that is neither blank nor a remark, and its number.
 func firstLine(head []byte) (string, int) {
 	number := 0
 	for line := range bytes.Lines(head) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// gpus is what a run had, or else what it asked for.
+// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for.
 func (a *accounting) gpus(t *table) (int32, error) {
 	tres, gres := a.columns.alloc, a.columns.allocGRES
 	if t.text(tres) == "" && t.text(gres) == "" {
@@ -18,7 +18,7 @@ func (a *accounting) gpus(t *table) (int32, error) {
 	return t.gpusOfGRES(gres)
 }
 
-// gpusOfTRES reads gres/gpu of a list of TRES.
+// gpusOfTRES reads gres/gpu from a list of TRES, or if only types are listed, their sum.
 func (t *table) gpusOfTRES(c column) (int32, error) {
 	typed, total := int64(0), int64(-1)
 	for tres := range strings.SplitSeq(t.text(c), ",") {
@@ -43,8 +43,8 @@ func (t *table) gpusOfTRES(c column) (int32, error) {
 	return int32(total), nil
 }
 
-// gpusOfGRES reads a list as Slurm kept it before 20.11: gpu:4, gpu:v100:2 or gpu, each with gres: or gres/ before it
-// or not. Both columns are of all nodes together, as those of TRES are.
+// gpusOfGRES reads a list in the form before Slurm 20.11: gpu:4, gpu:v100:2 or gpu, each with or without the prefix
+// gres: or gres/. Like those of TRES, the counts are for all nodes together.
 func (t *table) gpusOfGRES(c column) (int32, error) {
 	total := int64(0)
 	for gres := range strings.SplitSeq(strings.ToLower(t.text(c)), ",") {
@@ -64,5 +64,5 @@ func (t *table) gpusOfGRES(c column) (int32, error) {
 	return int32(total), nil
 }
 
-// startsAsNumber says that a word is a number, if anything: it begins with a digit or a sign.
+// startsAsNumber says whether a word begins with a digit or a sign, so that it is a number or nothing valid.
 func startsAsNumber(word string) bool { return strings.ContainsAny(word[:1], "0123456789+-") }

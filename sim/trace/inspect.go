@@ -10,47 +10,47 @@ import (
 	"time"
 )
 
-// Summary says what is in a trace. Figures that do not follow from it are zero, and left out of JSON.
+// Summary describes a trace. Figures that the trace does not determine are zero, and left out of JSON.
 type Summary struct {
 	Name       string    `json:"trace"`
 	Format     Format    `json:"format"`
 	Jobs       int       `json:"jobs"`
-	Begin      time.Time `json:"begin,omitzero"` // the moment that times count from
+	Begin      time.Time `json:"begin,omitzero"` // the origin of times
 	Span       float64   `json:"span_s"`         // seconds from the first arrival to the last
 	Rate       float64   `json:"jobs_per_hour,omitzero"`
 	Users      int       `json:"users,omitzero"`
 	Queues     int       `json:"queues,omitzero"`
-	CPUsPerGPU int       `json:"cpus_per_gpu,omitzero"` // of the profiles that iterations were counted with
+	CPUsPerGPU int       `json:"cpus_per_gpu,omitzero"` // of the profiles with which iterations were counted
 
-	// of all jobs together; unknown for recorded traces, whose jobs have iterations
+	// GPUHours is the sum over all jobs; unknown for recorded traces, whose jobs have iterations instead of durations.
 	GPUHours float64 `json:"gpu_hours,omitzero"`
-	Load     float64 `json:"offered_load,omitzero"` // GPU-hours an hour, so GPUs that are busy if nobody waits
+	Load     float64 `json:"offered_load,omitzero"` // GPU-hours an hour: the number of busy GPUs if no job waited
 
 	GPUs    []GPUCount   `json:"gpus"`             // ascending
 	Models  []Part       `json:"models,omitempty"` // the most frequent first
 	States  []Part       `json:"states,omitempty"` // the most frequent first
 	Lengths Distribution `json:"lengths"`
-	// of the day where Begin is known, and otherwise from the beginning of the trace
+	// Hours counts arrivals by hour of the day if Begin is known, and otherwise from the beginning of the trace.
 	Hours [24]int `json:"arrivals_by_hour"`
-	Days  []int   `json:"arrivals_by_day"` // from the day of Begin on, likewise
+	Days  []int   `json:"arrivals_by_day"` // from the day of Begin on, or from the beginning of the trace
 
 	Dropped  []Dropped  `json:"dropped,omitempty"`
 	Adjusted []Adjusted `json:"adjusted,omitempty"`
 }
 
-// GPUCount says how many jobs have so many GPUs.
+// GPUCount is the number of jobs with this number of GPUs.
 type GPUCount struct {
 	GPUs int `json:"gpus"`
 	Jobs int `json:"jobs"`
 }
 
-// Part says how many jobs are of that name.
+// Part is the number of jobs with this name.
 type Part struct {
 	Name string `json:"name"`
 	Jobs int    `json:"jobs"`
 }
 
-// Distribution is how long jobs are. Of n jobs, the p-th percentile is the length of the ⌈pn/100⌉-th shortest.
+// Distribution describes the lengths of jobs. Of n jobs, the p-th percentile is the length of the ⌈pn/100⌉-th shortest.
 type Distribution struct {
 	Unit      string   `json:"unit"` // s or iterations
 	Least     float64  `json:"least"`
@@ -62,7 +62,7 @@ type Distribution struct {
 	Histogram []Bucket `json:"histogram"` // without the empty buckets at both ends
 }
 
-// Bucket is the jobs whose length is at least From and less than To.
+// Bucket counts the jobs whose length is at least From and less than To.
 type Bucket struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
@@ -77,7 +77,7 @@ const (
 	day  = 24 * hour
 )
 
-// Inspect finds out what is in a trace.
+// Inspect summarises a trace.
 func Inspect(t *Trace) Summary {
 	c := census{users: tallied{}, queues: tallied{}, models: tallied{}, states: tallied{}, gpus: map[int]int{}}
 	for _, j := range t.Jobs {
@@ -107,7 +107,7 @@ func unitOf(t *Trace) string {
 	return inSeconds
 }
 
-// census counts jobs.
+// census counts the jobs of a trace.
 type census struct {
 	users, queues, models, states tallied
 	gpus                          map[int]int
@@ -131,7 +131,7 @@ func (c *census) counts() []GPUCount {
 	return list
 }
 
-// tallied is how many jobs are of a name. The empty name is none.
+// tallied counts jobs by name; jobs without a name are not counted.
 type tallied map[string]int
 
 func (t tallied) add(name string) {
@@ -140,7 +140,7 @@ func (t tallied) add(name string) {
 	}
 }
 
-// parts puts the most frequent first.
+// parts lists the names, the most frequent first.
 func (t tallied) parts() []Part {
 	var list []Part
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -167,7 +167,7 @@ func (s *Summary) arrive(arrivals []float64) {
 	}
 }
 
-// sinceMidnight is the time of day of the beginning, in seconds.
+// sinceMidnight is the time of day of Begin, in seconds; 0 if Begin is unknown.
 func (s *Summary) sinceMidnight() float64 {
 	if s.Begin.IsZero() {
 		return 0
@@ -176,6 +176,7 @@ func (s *Summary) sinceMidnight() float64 {
 	return float64(h*3600+m*60+sec) + float64(s.Begin.Nanosecond())/1e9
 }
 
+// distribution describes the lengths, which it sorts in place.
 func distribution(lengths []float64, unit string) Distribution {
 	d := Distribution{Unit: unit}
 	if len(lengths) == 0 {
@@ -192,10 +193,10 @@ func distribution(lengths []float64, unit string) Distribution {
 	return d
 }
 
-// percentile is the least of the sorted lengths that p percent of them do not exceed.
+// percentile returns the smallest of the sorted lengths that p percent of them do not exceed.
 func percentile(sorted []float64, p int) float64 { return sorted[(len(sorted)*p+99)/100-1] }
 
-// bounds of buckets grow about threefold from one to the next, and are lengths that people think in.
+// bounds returns the bounds of the buckets: round lengths, each about three times the one before.
 func bounds(unit string) []float64 {
 	if unit == inSeconds {
 		return []float64{
@@ -210,7 +211,7 @@ func bounds(unit string) []float64 {
 	return list
 }
 
-// histogram counts sorted lengths, none of which is beyond the bounds.
+// histogram counts sorted lengths into buckets, without the empty ones at both ends. All lengths are within the bounds.
 func histogram(sorted, bounds []float64) []Bucket {
 	var list []Bucket
 	next := 0
@@ -226,7 +227,7 @@ func histogram(sorted, bounds []float64) []Bucket {
 	return list
 }
 
-// WriteJSON writes the summary for programs.
+// WriteJSON writes the summary as JSON.
 func (s Summary) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxElement bounds what one element of a JSON list may take up in memory.
+// maxElement bounds the size of one element of a JSON list, in bytes.
 const maxElement = 16 << 20
 
-// jsonList reads a JSON list of objects, of which it holds one at a time. It finds their ends by itself, because the
-// library's decoder does not tell on which line it is.
+// jsonList reads a JSON list of objects and holds one of them at a time. It finds the ends of objects itself, because
+// the library's decoder does not report line numbers.
 type jsonList struct {
 	place   // where the current element begins
 	text    *bufio.Reader
-	reading int    // the line of what is read next
+	reading int    // the line of the next byte
 	element []byte // the current one
 	begun   bool
 	ended   bool
@@ -36,6 +36,7 @@ func (l *jsonList) next() bool {
 	return l.err == nil && !l.ended
 }
 
+// advance goes to the next element or the end of the list.
 func (l *jsonList) advance() error {
 	next := l.skip()
 	switch {
@@ -57,7 +58,7 @@ func (l *jsonList) advance() error {
 	return l.misplaced("a list of jobs: [{…}, …]")
 }
 
-// read reads an object to its end.
+// read reads an object up to its end.
 func (l *jsonList) read() error {
 	if l.skip() != '{' {
 		return l.misplaced("a job: {…}")
@@ -80,14 +81,14 @@ func (l *jsonList) read() error {
 	}
 }
 
-// nesting is how deep in an element one is.
+// nesting is the depth of brackets at a position in an element.
 type nesting struct {
 	depth           int
-	quoted, escaped bool // in a text; behind a backslash in it
+	quoted, escaped bool // in a string; after a backslash in it
 }
 
-// follow goes on to where all that was opened is closed, or to the end of the text. It says how far that is, and which
-// of both.
+// follow reads on until all brackets are closed or the text ends. It returns the length read, and whether all are
+// closed.
 func (n *nesting) follow(text []byte) (length int, closed bool) {
 	for i, b := range text {
 		if n.take(b); n.depth == 0 {
@@ -97,6 +98,7 @@ func (n *nesting) follow(text []byte) (length int, closed bool) {
 	return len(text), false
 }
 
+// take advances by one byte.
 func (n *nesting) take(b byte) {
 	switch {
 	case n.escaped:
@@ -112,7 +114,7 @@ func (n *nesting) take(b byte) {
 	}
 }
 
-// decode takes the current element apart.
+// decode parses the current element.
 func (l *jsonList) decode(into *phillyJob) error {
 	err := json.Unmarshal(l.element, into)
 	var syntax *json.SyntaxError
@@ -126,7 +128,7 @@ func (l *jsonList) decode(into *phillyJob) error {
 	return err
 }
 
-// wanted says what JSON a type of Go is read from.
+// wanted names the JSON type for a type of Go.
 func wanted(kind string) string {
 	switch {
 	case kind == "string":
@@ -137,12 +139,12 @@ func wanted(kind string) string {
 	return "an object"
 }
 
-// lineOf is the line of the byte in the current element.
+// lineOf returns the line of a byte of the current element.
 func (l *jsonList) lineOf(offset int64) place {
 	return place{l.name, l.line + bytes.Count(l.element[:min(offset, int64(len(l.element)))], []byte("\n"))}
 }
 
-// skip passes over space, and returns what comes then without taking it; 0 at the end of the file.
+// skip skips white space and returns the next byte without consuming it; 0 at the end of the file.
 func (l *jsonList) skip() byte {
 	for {
 		next, err := l.text.Peek(1)
@@ -156,14 +158,14 @@ func (l *jsonList) skip() byte {
 	}
 }
 
-// pass goes on by so many bytes that were looked at.
+// pass consumes bytes that were peeked, and counts their lines.
 func (l *jsonList) pass(length int) {
 	passed, _ := l.text.Peek(length)
 	l.reading += bytes.Count(passed, []byte("\n"))
 	l.text.Discard(length)
 }
 
-// end makes sure that nothing comes behind the list.
+// end requires that nothing follows the list.
 func (l *jsonList) end() error {
 	l.pass(1)
 	l.skip()
@@ -174,7 +176,7 @@ func (l *jsonList) end() error {
 	return nil
 }
 
-// misplaced is the error of what comes next.
+// misplaced is the error of an unexpected next byte.
 func (l *jsonList) misplaced(want string) error {
 	if _, err := l.text.Peek(1); err != nil {
 		return l.broken(err)
@@ -184,7 +186,7 @@ func (l *jsonList) misplaced(want string) error {
 	return place{l.name, l.reading}.errorf("%s: want %s", legible(string(line)), want)
 }
 
-// broken is the error of a file that ends, or cannot be read, in the middle.
+// broken is the error of a file that ends, or becomes unreadable, within the list.
 func (l *jsonList) broken(err error) error {
 	here := place{l.name, l.reading}
 	if err == io.EOF {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Why jobs of sites' logs cannot be simulated.
+// Reasons why a job of a site's log cannot be simulated.
 const (
 	noGPU        = "no GPU"
 	neverStarted = "never started"
@@ -16,11 +16,11 @@ const (
 	tooLarge     = "more GPUs than there are"
 )
 
-// BrokenRecord is why a record of Slurm's accounting is no job's.
+// BrokenRecord is the reason for leaving out a record with a wrong number of fields.
 const BrokenRecord = "a record with more or fewer fields than the header: is there a | or a line break in the name " +
 	"of a job?"
 
-// log gathers the entries of a site's log, whose times are the clock's until all are known.
+// log gathers the entries of a site's log. Their times are relative to the clock's origin until trace is called.
 type log struct {
 	clock    clock
 	names    names
@@ -31,7 +31,7 @@ type log struct {
 
 func newLog() *log { return &log{names: names{}} }
 
-// take keeps an entry, or counts why it was left out. It says whether it was kept.
+// take stores an entry, or counts why it was left out. It returns whether the entry was stored.
 func (l *log) take(e Entry) bool {
 	switch {
 	case e.GPUs == 0:
@@ -50,7 +50,7 @@ func (l *log) take(e Entry) bool {
 	return false
 }
 
-// trace counts times from the first submission.
+// trace returns the entries with times since the first submission.
 func (l *log) trace() *Trace {
 	first := math.Inf(1)
 	for _, e := range l.entries {
@@ -59,7 +59,8 @@ func (l *log) trace() *Trace {
 	return l.traceSince(first)
 }
 
-// traceSince counts times from a beginning that is no later than the first submission, and puts entries in order.
+// traceSince returns the entries in order of submission, with times since beginning, which must not be after the first
+// submission.
 func (l *log) traceSince(beginning float64) *Trace {
 	t := &Trace{Entries: l.entries, Dropped: l.dropped.dropped(), Adjusted: l.adjusted.adjusted()}
 	if len(l.entries) == 0 {
@@ -79,5 +80,5 @@ func (l *log) traceSince(beginning float64) *Trace {
 	return t
 }
 
-// inMilliseconds takes off what the last bits of a sum may have added.
+// inMilliseconds rounds to milliseconds, which removes rounding errors of sums.
 func inMilliseconds(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

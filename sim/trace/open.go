@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// headSize is how much of a file is looked at to tell what it is.
+// headSize is how many bytes of a file are used to recognise its format.
 const headSize = 64 << 10
 
-// Open reads the file. Where format is empty, it is told from what the file holds, as is compression with gzip.
+// Open reads a file. An empty format is recognised from the content; compression with gzip always is.
 //
-// Errors name the file, the line, the field, its value and what would be right.
+// Errors name the file, the line, the field, its value, and what is expected.
 func Open(path string, format Format) (*Trace, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func Open(path string, format Format) (*Trace, error) {
 	return Read(path, f, format)
 }
 
-// cause leaves out what the operating system's error repeats of the path.
+// cause removes the path from an error of the operating system, since the caller's message has it.
 func cause(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -39,7 +39,7 @@ func cause(err error) error {
 	return err
 }
 
-// Read is Open for what is no file. The name is for errors.
+// Read is Open for a reader; name is used in errors.
 func Read(name string, r io.Reader, format Format) (*Trace, error) {
 	format, err := ParseFormat(string(format))
 	if err != nil {
@@ -80,7 +80,7 @@ var readers = map[Format]func(name string, r io.Reader) (*Trace, error){
 	Sacct:     readSacct,
 }
 
-// unpack takes off gzip, once, and a byte order mark.
+// unpack removes one layer of gzip, and a byte order mark.
 func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	text := bufio.NewReaderSize(r, headSize)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -99,7 +99,7 @@ func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	return text, nil
 }
 
-// empty is the error of a trace without a job, since no figure of it would be a number.
+// empty returns an error for a trace without jobs, since its statistics would be NaN.
 func (t *Trace) empty() error {
 	if len(t.Jobs)+len(t.Entries) > 0 {
 		return nil

@@ -2,11 +2,11 @@ package trace
 
 import "io"
 
-// readOpenb reads pods, whose times are in seconds. A pod counts from when it was scheduled to when it was deleted. Its
-// phase is kept, and nothing is concluded from it: a pod that was deleted while it ran is in phase Running. Pods that
-// share a GPU get one of their own, since neither the paper nor its planner knows shares.
+// readOpenb reads pods, whose times are in seconds. A pod's duration is from its scheduling to its deletion. Its phase
+// is stored but not interpreted: a pod deleted while it ran has the phase Running. A pod with a share of a GPU gets a
+// whole one, since neither the paper nor its planner has shares.
 //
-// The pod lists that were sampled from the default one have no times, and are refused for that.
+// The pod lists that were sampled from the default list have no times and are refused.
 func readOpenb(name string, r io.Reader) (*Trace, error) {
 	t, c, l := newTable(name, r), openbColumns{}, newLog()
 	if err := t.open(
@@ -29,7 +29,7 @@ func readOpenb(name string, r io.Reader) (*Trace, error) {
 
 type openbColumns struct{ name, gpus, milli, phase, created, scheduled, deleted column }
 
-// read takes one pod, or counts why it was left out.
+// read stores one pod, or counts why it was left out.
 func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 	e, err := c.entry(t, l, seen)
 	if err != nil {
@@ -55,6 +55,7 @@ func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 	return nil
 }
 
+// entry reads everything of a pod except its duration.
 func (c openbColumns) entry(t *table, l *log, seen map[string]int) (e Entry, err error) {
 	if err = t.complete(); err != nil {
 		return e, err
@@ -72,7 +73,7 @@ func (c openbColumns) entry(t *table, l *log, seen map[string]int) (e Entry, err
 	return e, err
 }
 
-// share is how much a pod has of each of its GPUs, in thousandths.
+// share is the part of each of its GPUs that a pod has, in thousandths.
 func (c openbColumns) share(t *table) (int64, error) {
 	if t.text(c.milli) == "" {
 		return 1000, nil
@@ -80,6 +81,7 @@ func (c openbColumns) share(t *table) (int64, error) {
 	return t.whole(c.milli.name, t.text(c.milli), 0, 1000)
 }
 
+// ran is the seconds from a pod's scheduling to its deletion.
 func (c openbColumns) ran(t *table, l *log) (float64, error) {
 	scheduled, err := t.timeAt(&l.clock, c.scheduled)
 	if err != nil {

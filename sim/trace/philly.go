@@ -2,7 +2,7 @@ package trace
 
 import "io"
 
-// phillyJob is what is read of a job of Philly's cluster_job_log. JSON's null leaves a text empty.
+// phillyJob is the part of a job in Philly's cluster_job_log that is used. A JSON null leaves a text empty.
 type phillyJob struct {
 	ID        string          `json:"jobid"`
 	Status    string          `json:"status"`
@@ -28,10 +28,10 @@ func (a phillyAttempt) gpus() int {
 	return total
 }
 
-// readPhilly reads one job after the other, however long the list. A job ran for the time of all its attempts that
-// count, on the GPUs of the last of them; an attempt counts that has a GPU, a start, and an end behind it. As in the
-// paper's artifact, time begins with the first submission of a job that was attempted. Otherwise than there, a job is
-// kept whose last attempt does not count, and none is left out for its length or its number of GPUs.
+// readPhilly reads the jobs one at a time. A job's duration is the sum of its valid attempts, and its GPUs are those of
+// the last valid one; an attempt is valid if it has a GPU, a start, and an end after it. As in the paper's artifact,
+// times count from the first submission of a job with attempts. Unlike there, a job whose last attempt is not valid is
+// kept, and no job is left out for its length or number of GPUs.
 func readPhilly(name string, r io.Reader) (*Trace, error) {
 	jobs := newList(name, r)
 	p := &phillyLog{log: newLog(), seen: map[string]int{}, begin: maxSeconds}
@@ -53,7 +53,7 @@ type phillyLog struct {
 	begin float64
 }
 
-// take keeps a job, or counts why it was left out.
+// take stores a job, or counts why it was left out.
 func (p *phillyLog) take(at place, j phillyJob) error {
 	if unsaid(j.Submitted) || len(j.Attempts) == 0 {
 		p.log.dropped.add(unattempted(j))
@@ -82,6 +82,7 @@ func (p *phillyLog) take(at place, j phillyJob) error {
 	return nil
 }
 
+// unattempted says why a job has no usable attempt.
 func unattempted(j phillyJob) string {
 	if len(j.Attempts) == 0 {
 		return "no attempt"
@@ -89,6 +90,7 @@ func unattempted(j phillyJob) string {
 	return "no time of submission"
 }
 
+// entry reads everything of a job except its attempts.
 func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 	if e.ID, err = at.label("jobid", j.ID); err != nil {
 		return e, err
@@ -111,7 +113,7 @@ func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 	return e, err
 }
 
-// ran is how long an attempt took, or why it does not count.
+// ran is the duration of an attempt, or why the attempt is not valid.
 func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string, err error) {
 	switch {
 	case unsaid(a.Start):
@@ -135,5 +137,5 @@ func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string,
 	return end - start, "", nil
 }
 
-// unsaid is a time that the log does not have.
+// unsaid says whether the log lacks a time.
 func unsaid(text string) bool { return text == "" || text == "None" }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// ratioRemark is the remark that says what profiles the iterations of a recorded trace were counted with. It is an
-// addition of ours, as are all remarks, the header, and the column user: the artifact reads and writes none of them.
+// ratioRemark begins the remark that says with which profiles the iterations of a recorded trace were counted. Like all
+// remarks, the header and the column user, it is our addition: the artifact neither reads nor writes them.
 const ratioRemark = "# cpus per gpu:"
 
-// recordedHeader is the order of columns where no header says another, and, with the user, what a header says.
+// recordedHeader is the order of the columns in a file without a header.
 var recordedHeader = []string{"job_id", "model", "arrival", "iterations", "gpus"}
 
 const maxRatio = 1000 // cores for each GPU
 
-// readRecorded reads the jobs of a trace that the artifact, or one of our commands, has recorded. A header may name
-// columns in any order; those that it names beyond ours are not read.
+// readRecorded reads a trace recorded by the artifact or by our commands. A header may list the columns in any order;
+// unknown columns are ignored.
 func readRecorded(name string, r io.Reader) (*Trace, error) {
 	t, trace := newTable(name, r), &Trace{}
 	t.remark = func(text string) (err error) {
@@ -42,7 +42,7 @@ func (t *table) ratio(value string) (int, error) {
 	return int(n), err
 }
 
-// recordedJobs are jobs and the lines on which they stand.
+// recordedJobs gathers jobs and their line numbers.
 type recordedJobs struct {
 	columns struct{ id, model, arrival, iterations, gpus, user column }
 	names   names
@@ -55,7 +55,7 @@ type recordedJob struct {
 	line int
 }
 
-// read takes a line, which is the header where it is the first and does not begin with a number.
+// read reads a line. The first line is a header if it does not begin with a number.
 func (r *recordedJobs) read(t *table) error {
 	if t.header == nil {
 		header, headed := recordedHeader, !isWhole(t.fields[0])
@@ -73,6 +73,7 @@ func (r *recordedJobs) read(t *table) error {
 	return err
 }
 
+// bind finds the columns in the header, by our names or the artifact's.
 func (r *recordedJobs) bind(t *table, header []string) error {
 	c := &r.columns
 	err := t.bind(header,
@@ -86,6 +87,7 @@ func (r *recordedJobs) bind(t *table, header []string) error {
 	return err
 }
 
+// job reads a job from the current line.
 func (r *recordedJobs) job(t *table) (j Job, err error) {
 	if err = t.complete(); err != nil {
 		return j, err
@@ -116,7 +118,7 @@ func (r *recordedJobs) job(t *table) (j Job, err error) {
 	return j, err
 }
 
-// sorted puts jobs in the order of their arrival.
+// sorted returns the jobs in the order of arrival, with their lines.
 func (r *recordedJobs) sorted() (jobs []Job, lines []int32) {
 	slices.SortStableFunc(r.jobs, func(a, b recordedJob) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	for _, j := range r.jobs {

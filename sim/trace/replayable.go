@@ -6,17 +6,19 @@ import (
 	"strings"
 )
 
-// asked are the columns that the command line for sacct names; each stands for all that it needs of the accounting.
+// asked are the columns in SacctCommand. For each kind of information the reader accepts alternatives; one of them is
+// here.
 var asked = []string{"JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw", "TimelimitRaw",
 	"Priority", "AllocTRES", "ReqTRES"}
 
-// compared are the columns that runs of the past are held against those of today by.
+// compared are the columns needed to compare earlier runs with later ones.
 var compared = []string{"JobIDRaw", "User", "JobName", "State", "Submit", "Start", "End", "ElapsedRaw", "AllocTRES"}
 
-// CompareCommand is the command line whose output says how long runs took and what they were called, likewise.
+// CompareCommand returns the sacct command whose output CheckComparable accepts: the lengths and names of runs of the
+// last days.
 func CompareCommand(days int) string { return sacctFor(days, compared) }
 
-// CheckComparable makes sure that a log has the columns for that. Its error names each that is missing.
+// CheckComparable requires that a log has those columns. Its error lists all that are missing.
 func (t *Trace) CheckComparable() error {
 	var missing []string
 	for _, name := range compared {
@@ -31,8 +33,8 @@ func (t *Trace) CheckComparable() error {
 	return nil
 }
 
-// SacctCommand is the command line whose output says what a month again needs, for so many days. It prints times with
-// their zone, so that a change to or from daylight saving time moves no job, and each run of a job that was requeued.
+// SacctCommand returns the sacct command whose output CheckReplayable accepts, for the last days. It prints times with
+// their zone, so that a change to or from daylight saving time shifts no job, and every run of requeued jobs.
 func SacctCommand(days int) string { return sacctFor(days, asked) }
 
 func sacctFor(days int, columns []string) string {
@@ -40,7 +42,7 @@ func sacctFor(days int, columns []string) string {
 		"--starttime=now-%ddays --endtime=now --format=%s", days, strings.Join(columns, ","))
 }
 
-// essentials are the columns without which jobs cannot be shown as they were, any one of each kind, and what for.
+// essentials are the columns needed to show jobs as they were, with alternatives, and what each is for.
 var essentials = []struct {
 	names []string
 	why   string
@@ -54,8 +56,8 @@ var essentials = []struct {
 	{[]string{"TimelimitRaw", "Timelimit"}, "for backfill, which plans by limits"},
 }
 
-// CheckReplayable makes sure that a log tells all that its jobs need to be shown as they were, beside what Slurm would
-// do with them. Its error names each column that is missing.
+// CheckReplayable requires that a log has all that is needed to show its jobs as they were, beside what Slurm would do
+// with them. Its error lists all missing columns.
 func (t *Trace) CheckReplayable() error {
 	if t.Format != Sacct {
 		return place{name: t.Name}.errorf("is of the format %s: want what sacct prints", t.Format)

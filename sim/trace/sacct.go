@@ -8,19 +8,21 @@ import (
 	"unicode"
 )
 
-// readSacct reads Slurm's accounting. What the records of one job are put together from:
+// readSacct reads Slurm's accounting. It combines the records of each job as follows:
 //
-//   - Steps (1234.batch, 1234.0) say nothing that the job does not say.
+//   - Steps (1234.batch, 1234.0) are ignored, since they add nothing to the job's record.
 //   - Tasks of an array (1234_7) are jobs.
-//   - Components of a heterogeneous job (1234+0, 1234+1) are one job with the GPUs of all, for as long as the longest.
-//   - Runs of a restarted job, which sacct lists with --duplicates, are one job for as long as all of them together, submitted when the
-//     first was, with the GPUs, the user and the state of the last. Two records with the same submission and start are one run, of which
-//     the longer counts; so listings of months that overlap can be put one behind the other, headers included.
+//   - Components of a heterogeneous job (1234+0, 1234+1) become one job with the GPUs of all and the duration of the
+//     longest.
+//   - Runs of a restarted job, which sacct lists with --duplicates, become one job with the sum of their durations, the
+//     submission of the first, and the GPUs, user and state of the last. Two records with the same submission and start
+//     are one run, and the longer record counts. So listings of months that overlap can be concatenated, headers
+//     included.
 //
-// The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of
-// ReqTRES where nothing was allocated; where only types are counted, their sum. Logs of before Slurm 20.11 may
-// have them in AllocGRES and ReqGRES instead, or beside a list of TRES that the site did not keep GPUs in. Times that
-// are numbers are Unix's, as SLURM_TIME_FORMAT=%s has them.
+// The duration of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu in AllocTRES, or in
+// ReqTRES if nothing was allocated; if only types are listed, their sum. Logs from before Slurm 20.11 may have them in
+// AllocGRES and ReqGRES, possibly beside a list of TRES in which the site did not track GPUs. Numeric times are Unix
+// times, as printed with SLURM_TIME_FORMAT=%s.
 func readSacct(name string, r io.Reader) (*Trace, error) {
 	t := newTable(name, r)
 	t.separator, t.remark = "|", nil
@@ -45,7 +47,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	return made, t.err
 }
 
-// jobNames are the names of jobs, as their last runs have them; nil: nobody tells.
+// jobNames returns the names of jobs, from their last runs; nil if the log has no names.
 func (a *accounting) jobNames() map[string]string {
 	if a.columns.name.missing() {
 		return nil
@@ -59,20 +61,21 @@ func (a *accounting) jobNames() map[string]string {
 	return names
 }
 
-// accounting gathers records by the job that they belong to.
+// accounting gathers records by job.
 type accounting struct {
 	columns struct {
 		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
 		priority, name, reqMem, nodes, cpus, allocGRES, reqGRES column
 	}
 	records Records
-	prose   int // the only column of the header with text of users; -1: none, or several
+	prose   int // the only column of the header with text from users; -1: none, or several
 	log     *log
 	jobs    []accounted
-	index   map[string]int // of jobs, by cluster and ID
+	index   map[string]int // into jobs, by cluster and ID
 	known   map[labels]*labels
 }
 
+// open binds the columns of the header. It requires columns for the job ID, the submission, the GPUs and the duration.
 func (a *accounting) open(t *table) error {
 	c := &a.columns
 	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}},
@@ -100,8 +103,8 @@ func (a *accounting) open(t *table) error {
 	return nil
 }
 
-// headless says what is wrong with a first line that is no header, if it can be told: sacct was asked to print none, or
-// not to put a bar between fields.
+// headless explains a first line that is no header, if the cause is clear: sacct was called with --noheader, or without
+// --parsable2.
 func (t *table) headless(err error) error {
 	line := strings.Join(t.fields, t.separator)
 	switch {
@@ -115,13 +118,13 @@ func (t *table) headless(err error) error {
 	return err
 }
 
-// divides are what stands between columns where somebody has made another table of it.
+// divides says whether a character may separate columns in a converted table.
 func divides(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
 
-// jobIDs are the ways in which Slurm writes them; a step has something behind a point.
+// jobIDs matches the job IDs that Slurm prints; a step has a suffix after a point.
 var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)
 
-// read takes one record.
+// read reads one record.
 func (a *accounting) read(t *table) error {
 	if slices.Equal(t.fields, t.header) {
 		return nil
@@ -150,7 +153,7 @@ func (a *accounting) read(t *table) error {
 	return nil
 }
 
-// job is the one with the ID on the cluster, new or known.
+// job returns the job with this ID on the cluster, and creates it if necessary.
 func (a *accounting) job(cluster, id string) *accounted {
 	if cluster != "" {
 		id = cluster + ":" + id
@@ -164,7 +167,7 @@ func (a *accounting) job(cluster, id string) *accounted {
 	return &a.jobs[i]
 }
 
-// run reads what a record says of one run of a component.
+// run reads one run of a component from a record.
 func (a *accounting) run(t *table, component string) (r run, err error) {
 	c := &a.columns
 	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {
@@ -193,6 +196,7 @@ func (a *accounting) run(t *table, component string) (r run, err error) {
 	return r, nil
 }
 
+// labels returns the shared texts of a record; equal ones are stored once.
 func (a *accounting) labels(t *table, component string) (*labels, error) {
 	user, err := t.labelAt(a.columns.user, a.log.names)
 	if err != nil {
@@ -202,14 +206,14 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Who cancelled a job, which Slurm says behind CANCELLED, is nothing for a trace.
+	// Slurm adds to CANCELLED who cancelled the job, which a trace does not need.
 	state, _, _ := strings.Cut(t.text(a.columns.state), " ")
 	if state, err = t.label(a.columns.state.name, a.log.names.keep(state)); err != nil {
 		return nil, err
 	}
 	name := t.text(a.columns.name)
 	if !isLabel(name) {
-		name = "" // users call their jobs as they like, and no log is refused for that
+		name = "" // users choose any names, so a log is not refused for one that cannot be printed
 	}
 	l := labels{a.log.names.keep(component), user, queue, state, a.log.names.keep(name)}
 	if a.known[l] == nil {
@@ -218,10 +222,10 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 	return a.known[l], nil
 }
 
-// unknown stands for a time that Slurm does not know, and for how long a job ran where nobody can tell.
+// unknown stands for a time or duration that the log does not have.
 const unknown = -1
 
-// untimed are the words that stand where no time is.
+// untimed says whether the text of a time means that there is none.
 func untimed(text string) bool {
 	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
 }
@@ -233,7 +237,7 @@ func (a *accounting) moment(t *table, c column) (float64, error) {
 	return t.timeAt(&a.log.clock, c)
 }
 
-// ended is when a run ended; one that goes on, when it was last seen.
+// ended is when a run ended, or for a run that still goes on, when it was last seen.
 func (a *accounting) ended(t *table, r run) (float64, error) {
 	ended, err := a.moment(t, a.columns.end)
 	if err == nil && ended == unknown && r.started != unknown && r.ran > 0 {
@@ -242,7 +246,7 @@ func (a *accounting) ended(t *table, r run) (float64, error) {
 	return ended, err
 }
 
-// elapsed is how long a run took, from the best that there is.
+// elapsed is the duration of a run, from the best source that the record has.
 func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	c := &a.columns
 	if text := t.text(c.elapsedRaw); !untimed(text) {
@@ -261,7 +265,7 @@ func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	return ended - started, nil
 }
 
-// elapsedAt reads [days-][hours:]minutes:seconds, with a fraction or without.
+// elapsedAt reads [days-][hours:]minutes:seconds, possibly with a fraction.
 func (t *table) elapsedAt(c column) (float64, error) {
 	wrong := t.wrong(c.name, t.text(c), "a length of time such as 1-02:03:04")
 	days, clock, found := strings.Cut(t.text(c), "-")

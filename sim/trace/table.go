@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// maxLine bounds what one line may take up in memory.
+// maxLine bounds the length of a line, in bytes.
 const maxLine = 1 << 20
 
-// table reads a text file with one job on each line. It goes by lines, and not by CSV records that may span them, so
-// that an error names the line, and an unclosed quote does not swallow the file.
+// table reads a text file with one job on each line. It reads lines instead of CSV records, which may span lines, so
+// that errors can name a line and an unclosed quote does not swallow the rest of the file.
 type table struct {
 	place
 	separator string
-	remark    func(text string) error // is given the lines that begin with #; nil: such lines are as others
+	remark    func(text string) error // called with lines that begin with #; nil: such lines are ordinary
 
 	lines  *bufio.Reader
 	header []string
@@ -25,7 +25,7 @@ type table struct {
 	err    error
 }
 
-// column is one field of all lines. The zero column is missing.
+// column is one field of all lines. The zero column does not exist in the file.
 type column struct {
 	name string
 	at   int // from 1
@@ -33,13 +33,13 @@ type column struct {
 
 func (c column) missing() bool { return c.at == 0 }
 
-// newTable reads CSV in which remarks mean nothing.
+// newTable reads CSV and ignores remarks.
 func newTable(name string, r io.Reader) *table {
 	ignore := func(string) error { return nil }
 	return &table{place: place{name: name}, separator: ",", remark: ignore, lines: bufio.NewReaderSize(r, maxLine)}
 }
 
-// next goes to the next line that says something. It is false at the end, and after an error.
+// next goes to the next line that is neither blank nor a remark. It returns false at the end and after an error.
 func (t *table) next() bool {
 	for t.err == nil {
 		text, more := t.read()
@@ -57,7 +57,7 @@ func (t *table) next() bool {
 	return false
 }
 
-// read takes one line. A line that was cut off because the file could not be read on is none.
+// read reads one line. A line cut off by a read error is dropped.
 func (t *table) read() (string, bool) {
 	line, err := t.lines.ReadSlice('\n')
 	if err != nil && err != io.EOF {
@@ -70,7 +70,7 @@ func (t *table) read() (string, bool) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), true
 }
 
-// split takes a line apart. Quotes mean something between commas only.
+// split splits a line into fields. Quotes are interpreted only if the separator is a comma.
 func (t *table) split(text string) (err error) {
 	if t.separator == "," && strings.Contains(text, `"`) {
 		t.fields, err = csv.NewReader(strings.NewReader(text)).Read()
@@ -83,7 +83,7 @@ func (t *table) split(text string) (err error) {
 	return nil
 }
 
-// readHeader makes sure that each column has a name of its own, or none.
+// readHeader requires that no column name occurs twice; several columns may have no name.
 func (t *table) readHeader(header []string) error {
 	t.header = slices.Clone(header)
 	seen := map[string]bool{}
@@ -97,7 +97,7 @@ func (t *table) readHeader(header []string) error {
 	return nil
 }
 
-// find is the first column of the header that has one of the names, and the missing column where none has.
+// find returns the column with the first of the names that is in the header, or the missing column if none is.
 func (t *table) find(names ...string) column {
 	for _, name := range names {
 		for i, field := range t.header {
@@ -109,13 +109,13 @@ func (t *table) find(names ...string) column {
 	return column{name: names[0]}
 }
 
-// binding is a column that a format cannot do without, by any of its names.
+// binding is a required column, with its possible names.
 type binding struct {
 	to    *column
 	names []string
 }
 
-// open reads the header, which is the first line, and binds columns.
+// open reads the first line as the header and binds the required columns.
 func (t *table) open(needed ...binding) error {
 	if !t.next() && t.err != nil {
 		return t.err
@@ -123,7 +123,7 @@ func (t *table) open(needed ...binding) error {
 	return t.bind(t.fields, needed...)
 }
 
-// bind finds columns in a header.
+// bind finds required columns in a header.
 func (t *table) bind(header []string, needed ...binding) error {
 	if err := t.readHeader(header); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (t *table) bind(header []string, needed ...binding) error {
 	return nil
 }
 
-// text is what the current line has in the column, without the spaces around it; empty where the column is missing.
+// text returns the column's field in the current line, without surrounding spaces; empty if there is none.
 func (t *table) text(c column) string {
 	if c.missing() || c.at > len(t.fields) {
 		return ""
@@ -145,7 +145,7 @@ func (t *table) text(c column) string {
 	return strings.TrimSpace(t.fields[c.at-1])
 }
 
-// complete makes sure that the line has as many fields as the header.
+// complete requires that the line has as many fields as the header.
 func (t *table) complete() error {
 	if len(t.fields) == len(t.header) {
 		return nil
@@ -158,7 +158,7 @@ func (t *table) wholeAt(c column, least, most int64) (int64, error) {
 	return t.whole(c.name, t.text(c), least, most)
 }
 
-// gpusAt is a number of GPUs in a log, whose jobs may have none.
+// gpusAt reads a number of GPUs from a log, where it may be 0.
 func (t *table) gpusAt(c column) (int, error) {
 	n, err := t.wholeAt(c, 0, maxGPUs)
 	return int(n), err
@@ -170,13 +170,13 @@ func (t *table) timeAt(clock *clock, c column) (float64, error) {
 	return clock.read(t.place, c.name, t.text(c))
 }
 
-// labelAt is a text that many lines have in common.
+// labelAt reads a text that many lines share.
 func (t *table) labelAt(c column, kept names) (string, error) {
 	text, err := t.label(c.name, t.text(c))
 	return kept.keep(text), err
 }
 
-// modelAt is a label that is not empty.
+// modelAt reads a label that must not be empty.
 func (t *table) modelAt(c column, kept names) (string, error) {
 	if t.text(c) == "" {
 		return "", t.wrong(c.name, "", "the name of a model")
@@ -184,7 +184,7 @@ func (t *table) modelAt(c column, kept names) (string, error) {
 	return t.labelAt(c, kept)
 }
 
-// nameAt is a text that no two lines have in common.
+// nameAt reads a text that must differ from line to line.
 func (t *table) nameAt(c column, seen map[string]int) (string, error) {
 	text, err := t.label(c.name, strings.Clone(t.text(c)))
 	if err == nil && text == "" {
@@ -203,7 +203,7 @@ func fields(n int) string {
 	return fmt.Sprintf("%d fields", n)
 }
 
-// columnName is how a column's name is compared: without quotes, spaces and case.
+// columnName is the form in which column names are compared: without quotes and spaces, in lower case.
 func columnName(field string) string {
 	return strings.ToLower(strings.Trim(strings.TrimSpace(field), `"`))
 }

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// What of a summary is drawn.
+// Sizes of the drawn histograms.
 const (
 	barWidth  = 40
 	mostBars  = 28 // of one histogram
-	mostParts = 16 // that are named
+	mostParts = 16 // with a name of their own
 )
 
-// WriteText writes the summary for people, with histograms drawn in ASCII, no more than 100 columns wide if no name is
-// long.
+// WriteText writes the summary as text with histograms in ASCII, at most 100 columns wide unless a name is long.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	s.facts(&b)
@@ -37,6 +36,7 @@ func (s Summary) WriteText(w io.Writer) error {
 	return err
 }
 
+// facts writes the figures of the whole trace.
 func (s Summary) facts(b *strings.Builder) {
 	fmt.Fprintf(b, "trace %s, format %s\n\n", s.Name, s.Format)
 	fact := func(name, format string, args ...any) {
@@ -68,7 +68,7 @@ func (s Summary) facts(b *strings.Builder) {
 	}
 }
 
-// dated is the layout of a moment. UTC is not named: it stands for a zone that nobody knows.
+// dated is the layout of a moment. The zone is left out if it is UTC, which also stands for an unknown zone.
 func dated(moment time.Time) string {
 	if _, offset := moment.Zone(); offset != 0 {
 		return "2006-01-02 15:04:05 -07:00"
@@ -76,7 +76,7 @@ func dated(moment time.Time) string {
 	return "2006-01-02 15:04:05"
 }
 
-// changes says what is not as the file has it.
+// changes says how the trace differs from the file.
 func (s Summary) changes(b *strings.Builder) {
 	if len(s.Dropped) > 0 {
 		b.WriteString("\nleft out\n\n")
@@ -98,7 +98,7 @@ type row struct {
 	jobs  int
 }
 
-// bars draws a histogram, whose longest bar is as long as all are allowed to be.
+// bars draws a histogram; its longest bar has barWidth characters.
 func bars(b *strings.Builder, title string, rows []row) {
 	width, most, total := 12, 0, 0
 	for _, r := range rows {
@@ -116,7 +116,7 @@ func bars(b *strings.Builder, title string, rows []row) {
 	}
 }
 
-// gpuRows are the counts, or, where there are too many, ranges between powers of two.
+// gpuRows returns the counts, or if there are too many, ranges between powers of two.
 func (s Summary) gpuRows() []row {
 	var list []row
 	for _, c := range s.GPUs {
@@ -138,7 +138,7 @@ func (s Summary) gpuRows() []row {
 	return list
 }
 
-// rows names the most frequent parts, and puts the rest together.
+// rows returns the most frequent parts, and the sum of the others.
 func rows(parts []Part) []row {
 	var list []row
 	for i, p := range parts {
@@ -191,7 +191,7 @@ func (s Summary) hourRows() []row {
 	return list
 }
 
-// step is how many days go into one bar.
+// step is the number of days that one bar stands for.
 func (s Summary) step() int { return (len(s.Days) + mostBars - 1) / mostBars }
 
 func (s Summary) dayTitle() string {
@@ -213,7 +213,7 @@ func (s Summary) dayRows() []row {
 	return list
 }
 
-// date is what a day is called.
+// date is the name of a day.
 func (s Summary) date(number int) string {
 	if s.Begin.IsZero() {
 		return fmt.Sprintf("day %d", number)
@@ -221,7 +221,7 @@ func (s Summary) date(number int) string {
 	return s.Begin.AddDate(0, 0, number).Format("2006-01-02")
 }
 
-// lasting is a length of time for people.
+// lasting formats a duration.
 func lasting(seconds float64) string {
 	switch {
 	case seconds < 60:
@@ -234,7 +234,7 @@ func lasting(seconds float64) string {
 	return decimals(seconds/day) + " d"
 }
 
-// brief is a bound of a bucket for people; none has a fraction in its unit.
+// brief formats a bound of a bucket of durations, which is always a whole number of its unit.
 func brief(seconds float64) string {
 	switch {
 	case seconds < 60:
@@ -247,7 +247,7 @@ func brief(seconds float64) string {
 	return fmt.Sprintf("%.0f d", seconds/day)
 }
 
-// powered is a bound of a bucket of iterations.
+// powered formats a bound of a bucket of iterations.
 func powered(n float64) string {
 	const prefixes = " kMGT"
 	i := 0
@@ -257,7 +257,7 @@ func powered(n float64) string {
 	return strings.TrimSpace(fmt.Sprintf("%.0f %c", n, prefixes[i]))
 }
 
-// decimals is a number with one decimal, where that says something.
+// decimals formats a number with one decimal below 1000, without a trailing zero.
 func decimals(x float64) string {
 	whole := math.Floor(math.Round(x*10) / 10)
 	if tenth := int(math.Round((x - whole) * 10)); tenth > 0 && whole < 1000 {
@@ -266,7 +266,7 @@ func decimals(x float64) string {
 	return grouped(int(math.Round(x)))
 }
 
-// grouped is a whole number with commas between thousands.
+// grouped formats a whole number with commas between thousands.
 func grouped(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

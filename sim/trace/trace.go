@@ -1,7 +1,6 @@
-// Package trace holds workloads as data: the jobs that a simulation runs, what sites' logs say of theirs, and the
+// Package trace holds workloads as data: the jobs that a simulation runs, the entries of sites' logs, and the file
 // formats of both. It draws nothing at random and knows no policy, engine or cluster. A reader refuses a file that it
-// cannot understand, and says where; a job that it understands but that cannot be simulated, it leaves out, and says
-// how many and why.
+// cannot understand and says where. A job that can be read but not simulated is left out, and counted with the reason.
 package trace
 
 import (
@@ -13,29 +12,29 @@ import (
 	"time"
 )
 
-// Trace is what a file holds: the jobs of a recorded trace, or the entries of a site's log.
+// Trace is the content of a file: the jobs of a recorded trace, or the entries of a site's log.
 type Trace struct {
-	Name   string // of the file, as errors call it
+	Name   string // of the file, for errors
 	Format Format
-	// Begin is the moment that the times of jobs and entries count from, in the zone of the file, or in UTC where times
-	// have none. It is zero where the file counts seconds and does not say since when.
+	// Begin is the origin of the times of jobs and entries, in the zone of the file, or in UTC if its times have none.
+	// It is zero if the file counts seconds from an unknown origin.
 	Begin    time.Time
-	Jobs     []Job   // in the order of their arrival; those of one moment as the file has them
-	Entries  []Entry // in the order of their submission; those of one moment as the file has them
+	Jobs     []Job   // in the order of arrival; jobs with equal times in the file's order
+	Entries  []Entry // in the order of submission; entries with equal times in the file's order
 	Dropped  []Dropped
 	Adjusted []Adjusted
 	Records  Records // of an sacct log
-	// Names are what users called their jobs, by the ID of entries: of an sacct log with a column JobName. One that
-	// cannot be shown is left out.
+	// Names are the job names that users chose, by entry ID, from an sacct log with a column JobName. Names that cannot
+	// be printed are left out.
 	Names map[string]string
-	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it
-	// does not say.
+	// CPUsPerGPU is the ratio of the profiles with which the iterations of a recorded trace were counted; 0 if the
+	// trace does not say.
 	CPUsPerGPU int
 
-	lines []int32 // of Jobs, in the file
+	lines []int32 // line numbers of Jobs in the file
 }
 
-// CheckModels makes sure that all jobs are of known models. Its error names the line.
+// CheckModels requires that all jobs have known models. Its error names the line.
 func (t *Trace) CheckModels(known []string) error {
 	for i, j := range t.Jobs {
 		if !slices.Contains(known, j.Model) {
@@ -45,7 +44,7 @@ func (t *Trace) CheckModels(known []string) error {
 	return nil
 }
 
-// CheckGPUs makes sure that no job has more GPUs than there are. Its error names the line.
+// CheckGPUs requires that no job has more GPUs than most. Its error names the line.
 func (t *Trace) CheckGPUs(most int) error {
 	for i, j := range t.Jobs {
 		if j.GPUs > most {
@@ -55,7 +54,7 @@ func (t *Trace) CheckGPUs(most int) error {
 	return nil
 }
 
-// at is where a job stands in the file, if it came from one.
+// at is the position of a job in the file, if it came from a file.
 func (t *Trace) at(job int) place {
 	if job < len(t.lines) {
 		return place{t.Name, int(t.lines[job])}
@@ -63,50 +62,49 @@ func (t *Trace) at(job int) place {
 	return place{name: t.Name}
 }
 
-// InFileOrder is the entries in the order in which they stand in the file, which is the order in which the paper's
-// artifact draws for them.
+// InFileOrder returns the entries in the order of the file, in which the paper's artifact draws for them.
 func (t *Trace) InFileOrder() []Entry {
 	entries := slices.Clone(t.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Place, b.Place) })
 	return entries
 }
 
-// Job is one training job of a workload that can be simulated.
+// Job is a training job that can be simulated.
 type Job struct {
 	ID         int
 	Model      string  // the name of a profile
-	User       string  // empty where nobody says
+	User       string  // empty if unknown
 	GPUs       int     // ≥ 1
 	Arrival    float64 // seconds since the beginning of the trace, ≥ 0
-	Iterations int64   // ≥ 1, each of the model's iteration time at the proportional share
-	Told       Told    // what else an sacct log says; recorded traces have no place for it
+	Iterations int64   // ≥ 1, each as long as the model's iteration at the proportional share
+	Told       Told    // further facts from an sacct log; recorded traces do not store them
 }
 
-// Told is what an sacct log may say beyond what every log says. Few logs do, so that it is kept apart.
+// Told is what an sacct log may say beyond what every log says. It is a separate type because few logs have it.
 type Told struct {
 	Asked Asked
 	Past  Past
 }
 
-// Asked is what a job was submitted with, beside its GPUs. It is zero where a log does not say.
+// Asked is what a job requested besides its GPUs. Fields are zero if the log does not say.
 type Asked struct {
-	Limit    float64 // seconds that it was allowed to run
-	Priority int64   // of Slurm, the higher the sooner
+	Limit    float64 // the time limit in seconds
+	Priority int64   // in Slurm; higher goes first
 }
 
-// Past is what became of a job on the site. It is zero where a log does not say.
+// Past is what became of a job on the site. It is zero if the log does not say.
 type Past struct {
-	Started, Ended float64 // seconds since Begin of the trace: its first run, and the end of its last; Ended > 0
-	Ran            float64 // seconds of all runs together, > 0
+	Started, Ended float64 // seconds since Begin: the start of its first run and the end of its last one; Ended > 0
+	Ran            float64 // seconds, the sum of all runs, > 0
 	Runs           int     // ≥ 1
-	CPUs           int     // that its last run had, in all
-	Memory         float64 // likewise, GB of 1000 MiB
+	CPUs           int     // of its last run, in total
+	Memory         float64 // of its last run, in total; GB of 1000 MiB
 }
 
-// Known says that the log tells when the job ran.
+// Known says whether the log tells when the job ran.
 func (p Past) Known() bool { return p.Runs > 0 }
 
-// Since counts from a later moment, or an earlier one.
+// Since shifts the origin of the times by seconds.
 func (p Past) Since(seconds float64) Past {
 	if p.Known() {
 		p.Started, p.Ended = inMilliseconds(p.Started-seconds), inMilliseconds(p.Ended-seconds)
@@ -114,26 +112,26 @@ func (p Past) Since(seconds float64) Past {
 	return p
 }
 
-// Entry is one job as a site's log has it: how long it ran, and nothing of its model.
+// Entry is a job in a site's log: how long it ran, but not its model.
 type Entry struct {
-	ID        string  // the site's own
-	User      string  // empty where the log does not say
-	Queue     string  // partition, virtual cluster; empty where the log does not say
-	Submitted float64 // seconds since Begin of the trace, its first submission, ≥ 0
-	Duration  float64 // seconds that it ran, all attempts together, > 0
+	ID        string  // the site's own ID
+	User      string  // empty if unknown
+	Queue     string  // partition or virtual cluster; empty if unknown
+	Submitted float64 // seconds since Begin, of the first submission, ≥ 0
+	Duration  float64 // seconds, the sum of all attempts, > 0
 	GPUs      int     // ≥ 1
-	State     string  // as the log says it; empty where it does not
-	Told      *Told   // what else the log says; nil: nothing
-	Place     int     // among the file's jobs that can be simulated, from 0
+	State     string  // as in the log; empty if unknown
+	Told      *Told   // further facts from the log; nil: none
+	Place     int     // position among the file's jobs that can be simulated, from 0
 }
 
-// Source hands out jobs one after the other, in the order of their arrival. The second result is false when there are
-// no more; a source that draws jobs at random may go on for ever.
+// Source returns jobs one after the other, in the order of arrival. The second result is false after the last one; a
+// source that draws jobs at random may be endless.
 type Source interface {
 	Next() (Job, bool)
 }
 
-// Of is a source of given jobs, in the order in which they stand.
+// Of returns a source of these jobs in their order.
 func Of(jobs []Job) Source { return &list{jobs} }
 
 type list struct{ left []Job }

@@ -5,20 +5,21 @@ import (
 	"strings"
 )
 
-// Records says what the lines of Slurm's accounting were, headers aside.
+// Records counts the lines of Slurm's accounting by kind, without headers.
 type Records struct {
 	Columns  []string // of the header
-	Records  int      // all
-	Jobs     int      // that there are records of
-	Steps    int      // records of steps, which say nothing that their jobs do not say
-	Requeues int      // records of a job, or a component of one, beyond its first run
+	Records  int      // all lines
+	Jobs     int      // jobs with at least one record
+	Steps    int      // records of steps, which add nothing to their jobs' records
+	Requeues int      // records of a job or component beyond its first run
 	Broken   int      // records with more or fewer fields than the header
 }
 
-// prose are columns whose text is the users', who may have written a | into it.
+// prose are columns with text from users, which may contain a |.
 var prose = []string{"JobName", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir", "SubmitLine", "WCKey"}
 
-// proseOf is the only one of them in the header, and -1 where there is none or nobody could tell them apart.
+// proseOf returns the index of the only such column in the header; -1 if there is none, or several, since then a |
+// cannot be attributed.
 func proseOf(header []string) int {
 	found := -1
 	for _, name := range prose {
@@ -35,7 +36,7 @@ func proseOf(header []string) int {
 	return found
 }
 
-// rejoin puts together what a | in a user's text has taken apart.
+// rejoin joins fields that a | in a user's text has split.
 func (a *accounting) rejoin(t *table) {
 	surplus := len(t.fields) - len(t.header)
 	if surplus <= 0 || a.prose < 0 {
@@ -45,7 +46,7 @@ func (a *accounting) rejoin(t *table) {
 	t.fields = append(append(t.fields[:a.prose:a.prose], text), t.fields[a.prose+surplus+1:]...)
 }
 
-// repeats are the runs beyond the first of each component.
+// repeats is the number of runs beyond the first of each component.
 func (j *accounted) repeats() int {
 	components := map[string]bool{}
 	for _, r := range j.runs {
@@ -54,7 +55,7 @@ func (j *accounted) repeats() int {
 	return len(j.runs) - len(components)
 }
 
-// asked reads what a run had beside GPUs, and what it was submitted with.
+// asked reads what a run held besides GPUs, its priority and its time limit.
 func (a *accounting) asked(t *table, r *run) (err error) {
 	c := &a.columns
 	if err = a.held(t, r); err != nil {
@@ -69,7 +70,7 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	return err
 }
 
-// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem.
+// held reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem.
 func (a *accounting) held(t *table, r *run) (err error) {
 	c := &a.columns
 	text := t.text(c.alloc)
@@ -94,8 +95,8 @@ func (a *accounting) held(t *table, r *run) (err error) {
 	return err
 }
 
-// requested is the memory that a run asked for, in GB of 1000 MiB: for all of it, or, as Slurm wrote before 21.08, 4Gn
-// for each node and 2000Mc for each core. 0: nobody says how much that is.
+// requested is the memory that a run asked for, in GB of 1000 MiB: in total, or, as printed before Slurm 21.08, per
+// node (4Gn) or per core (2000Mc). 0: the record does not say.
 func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float64, err error) {
 	c := &a.columns
 	text := t.text(c.reqMem)
@@ -122,10 +123,10 @@ func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float6
 	return mib * times / 1000, nil
 }
 
-// maxCPUs bounds what is believed of one job's cores, and of its nodes.
+// maxCPUs bounds the cores, and the nodes, of one job.
 const maxCPUs = 1 << 24
 
-// count is how many of one thing a list of TRES has; 0 where it does not say.
+// count returns the count of one entry in a list of TRES; 0 if the list does not have it.
 func count(text, of string) int64 {
 	for tres := range strings.SplitSeq(text, ",") {
 		if name, n, _ := strings.Cut(tres, "="); strings.EqualFold(name, of) && isWhole(n) {
@@ -136,13 +137,13 @@ func count(text, of string) int64 {
 	return 0
 }
 
-// maxPriority is Slurm's: it counts in 32 bits.
+// maxPriority is Slurm's bound: priorities have 32 bits.
 const maxPriority = 1<<32 - 1
 
-// unlimited is the limit of jobs without one, as Slurm plans with them.
+// unlimited is the limit that Slurm assumes for jobs without one, in seconds.
 const unlimited = 365 * day
 
-// limit is a job's time limit in seconds; 0 where it is not told, or not by itself.
+// limit is a job's time limit in seconds; 0 if it is unknown or only refers to the partition's.
 func (a *accounting) limit(t *table) (float64, error) {
 	c := a.columns.limitRaw
 	if t.text(c) == "" {
@@ -165,7 +166,7 @@ func (a *accounting) limit(t *table) (float64, error) {
 	}
 }
 
-// share reads cpu= and mem= of a list of TRES, in cores and GB of 1000 MiB.
+// share reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB.
 func share(t *table, c column, text string) (cpus int32, memory float64, err error) {
 	for tres := range strings.SplitSeq(text, ",") {
 		name, count, _ := strings.Cut(tres, "=")
@@ -187,10 +188,10 @@ func share(t *table, c column, text string) (cpus int32, memory float64, err err
 	return cpus, memory, nil
 }
 
-// maxMemory bounds what is believed of one job's memory, in MiB.
+// maxMemory bounds the memory of one job, in MiB.
 const maxMemory = 1e12
 
-// mebibytes reads an amount of memory as Slurm prints it: in MiB, or with a unit.
+// mebibytes reads an amount of memory in Slurm's notation: in MiB, or with a unit.
 func mebibytes(text string) (float64, bool) {
 	factor := 1.0
 	for unit, of := range map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30} {

@@ -12,22 +12,22 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Bounds of what is believed. They are far beyond any cluster, and keep sums and products of a trace finite.
+// Bounds of valid values. They are far beyond any cluster, and keep sums and products over a trace finite.
 const (
-	maxSeconds    = 7_258_118_400 // 2200-01-01 as Unix counts it, for times and for durations
+	maxSeconds    = 7_258_118_400 // 2200-01-01 in Unix time, for times and durations
 	maxGPUs       = 1_000_000     // of one job
 	maxIterations = 1_000_000_000_000
 	maxID         = math.MaxInt32
 	maxLabel      = 256 // bytes
 )
 
-// place is where in a file something stands. Line 0 is nowhere in particular.
+// place is a position in a file. Line 0 means the file as a whole.
 type place struct {
 	name string
 	line int
 }
 
-// wrong is the error of a value that cannot be.
+// wrong is the error of an invalid value.
 func wrong(field, value, want string) error {
 	return fmt.Errorf("%s = %s: want %s", field, legible(value), want)
 }
@@ -44,7 +44,7 @@ func (p place) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...))
 }
 
-// stopped is the error of a file that could not be read on from here.
+// stopped is the error of a file that cannot be read beyond this position.
 func (p place) stopped(err error) error {
 	switch {
 	case err == nil:
@@ -57,7 +57,7 @@ func (p place) stopped(err error) error {
 	return p.errorf("%w", cause(err))
 }
 
-// What would be right.
+// wantSeconds, wantWhole and wantLabel describe valid values.
 const wantSeconds = "seconds, not negative and before the year 2200"
 
 func wantWhole(least, most int64) string {
@@ -75,7 +75,7 @@ func (p place) whole(field, value string, least, most int64) (int64, error) {
 	return n, nil
 }
 
-// seconds reads a number of seconds that is not negative, with a fraction or without.
+// seconds reads a non-negative number of seconds, possibly with a fraction.
 func (p place) seconds(field, value string) (float64, error) {
 	x, ok := decimal(value)
 	if !ok || x > maxSeconds {
@@ -84,7 +84,7 @@ func (p place) seconds(field, value string) (float64, error) {
 	return x, nil
 }
 
-// unique makes sure that a value has not been read before. It remembers the lines.
+// unique requires that a value has not occurred before. seen maps values to their lines.
 func (p place) unique(field, value string, seen map[string]int) error {
 	if line, before := seen[value]; before {
 		return p.wrong(field, value, fmt.Sprintf("each once, and it is on line %d already", line))
@@ -93,7 +93,7 @@ func (p place) unique(field, value string, seen map[string]int) error {
 	return nil
 }
 
-// label reads a name that is printed again: of a user, a queue, a state.
+// label reads a name that will be printed again, such as a user, queue or state.
 func (p place) label(field, value string) (string, error) {
 	value = strings.TrimSpace(value)
 	if !isLabel(value) {
@@ -102,13 +102,13 @@ func (p place) label(field, value string) (string, error) {
 	return value, nil
 }
 
-// isLabel says whether a text is the same after it was written and read.
+// isLabel says whether a text survives being written and read unchanged.
 func isLabel(text string) bool {
 	return len(text) <= maxLabel && strings.TrimSpace(text) == text && printable.Is(text)
 }
 
-// decimal reads a number that is not negative, written with digits and a point. Signs, exponents, infinities and
-// hexadecimal digits, which the library would read too, have no place in a trace.
+// decimal reads a non-negative number of digits and a point. Signs, exponents, infinities and hexadecimal digits, which
+// the library would accept, are not valid in a trace.
 func decimal(text string) (float64, bool) {
 	if text == "" || strings.Trim(text, "0123456789.") != "" {
 		return 0, false
@@ -122,7 +122,7 @@ func isWhole(text string) bool {
 	return err == nil
 }
 
-// legible is a value as an error shows it: short, and quoted where it could be misread.
+// legible formats a value for an error: shortened, and quoted if it could be misread.
 func legible(value string) string {
 	value = printable.Cut(value, 60)
 	if strings.Contains(value, " ") {
@@ -131,7 +131,7 @@ func legible(value string) string {
 	return printable.Quote(value, 0)
 }
 
-// names keeps one copy of each text, so that a log with few users does not hold each of them a hundred thousand times.
+// names stores each text once, so that a log with few users does not hold each name a hundred thousand times.
 type names map[string]string
 
 func (n names) keep(text string) string {

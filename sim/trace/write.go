@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals in whole seconds where all are
-// whole, as those of its dynamic workloads are, and otherwise as decimals, as those of its static ones. Fractions are
-// rounded to milliseconds, as there.
+// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals as whole seconds if all are
+// whole, as in its dynamic workloads, and otherwise as decimals, as in its static ones. Fractions are rounded to
+// milliseconds, as there.
 //
-// Where a job has a user, of whom the artifact knows nothing, there are a header and a sixth column. A job that could
-// not be read again is an error.
+// If a job has a user, which the artifact does not know, a header and a sixth column are written. A job that could not
+// be read again is an error.
 func WriteRecorded(w io.Writer, jobs []Job) error {
 	out := csv.NewWriter(w)
 	users := slices.ContainsFunc(jobs, func(j Job) bool { return j.User != "" })
@@ -39,14 +39,14 @@ func WriteRecorded(w io.Writer, jobs []Job) error {
 	return out.Error()
 }
 
-// WriteRatio writes the remark that says with what profiles the iterations were counted, as the first line of a
-// recorded trace. The artifact knows no remarks; its own traces are of ratio 3.
+// WriteRatio writes the remark that says with which profiles iterations were counted, as the first line of a recorded
+// trace. The artifact has no remarks; its own traces have the ratio 3.
 func WriteRatio(w io.Writer, cpusPerGPU int) error {
 	_, err := fmt.Fprintln(w, ratioRemark, cpusPerGPU)
 	return err
 }
 
-// arrivals is how the arrivals of these jobs are written.
+// arrivals returns the format for the arrivals of these jobs.
 func arrivals(jobs []Job) func(float64) string {
 	for _, j := range jobs {
 		if at := inMilliseconds(j.Arrival); at != math.Trunc(at) {
@@ -56,7 +56,7 @@ func arrivals(jobs []Job) func(float64) string {
 	return func(x float64) string { return strconv.FormatFloat(math.Round(x), 'f', -1, 64) }
 }
 
-// pythonic writes a number as Python does its floats, if they are not huge: 0.0, 0.001, 86400.0.
+// pythonic formats a number as Python formats a float that is not huge: 0.0, 0.001, 86400.0.
 func pythonic(x float64) string {
 	text := strconv.FormatFloat(x, 'f', -1, 64)
 	if !strings.Contains(text, ".") {
@@ -66,8 +66,8 @@ func pythonic(x float64) string {
 }
 
 // WriteCondensed writes entries under the header timestamp,duration,num_gpus,gpu_time,cluster. Timestamps are clock
-// readings in the zone of begin, the moment from which entries count; the zero moment is written as the beginning of
-// 1970. The format has no place for IDs, users and states. An entry that could not be read again is an error.
+// times in the zone of begin, the origin of the entries' times; a zero begin is written as the beginning of 1970. The
+// format has no columns for IDs, users and states. An entry that could not be read again is an error.
 func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 	if begin.IsZero() {
 		begin = time.Unix(0, 0).UTC()
@@ -88,7 +88,7 @@ func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 	return out.Error()
 }
 
-// check is why a job could not be read again.
+// check says why a job could not be read again.
 func (j Job) check() error {
 	switch {
 	case j.ID < 0 || j.ID > maxID:
@@ -107,7 +107,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// check is why an entry could not be read again.
+// check says why an entry could not be read again.
 func (e Entry) check() error {
 	switch {
 	case !(e.Submitted >= 0 && e.Submitted <= maxSeconds):

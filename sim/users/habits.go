@@ -1,19 +1,20 @@
 package users
 
-// Habits are what of a site's users join in. The zero value is all of them, with checkpoints.
+// Habits says which features the simulated users use. In the zero value all jobs opt in and have checkpoints, and no
+// job shares a GPU.
 type Habits struct {
-	Outside float64 // part of the jobs that does not opt in, from 0 to 1
-	Unsaved float64 // part of the jobs that has no checkpoint, from 0 to 1
-	// Limited is the part of the jobs, from 0 to 1, whose users declare no length and have the time limit of the log,
-	// where that has one.
+	Outside float64 // part of the jobs that do not opt in, 0 to 1
+	Unsaved float64 // part of the jobs without a checkpoint, 0 to 1
+	// Limited is the part of the jobs, 0 to 1, whose users declare no length and keep the time limit of the log, if the
+	// log has one.
 	Limited float64
-	// Sharing is the part of the jobs of one GPU, from 0 to 1, whose users say that they may share it. Half of them are
-	// important.
+	// Sharing is the part of the jobs with one GPU, 0 to 1, whose users allow sharing it. Half of these jobs have class
+	// high.
 	Sharing float64
 	Seed    int64
 }
 
-// What is drawn of a job, each by itself.
+// The independent draws for a job.
 const (
 	drawsOptIn = iota + 1
 	drawsCheckpoint
@@ -22,23 +23,23 @@ const (
 	drawsClass
 )
 
-// OptsIn says whether a job is the daemon's to schedule. A job that does so does so at any larger part, too.
+// OptsIn says whether a job has a directive. A job that opts in also does so if Outside is smaller.
 func (h Habits) OptsIn(job int) bool { return h.draw(job, drawsOptIn) >= h.Outside }
 
-// Saves says whether a job has a checkpoint. It has nothing to do with whether it opts in.
+// Saves says whether a job has a checkpoint, independent of whether it opts in.
 func (h Habits) Saves(job int) bool { return h.draw(job, drawsCheckpoint) >= h.Unsaved }
 
-// Declares says whether a job's user says how long it is. It has nothing to do with the others.
+// Declares says whether a job's user declares its length, independent of the other draws.
 func (h Habits) Declares(job int) bool { return h.draw(job, drawsLimit) >= h.Limited }
 
-// Shares says whether a job of one GPU may share it. Whoever does so does so at any larger part, too.
+// Shares says whether a job with one GPU may share it. A job that shares also does so if Sharing is larger.
 func (h Habits) Shares(job int) bool { return h.draw(job, drawsShare) < h.Sharing }
 
-// Important says whether a job is so where it shares a GPU.
+// Important says whether a job has class high on a shared GPU.
 func (h Habits) Important(job int) bool { return h.draw(job, drawsClass) < 0.5 }
 
-// draw is a number from 0 to 1, 1 excluded, that follows from the seed and the job alone: whatever else is drawn, and
-// in which order jobs come, makes no difference. It is splitmix64.
+// draw returns a number from 0 up to but not including 1 that depends only on the seed, the job and what is drawn, not
+// on other draws or the order of jobs. It is splitmix64.
 func (h Habits) draw(job int, what uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)
@@ -48,6 +49,7 @@ func (h Habits) draw(job int, what uint64) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
+// mixed is the mixing function of splitmix64.
 func mixed(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

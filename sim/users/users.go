@@ -1,5 +1,5 @@
-// Package users is what the users of a simulated site ask for: the proportional share, as on a cluster without the
-// daemon. It schedules nothing and draws nothing.
+// Package users is what the users of a simulated site request: the proportional share, as on a cluster without the
+// daemon. It schedules nothing.
 package users
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// longest is the longest job that Slurm's clock and the words of a comment can hold.
+// longest is the longest duration of a job that Slurm's times and the comment can express.
 const longest = 10 * 365 * 24 * time.Hour
 
-// Request is what a user asks for, and what the job then takes.
+// Request is a user's request, and how the job runs with exactly that.
 type Request struct {
 	Nodes   int
-	PerNode gres.Vector // the proportional share of the servers that it is meant for
-	Length  float64     // seconds that it runs with exactly this, > 0
+	PerNode gres.Vector // the proportional share of the servers for which the request is made
+	Length  float64     // seconds that the job runs with exactly this, > 0
 	Profile *sensitivity.Profile
-	Owed    float64 // samples a second with exactly this
+	Owed    float64 // the speed with exactly this, in samples a second
 }
 
-// Ask is the request for a job: on the first group of servers that can hold it, and on as few of these as have its GPUs
-// evenly.
+// Ask makes the request for a job: on the first group of servers that can hold it, over the fewest of them that can
+// hold its GPUs in equal parts.
 func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Job) (Request, error) {
 	p, known := profiles[j.Model]
 	if !known {
@@ -48,6 +48,7 @@ func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Jo
 	return Request{nodes, fair, length, p, owed}, nil
 }
 
+// home returns the capacity of a server in the group that the job is requested for, and the number of servers.
 func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 	for _, g := range c.Groups {
 		if gpus < 1 || g.GPUs < 1 {
@@ -63,7 +64,7 @@ func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 		fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus, c)
 }
 
-// models are the names of the profiles, ascending.
+// models returns the names of the profiles, sorted.
 func models(profiles map[string]*sensitivity.Profile) []string {
 	names := make([]string, 0, len(profiles))
 	for name := range profiles {

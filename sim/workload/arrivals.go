@@ -5,34 +5,35 @@ import (
 	"math"
 )
 
-// Arrivals is when jobs arrive. All but those of Static are whole seconds.
+// Arrivals is how the arrival times of jobs are drawn. All but those of Static are whole seconds.
 type Arrivals string
 
-// The ways to arrive.
+// The kinds of arrivals.
 const (
 	// Poisson arrivals are independent of each other, as in the artifact: the gaps are exponential, each rounded up to
-	// a second.
+	// a whole second.
 	Poisson Arrivals = "poisson"
-	// Static is all at the beginning, as in the artifact: a millisecond apart, which keeps them in order.
+	// Static jobs all arrive at the beginning, as in the artifact: a millisecond apart, which keeps them in order.
 	Static Arrivals = "static"
-	// Uniform arrivals are equally far apart; the first one comes after one gap.
+	// Uniform arrivals have equal gaps; the first job comes after one gap.
 	Uniform Arrivals = "uniform"
-	// Daily is Poisson with a rate that follows the hours of a working day. The trace begins at midnight; the load is
-	// the mean of the day. There are no weekends.
+	// Daily is Poisson with a rate that follows a working day. The trace begins at midnight, and the load is the day's
+	// mean. There are no weekends.
 	Daily Arrivals = "daily"
 )
 
-// leastLoad is one job in a hundred years: beyond, seconds would soon be no exact numbers any more.
+// leastLoad is one job in a hundred years: with less, arrival times would soon exceed the exact range of a float64.
 const leastLoad = 1e-6
 
-// ParseArrivals reads poisson, static, uniform or daily.
+// ParseArrivals parses poisson, static, uniform or daily.
 func ParseArrivals(text string) (Arrivals, error) {
 	return choose("arrivals", text, Poisson, Static, Uniform, Daily)
 }
 
-// clock draws when the next job arrives, in seconds since the beginning of the trace, never before the last one.
+// clock draws the next arrival in seconds since the beginning of the trace, never before the previous one.
 type clock func(t *twister) float64
 
+// clock returns how arrivals are drawn at a load in jobs an hour.
 func (a Arrivals) clock(load float64) (clock, error) {
 	if a != Static && !inRange(load, leastLoad, math.MaxFloat64) {
 		return nil, wrong("load", fmt.Sprint(load), "jobs an hour, from 0.000001")
@@ -52,6 +53,7 @@ func (a Arrivals) clock(load float64) (clock, error) {
 	}
 }
 
+// poisson draws exponential gaps, each rounded up to a second.
 func poisson(load float64) clock {
 	at := 0.0
 	return func(t *twister) float64 {
@@ -60,10 +62,11 @@ func poisson(load float64) clock {
 	}
 }
 
-// gap draws the time between two jobs, in seconds. The order of the operations is the artifact's.
+// gap draws the time between two jobs, in seconds. The order of the operations is the artifact's, to get the same bits.
 func gap(t *twister, load float64) float64 { return -ln(1-t.random()) / load * 60 * 60 }
 
-// static divides, because a thousandth is no float64: so job 3 arrives at 0.003 and not at 0.003 and a bit.
+// static divides by 1000 instead of adding 0.001, which no float64 represents exactly: a sum would accumulate the
+// error, while job 3 arrives at exactly the float64 nearest to 0.003.
 func static() clock {
 	jobs := 0
 	return func(*twister) float64 {
@@ -81,12 +84,13 @@ func equalGaps(load float64) clock {
 	}
 }
 
-// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is no measurement: a
-// quiet night, a peak before noon and one after, and a long evening.
+// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is invented, not
+// measured: a quiet night, peaks before and after noon, and a long evening.
 var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 150, 150, 180, 180, 170, 150, 110, 90, 80,
 	70, 60, 60}
 
-// daily draws gaps as if the rate were the mean, and stretches them where it is lower.
+// daily draws gaps for the mean rate, and stretches them where the rate is lower (and compresses them where it is
+// higher).
 func daily(load float64) clock {
 	at := 0.0
 	return func(t *twister) float64 {
@@ -95,7 +99,7 @@ func daily(load float64) clock {
 	}
 }
 
-// stretched is the moment when as many jobs have come since at as would come in so many seconds at the mean rate.
+// stretched returns the time after at by which as many arrivals are expected as in this many seconds at the mean rate.
 func stretched(at, seconds float64) float64 {
 	const day = 24 * 3600
 	days := math.Floor(seconds / day)

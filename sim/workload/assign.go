@@ -1,29 +1,30 @@
 package workload
 
-// Assign is how a job gets its model.
+// Assign is how a job's model is chosen.
 type Assign string
 
-// The ways to get a model.
+// The ways to choose a model.
 const (
-	// BySplit is the artifact's: the family that lags behind its part of the split most is served, its models in turn.
-	// A family of 0 % gets a job where all the others have just what they should have.
+	// BySplit is the artifact's: it serves the family that lags most behind its part of the split, and that family's
+	// models in turn. A family of 0 % gets a job when all others have exactly their parts.
 	BySplit Assign = "split"
-	// Random draws a family with the probability that the split says, and any of its models.
+	// Random draws a family with the probability in the split, and one of its models.
 	Random Assign = "random"
-	// RoundRobin takes the models of the split's families in turn, all equally often, whatever their percentages.
+	// RoundRobin takes the models of the split's families in turn, all equally often, whatever the percentages.
 	RoundRobin Assign = "roundrobin"
 )
 
-// ParseAssign reads split, random or roundrobin.
+// ParseAssign parses split, random or roundrobin.
 func ParseAssign(text string) (Assign, error) {
 	return choose("assign", text, BySplit, Random, RoundRobin)
 }
 
-// assigner chooses the class of one job after the other.
+// assigner chooses a class for each job.
 type assigner interface {
-	next(t *twister) int // an index among the classes
+	next(t *twister) int // an index into the classes
 }
 
+// assigner makes the assigner of this kind for a split over the classes.
 func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	if err := checkClasses(classes); err != nil {
 		return nil, err
@@ -45,16 +46,16 @@ func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	}
 }
 
-// controller keeps the parts of the jobs near the split's.
+// controller keeps the families' parts of the jobs near those of the split.
 type controller struct {
 	parts []part
-	total []int // of each part: the jobs that it was given
-	jobs  int   // of all parts
+	total []int // of each part: the jobs assigned to it
+	jobs  int   // assigned in total
 }
 
 func (c *controller) next(t *twister) int {
 	neediest := c.neediest()
-	t.randint(0, 9) // The artifact draws one of its ten models at random, and does not use it.
+	t.randint(0, 9) // the artifact draws one of its ten models here and ignores it
 	p := &c.parts[neediest]
 	class := p.classes[c.total[neediest]%len(p.classes)]
 	c.total[neediest]++
@@ -62,7 +63,7 @@ func (c *controller) next(t *twister) int {
 	return class
 }
 
-// neediest is the part that lacks most; all are equal before the first job.
+// neediest is the part that lacks most; the first one before the first job.
 func (c *controller) neediest() int {
 	if c.jobs == 0 {
 		return 0
@@ -80,7 +81,7 @@ func (c *controller) lack(i int) float64 {
 	return c.parts[i].share - float64(c.total[i])/float64(c.jobs)
 }
 
-// lottery draws parts by their shares, and a class of the part.
+// lottery draws a part by its share, and one of its classes.
 type lottery struct {
 	parts  []part
 	shares shares
@@ -111,7 +112,7 @@ func (c *carousel) next(*twister) int {
 	return class
 }
 
-// served are the classes, of so many, that are in any part that is not 0, ascending.
+// served lists the classes, out of this many, that belong to a part with a share above 0, ascending.
 func served(parts []part, classes int) []int {
 	in := make([]bool, classes)
 	for _, p := range parts {

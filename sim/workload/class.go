@@ -7,15 +7,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 )
 
-// Class is a model that jobs may have.
+// Class is a model that jobs can have.
 type Class struct {
 	Name      string  // of a profile
-	Family    string  // what a Split may call it by, with others
+	Family    string  // a name for several classes in a Split
 	Iteration float64 // seconds of one iteration at the proportional share, from 0.000001 to 1e6
 }
 
-// Paper is the ten models of the paper's artifact on servers with ratio cores for each GPU, 3, 4, 5 or 6. The families
-// are image, language and speech.
+// Paper returns the ten models of the paper's artifact on servers with ratio cores per GPU, 3 to 6. The families are
+// image, language and speech.
 func Paper(ratio int) ([]Class, error) {
 	set, err := models.Set(ratio)
 	if err != nil {
@@ -28,11 +28,10 @@ func Paper(ratio int) ([]Class, error) {
 	return classes, nil
 }
 
-// iterations is how many there are in so many seconds at the proportional share. A job that is shorter than one trains
-// one.
+// iterations is the number of iterations in these seconds at the proportional share, at least one.
 func (c *Class) iterations(seconds float64) int64 { return max(1, int64(seconds/c.Iteration)) }
 
-// checkClasses finds what no workload can be drawn from.
+// checkClasses finds classes from which no workload can be drawn.
 func checkClasses(classes []Class) error {
 	if len(classes) == 0 {
 		return errors.New("no classes: want at least one model that jobs may have")

@@ -7,37 +7,38 @@ import (
 	"time"
 )
 
-// Durations is how long jobs run at the proportional share: one of the names, or a distribution:
+// Durations is how long jobs run at the proportional share, either a name or a distribution:
 //
 //	fixed:2h             all the same
-//	exponential:90m      exponential with that mean
-//	lognormal:30m,2.0    lognormal with that median, and that standard deviation of the logarithm
-//	uniform:10m-2h       anything between, equally often
+//	exponential:90m      exponential with this mean
+//	lognormal:30m,2.0    lognormal with this median, and this standard deviation of the logarithm
+//	uniform:10m-2h       uniform between the two
 //
-// No job is drawn that runs for more than ten years.
+// No job longer than ten years is drawn.
 type Durations string
 
-// The distributions with names, both the artifact's.
+// The named distributions, both the artifact's.
 const (
-	// PaperDurations are those of Gavel (OSDI'20), which the paper takes: in minutes 10 to the power of 1.5 to 3 for
-	// four of five jobs, of 3 to 4 for the fifth; 32 minutes to 167 hours.
+	// PaperDurations are those of Gavel (OSDI'20), which the paper uses: in minutes, 10 to a power from 1.5 to 3 for
+	// four of five jobs, and from 3 to 4 for the fifth; that is 32 minutes to 167 hours.
 	PaperDurations Durations = "paper"
-	// SmallDurations are for small clusters: 10 to the power of 1.5 to 2.5, or of 2.5 to 2.7; 32 minutes to 8 hours.
+	// SmallDurations are for small clusters: powers from 1.5 to 2.5, and from 2.5 to 2.7; 32 minutes to 8 hours.
 	SmallDurations Durations = "small"
 )
 
 const durationChoices = "paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"
 
-// ParseDurations reads how long jobs run.
+// ParseDurations parses a name or a distribution.
 func ParseDurations(text string) (Durations, error) {
 	d := Durations(strings.ToLower(strings.TrimSpace(text)))
 	_, err := d.length()
 	return d, err
 }
 
-// length draws how long a job runs, in seconds.
+// length draws a job's duration in seconds.
 type length func(t *twister) float64
 
+// length parses the name or distribution.
 func (d Durations) length() (length, error) {
 	kind, parameters, _ := strings.Cut(string(d), ":")
 	switch {
@@ -57,8 +58,8 @@ func (d Durations) length() (length, error) {
 	return nil, wrong("durations", string(d), durationChoices)
 }
 
-// shortAndLong draws minutes that are powers of ten: for four of five jobs from low to middle, for the fifth from
-// middle to high.
+// shortAndLong draws minutes as powers of ten: with exponents from low to middle for four of five jobs, and from middle
+// to high for the fifth.
 func shortAndLong(low, middle, high float64) length {
 	return func(t *twister) float64 {
 		if t.random() >= 0.8 {
@@ -108,14 +109,14 @@ func (d Durations) wrong(like string) error {
 	return wrong("durations", string(d), fmt.Sprintf("lengths of time above 0, at most ten years, as in %s", like))
 }
 
-// seconds reads a length of time such as 90m or 1h30m that a job may run.
+// seconds parses a duration such as 90m or 1h30m, which must be a valid duration of a job.
 func seconds(text string) (float64, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
 }
 
-// sane draws again what is longer than a job can be. Of what is drawn with a mean or median that a job can have, half
-// is kept at least.
+// sane repeats draws of more than the longest duration. If the mean or median is a valid duration, at least half of the
+// draws are kept.
 func sane(draw length) length {
 	return func(t *twister) float64 {
 		for {

@@ -2,12 +2,12 @@ package workload
 
 import "math"
 
-// The logarithms and powers of package math differ in their last bits from machine to machine: some have them in
-// assembly, and some fuse a multiplication and an addition into one operation wherever they meet. Here a product that
-// is added is either in math.FMA, which gives the same everywhere, or rounded by a conversion, which forbids the
-// fusion. The errors are below one unit in the last place.
+// The logarithms and powers of package math differ in the last bits between machines: some have assembly versions, and
+// some fuse a multiplication and an addition into one operation wherever they occur. Here every product that is added
+// is either in math.FMA, whose result is the same everywhere, or rounded by a conversion, which forbids the fusion. The
+// errors are below one unit in the last place.
 
-// The logarithm of 2 in two parts; the first has so many zeros at its end that small multiples of it are exact.
+// The logarithm of 2 in two parts; the first ends in so many zero bits that small multiples of it are exact.
 const (
 	ln2High = 0x1.62e42feep-1
 	ln2Low  = math.Ln2 - ln2High
@@ -19,11 +19,13 @@ const (
 	ln10Low          = math.Ln10 - 0x1.26bb1bbb55516p+1
 )
 
-// logarithm is the series of ln((1+s)/(1-s)) - 2s in s², the highest power first. Here s² < 0.03.
+// logarithm has the coefficients of ln((1+s)/(1-s)) - 2s as a series in s², divided by s·s²: the highest power first.
+// Here s² < 0.03.
 var logarithm = [...]float64{2. / 23, 2. / 21, 2. / 19, 2. / 17, 2. / 15, 2. / 13, 2. / 11, 2. / 9, 2. / 7, 2. / 5,
 	2. / 3}
 
-// exponential is the series of exp(r) - 1 - r, divided by r², the highest power first. Here |r| < 0.35.
+// exponential has the coefficients of exp(r) - 1 - r as a series in r, divided by r²: the highest power first. Here |r|
+// < 0.35.
 var exponential = [...]float64{1. / 87178291200, 1. / 6227020800, 1. / 479001600, 1. / 39916800, 1. / 3628800,
 	1. / 362880, 1. / 40320,
 	1. / 5040, 1. / 720, 1. / 120, 1. / 24, 1. / 6, 1. / 2}
@@ -35,8 +37,8 @@ func ln(x float64) float64 {
 		fraction *= 2
 		exponent--
 	}
-	// ln(1+f) = f - (f²/2 - s·(f²/2 + R)) with s = f/(2+f) and R what logarithm sums up to; so the large term f is
-	// exact.
+	// ln(1+f) = f - (f²/2 - s·(f²/2 + R)), with s = f/(2+f) and R the sum of the series logarithm times s²; so the
+	// large term f is exact.
 	f, k := fraction-1, float64(exponent)
 	s := f / (2 + f)
 	s2 := float64(s * s)
@@ -65,7 +67,7 @@ func expOf(x, rest float64) float64 {
 	return math.Ldexp(y, int(k))
 }
 
-// horner is the polynomial in x with these coefficients, the highest power's first.
+// horner evaluates the polynomial in x with these coefficients, the highest power first.
 func horner(coefficients []float64, x float64) float64 {
 	sum := 0.0
 	for _, c := range coefficients {
@@ -74,7 +76,7 @@ func horner(coefficients []float64, x float64) float64 {
 	return sum
 }
 
-// gauss draws a normally distributed number with mean 0 and variance 1, by the polar method of Marsaglia.
+// gauss draws from the normal distribution with mean 0 and variance 1, by the polar method of Marsaglia.
 func (t *twister) gauss() float64 {
 	for {
 		x, y := t.uniform(-1, 1), t.uniform(-1, 1)

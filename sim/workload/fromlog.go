@@ -11,69 +11,69 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// FromLog is how jobs are made of a site's log, which knows no models. What may be empty says what that means.
+// FromLog is how jobs are made from a site's log, which does not contain models. Comments say what empty values mean.
 //
 // The artifact's workload with the GPUs of the Philly log is {GPUs: PowersOrOne, Durations: "paper", Keep: PaperKeep(),
-// Arrivals: "poisson", Load: …}; that with its durations and arrivals too is {GPUs: Powers, Keep: PaperKeep(), From:
-// 2400 h, To: 3000 h, Jobs: 8000}, but for a job of the very second 2400 h, which the artifact drops. The entries have
-// to stand in the order of the file.
+// Arrivals: "poisson", Load: …}. The one with the log's durations and arrivals as well is {GPUs: Powers, Keep:
+// PaperKeep(), From: 2400 h, To: 3000 h, Jobs: 8000}, except for a job submitted at exactly 2400 h, which the artifact
+// drops. Entries must be in the order of the file.
 type FromLog struct {
 	Classes []Class
 	Split   Split  // empty: one part with all classes
 	Assign  Assign // empty: BySplit
-	Seed    int64  // CPython's, of two generators: one for durations, one for all else
+	Seed    int64  // as in CPython, for two generators: one for durations, one for everything else
 
 	GPUs  LogMix // empty: OwnGPUs
-	Limit int    // jobs that would have more GPUs are dropped; 0: none are
+	Limit int    // jobs that would have more GPUs are dropped; 0: no limit
 
 	Durations LogDurations // empty: OwnDurations
-	Keep      Range        // of the log's durations, also where others are drawn; empty: all
+	Keep      Range        // of the log's durations, even if others are drawn; empty: all
 
 	Arrivals LogArrivals // empty: OwnArrivals
-	Load     float64     // jobs an hour, as in Config; only where arrivals are drawn
-	// the log's own arrivals come so many times faster, so the load is so many times higher; 0: as they are
+	Load     float64     // jobs an hour, as in Config; only if arrivals are drawn
+	// Compress divides the log's own arrival times, so that the load is as many times higher; 0: unchanged.
 	Compress float64
 
-	// seconds: jobs submitted before From, or at To and later, are dropped; To = 0: none for being late
+	// From and To are in seconds: jobs submitted before From, or at To or later, are dropped; To = 0: no end.
 	From, To float64
-	Jobs     int // only so many of the jobs that would be kept are, the first ones of the log; 0: all
+	Jobs     int // the number of jobs to keep, the first ones of the log; 0: all
 }
 
-// Range is the durations between two bounds, in seconds; neither bound is in it.
+// Range is an open interval of durations, in seconds.
 type Range struct {
 	Above float64
 	Below float64 // 0: no bound
 }
 
-// PaperKeep are the durations that the artifact keeps of the Philly log: those that it can draw, 31.6 minutes to 166.7
-// hours.
+// PaperKeep is the range of durations that the artifact keeps of the Philly log, the same that it can draw: 31.6
+// minutes to 166.7 hours.
 func PaperKeep() Range { return Range{1897.3665961010277, 600000} }
 
-// LogMix is what becomes of a log's numbers of GPUs.
+// LogMix is how the log's numbers of GPUs are changed.
 type LogMix string
 
-// What may become of them. The artifact knows EachOne, Powers and PowersOrOne.
+// The possible changes. The artifact has EachOne, Powers and PowersOrOne.
 const (
-	OwnGPUs     LogMix = "log"           // they stay
-	EachOne     LogMix = "one"           // all jobs have one
-	Powers      LogMix = "powers"        // 1, 2, 4, 8 and 16 stay, jobs with others are dropped
-	PowersOrOne LogMix = "powers-or-one" // 1, 2, 4, 8 and 16 stay, others below become one, jobs with more are dropped
+	OwnGPUs     LogMix = "log"           // unchanged
+	EachOne     LogMix = "one"           // every job has one
+	Powers      LogMix = "powers"        // 1, 2, 4, 8 and 16 are kept, other jobs are dropped
+	PowersOrOne LogMix = "powers-or-one" // 1, 2, 4, 8 and 16 are kept, others below become 1, larger ones are dropped
 	RoundUp     LogMix = "up"            // to a power of two
 	RoundDown   LogMix = "down"          // to a power of two
 )
 
-// ParseLogMix reads log, one, powers, powers-or-one, up or down.
+// ParseLogMix parses log, one, powers, powers-or-one, up or down.
 func ParseLogMix(text string) (LogMix, error) {
 	return choose("gpus", text, OwnGPUs, EachOne, Powers, PowersOrOne, RoundUp, RoundDown)
 }
 
-// LogDurations is how long jobs of a log run: OwnDurations, or any Durations, which are then drawn.
+// LogDurations is how long jobs of a log run: OwnDurations, or one of Durations, which are then drawn.
 type LogDurations string
 
-// OwnDurations are those that the log says.
+// OwnDurations are the log's own durations.
 const OwnDurations LogDurations = "log"
 
-// ParseLogDurations reads log, or what ParseDurations reads.
+// ParseLogDurations parses log, or what ParseDurations accepts.
 func ParseLogDurations(text string) (LogDurations, error) {
 	d := LogDurations(strings.ToLower(strings.TrimSpace(text)))
 	if _, err := ParseDurations(text); err != nil && d != OwnDurations {
@@ -82,7 +82,7 @@ func ParseLogDurations(text string) (LogDurations, error) {
 	return d, nil
 }
 
-// length is nil where durations are the log's own.
+// length is nil for the log's own durations.
 func (d LogDurations) length() (length, error) {
 	if d == "" || d == OwnDurations {
 		return nil, nil
@@ -90,13 +90,13 @@ func (d LogDurations) length() (length, error) {
 	return Durations(d).length()
 }
 
-// LogArrivals is when jobs of a log arrive: OwnArrivals, or any Arrivals, which are then drawn.
+// LogArrivals is when jobs of a log arrive: OwnArrivals, or one of Arrivals, which are then drawn.
 type LogArrivals string
 
-// OwnArrivals are those that the log says, counted from the first job that is kept.
+// OwnArrivals are the log's own arrivals, counted from the first job that is kept.
 const OwnArrivals LogArrivals = "log"
 
-// ParseLogArrivals reads log, or what ParseArrivals reads.
+// ParseLogArrivals parses log, or what ParseArrivals accepts.
 func ParseLogArrivals(text string) (LogArrivals, error) {
 	return choose("arrivals", text, OwnArrivals, LogArrivals(Poisson), LogArrivals(Static), LogArrivals(Uniform),
 		LogArrivals(Daily))
@@ -104,7 +104,7 @@ func ParseLogArrivals(text string) (LogArrivals, error) {
 
 func (a LogArrivals) own() bool { return a == "" || a == OwnArrivals }
 
-// clock is nil where arrivals are the log's own.
+// clock is nil for the log's own arrivals.
 func (a LogArrivals) clock(load float64) (clock, error) {
 	if a.own() {
 		return nil, nil
@@ -112,8 +112,8 @@ func (a LogArrivals) clock(load float64) (clock, error) {
 	return Arrivals(a).clock(load)
 }
 
-// FromEntries makes jobs of a log's entries, and says which it left out. Jobs whose arrivals are the log's own are
-// sorted by them; where arrivals are drawn, jobs keep the order of the log. It is an error if no job is left.
+// FromEntries makes jobs of a log's entries, and counts those that it leaves out. Jobs with the log's own arrivals are
+// sorted by them; if arrivals are drawn, jobs keep the order of the log. It is an error if no job is left.
 func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.Dropped, error) {
 	m, err := options.maker()
 	if err != nil {
@@ -139,6 +139,7 @@ func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.D
 	return m.jobs(kept), dropped, nil
 }
 
+// nothingLeft is the error if no entry becomes a job.
 func nothingLeft(entries int, dropped []trace.Dropped) error {
 	if entries == 0 {
 		return errors.New("log without jobs: want one at least")
@@ -150,7 +151,7 @@ func nothingLeft(entries int, dropped []trace.Dropped) error {
 	return fmt.Errorf("none of the log's %d jobs is left: %s", entries, strings.Join(reasons, "; "))
 }
 
-// maker is what jobs are made with.
+// maker is the state with which jobs are made.
 type maker struct {
 	classes []Class
 	class   assigner
@@ -160,6 +161,7 @@ type maker struct {
 	lengths *twister
 }
 
+// maker checks the options and prepares the generators.
 func (o *FromLog) maker() (m *maker, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -175,7 +177,7 @@ func (o *FromLog) maker() (m *maker, err error) {
 	return m, err
 }
 
-// check finds numbers that mean nothing.
+// check finds invalid options.
 func (o *FromLog) check() error {
 	if o.GPUs != "" {
 		if _, err := ParseLogMix(string(o.GPUs)); err != nil {
@@ -205,7 +207,7 @@ func (o *FromLog) check() error {
 	return nil
 }
 
-// retime sorts by the log's arrivals, counts them from the first, and compresses them, to the millisecond.
+// retime sorts jobs by the log's arrivals, counts these from the first one, and compresses them, in whole milliseconds.
 func (o *FromLog) retime(kept []keptEntry) {
 	slices.SortStableFunc(kept, func(a, b keptEntry) int { return cmp.Compare(a.arrival, b.arrival) })
 	first := kept[0].arrival
@@ -218,13 +220,13 @@ func (o *FromLog) retime(kept []keptEntry) {
 	}
 }
 
-// asTheyWere says that jobs come, ask and run as the log says, so that what became of them there is theirs.
+// asTheyWere says whether jobs arrive, ask and run as in the log, so that their recorded past remains valid.
 func (o *FromLog) asTheyWere() bool {
 	own := o.Arrivals.own() && cmp.Or(o.Durations, OwnDurations) == OwnDurations && cmp.Or(o.GPUs, OwnGPUs) == OwnGPUs
 	return own && (o.Compress == 0 || o.Compress == 1)
 }
 
-// jobs makes the jobs, in the order in which they arrive.
+// jobs makes the jobs, in the order of arrival.
 func (m *maker) jobs(kept []keptEntry) []trace.Job {
 	jobs := make([]trace.Job, len(kept))
 	for i, k := range kept {

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// amount is one NAME=NUMBER of a list of them.
+// amount is one NAME=NUMBER of a list.
 type amount struct {
 	name   string
 	number float64
 }
 
-// amounts reads a list such as image=50,language=50: each name once, each number from 0.
+// amounts parses a list such as image=50,language=50, with each name once and no negative numbers.
 func amounts(option, text string) ([]amount, error) {
 	var list []amount
 	for field := range strings.SplitSeq(text, ",") {
@@ -32,13 +32,13 @@ func amounts(option, text string) ([]amount, error) {
 	return list, nil
 }
 
-// positive reads a number from 0; no list means larger ones than a thousand million.
+// positive parses a number from 0 to 1e9.
 func positive(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return math.Abs(x), err == nil && inRange(x, 0, 1e9)
 }
 
-// choose is the one of the choices that text names, whatever the case.
+// choose returns the choice that text names, in either case.
 func choose[T ~string](option, text string, choices ...T) (T, error) {
 	for _, c := range choices {
 		if strings.EqualFold(string(c), strings.TrimSpace(text)) {
@@ -48,7 +48,7 @@ func choose[T ~string](option, text string, choices ...T) (T, error) {
 	return "", wrong(option, text, oneOf(choices...))
 }
 
-// oneOf says the choices: a, b or c.
+// oneOf lists the choices: a, b or c.
 func oneOf[T ~string](choices ...T) string {
 	var text strings.Builder
 	for i, c := range choices {
@@ -64,10 +64,11 @@ func oneOf[T ~string](choices ...T) string {
 	return text.String()
 }
 
-// shares divides [0, 1) among choices: the share of choice i ends at shares[i], and those before it lie below.
+// shares divides [0, 1) among choices: the interval of choice i ends at shares[i] and begins where that of choice i-1
+// ends.
 type shares []float64
 
-// sharesOf are shares in the ratio of the weights, not all of which are 0.
+// sharesOf makes shares in the ratio of the weights, which must not all be 0.
 func sharesOf(weights []float64) shares {
 	ends, sum := make(shares, len(weights)), 0.0
 	for i, w := range weights {

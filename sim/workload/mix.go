@@ -7,26 +7,26 @@ import (
 	"strings"
 )
 
-// Mix is how many GPUs jobs have: one of the names, or weights for numbers of GPUs, such as 1=70,2=10,4=15,8=5.
+// Mix is how many GPUs jobs have: a name, or weights for numbers of GPUs, such as 1=70,2=10,4=15,8=5.
 type Mix string
 
-// The mixes with names.
+// The named mixes.
 const (
 	OneGPU   Mix = "one"   // as in the artifact's published workload
-	PaperMix Mix = "paper" // 70, 10, 15 and 5 % with 1, 2, 4 and 8, as in the artifact's synthetic workload
+	PaperMix Mix = "paper" // 70, 10, 15 and 5 % with 1, 2, 4 and 8 GPUs, as in the artifact's synthetic workload
 )
 
 // mostGPUs is the largest number of GPUs of a job.
 const mostGPUs = 1 << 20
 
-// ParseMix reads a mix. Weights need not add up to 100.
+// ParseMix parses a mix. Weights need not add up to 100.
 func ParseMix(text string) (Mix, error) {
 	m := Mix(strings.ToLower(strings.TrimSpace(text)))
 	_, err := m.sizes()
 	return m, err
 }
 
-// sizes are the numbers of GPUs that jobs may have, ascending, and how often.
+// sizes are the possible numbers of GPUs, ascending, with their probabilities.
 type sizes struct {
 	gpus   []int
 	shares shares
@@ -35,6 +35,7 @@ type sizes struct {
 // paperSizes are those of PaperMix.
 var paperSizes = sizes{[]int{1, 2, 4, 8}, sharesOf([]float64{70, 10, 15, 5})}
 
+// sizes parses the mix.
 func (m Mix) sizes() (sizes, error) {
 	switch {
 	case m == OneGPU:
@@ -51,7 +52,7 @@ func (m Mix) sizes() (sizes, error) {
 	return m.weighted(list)
 }
 
-// weighted are sizes with weights. The order in which they were written does not matter.
+// weighted makes sizes from weights, independent of the order in which they were written.
 func (m Mix) weighted(list []amount) (sizes, error) {
 	weights := make(map[int]float64, len(list))
 	var gpus []int
@@ -72,10 +73,10 @@ func (m Mix) weighted(list []amount) (sizes, error) {
 	return sizes{gpus, sharesOf(ordered)}, nil
 }
 
-// same says that all jobs have the same number of GPUs.
+// same says whether all jobs have the same number of GPUs.
 func (s sizes) same() bool { return len(s.gpus) == 1 }
 
-// draw is the number of GPUs of a job. Nothing is drawn where there is no choice.
+// draw returns the number of GPUs of a job. It draws only if there is a choice.
 func (s sizes) draw(t *twister) int {
 	if s.same() {
 		return s.gpus[0]

@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// keptEntry is an entry that becomes a job.
+// keptEntry is an entry of the log that becomes a job.
 type keptEntry struct {
 	user    string
 	gpus    int
@@ -18,7 +18,7 @@ type keptEntry struct {
 	told    trace.Told
 }
 
-// told is what the log says beside that, if anything.
+// told returns what else the log says about the job.
 func told(e *trace.Entry) trace.Told {
 	if e.Told == nil {
 		return trace.Told{}
@@ -26,8 +26,8 @@ func told(e *trace.Entry) trace.Told {
 	return *e.Told
 }
 
-// sift keeps the entries that become jobs, in their order, and counts the others. A reason that comes first in the log
-// comes first.
+// sift keeps the entries that become jobs, in their order, and counts the others by reason, in the order in which
+// reasons first occur.
 func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
 	var counts tally
 	for i := range entries {
@@ -48,7 +48,7 @@ func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace
 	return kept, counts
 }
 
-// tally counts by reason.
+// tally counts jobs by reason.
 type tally []trace.Dropped
 
 func (t *tally) add(why string) {
@@ -61,7 +61,7 @@ func (t *tally) add(why string) {
 	*t = append(*t, trace.Dropped{Why: why, Count: 1})
 }
 
-// fit is the number of GPUs that a job will have, or why it is dropped.
+// fit returns the number of GPUs that a job gets, or why it is dropped.
 func (o *FromLog) fit(gpus int) (fitted int, why string) {
 	switch most := o.GPUs.most(); {
 	case gpus < 1:
@@ -81,7 +81,7 @@ func (o *FromLog) fit(gpus int) (fitted int, why string) {
 
 func moreThan(gpus int) string { return fmt.Sprintf("more than %d GPUs", gpus) }
 
-// most is the largest number of GPUs that the rule is for.
+// most is the largest number of GPUs to which the rule applies.
 func (m LogMix) most() int {
 	if m == Powers || m == PowersOrOne {
 		return 16
@@ -89,7 +89,7 @@ func (m LogMix) most() int {
 	return mostGPUs
 }
 
-// of is the rule applied to a number from 1 to most; 0: the job is dropped.
+// of applies the rule to a number from 1 to most; 0: the job is dropped.
 func (m LogMix) of(gpus int) int {
 	floor := 1 << (bits.Len(uint(gpus)) - 1)
 	exact := gpus == floor
@@ -106,10 +106,10 @@ func (m LogMix) of(gpus int) int {
 	return gpus
 }
 
-// latest is the largest moment of submission that a log may have, in seconds from its first: three thousand years.
+// latest bounds a submission time, in seconds since the first one in the log: three thousand years.
 const latest = 1e11
 
-// refusal is why an entry does not become a job, whatever its GPUs; empty: it does.
+// refusal is why an entry does not become a job, apart from its GPUs; empty: it does.
 func (o *FromLog) refusal(e *trace.Entry) string {
 	switch {
 	case !inRange(e.Submitted, -latest, latest):
@@ -130,7 +130,7 @@ func (o *FromLog) refusal(e *trace.Entry) string {
 	return ""
 }
 
-// hours are seconds in a unit that people read.
+// hours formats seconds in hours.
 func hours(seconds float64) string {
 	return strconv.FormatFloat(math.Round(seconds/3.6)/1000, 'f', -1, 64) + " h"
 }

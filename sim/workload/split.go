@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// Split is which part of the jobs each family has. Where several parts lag behind by the same, the first one is served
+// Split is the part of the jobs that each family gets. If several parts lag behind equally, the first one is served
 // first.
 type Split []Part
 
-// Part is a family's part of the jobs. The family may also be a single model: that of a class, where no class has such
-// a family.
+// Part is a family's part of the jobs. If no class has this family, it is the name of a single model.
 type Part struct {
 	Family  string
 	Percent float64
 }
 
-// published are the families of a split that gives percentages only, as the paper writes them.
+// published are the families of a split with percentages only, as the paper writes it.
 var published = [...]string{"image", "language", "speech"}
 
-// ParseSplit reads a split: three percentages for image, language and speech, such as 20,70,10, or families and models
-// by name, such as image=50,language=50 or res18=50,gnmt=50. The percentages add up to 100, give or take one, since
-// 33,33,33 has been published.
+// ParseSplit parses a split: three percentages for image, language and speech, such as 20,70,10, or families and models
+// by name, such as image=50,language=50 or res18=50,gnmt=50. The percentages must add up to 100 ± 1, because 33,33,33
+// has been published.
 func ParseSplit(text string) (Split, error) {
 	split, err := readSplit(text)
 	if err != nil {
@@ -35,6 +34,7 @@ func ParseSplit(text string) (Split, error) {
 	return split, nil
 }
 
+// readSplit parses either form of a split.
 func readSplit(text string) (Split, error) {
 	if strings.Contains(text, "=") {
 		return namedSplit(text)
@@ -63,7 +63,7 @@ func namedSplit(text string) (Split, error) {
 	return split, err
 }
 
-// String is the split as ParseSplit reads it.
+// String returns the form that ParseSplit parses.
 func (s Split) String() string {
 	named, bare := make([]string, len(s)), make([]string, len(s))
 	families := make([]string, len(s))
@@ -78,7 +78,7 @@ func (s Split) String() string {
 	return strings.Join(named, ",")
 }
 
-// check finds what no part of the jobs can be. An empty split is right.
+// check finds invalid parts. An empty split is valid.
 func (s Split) check() error {
 	sum, seen := 0.0, make(map[string]bool, len(s))
 	for _, p := range s {
@@ -97,13 +97,13 @@ func (s Split) check() error {
 	return nil
 }
 
-// part is a part of the jobs and the indices of the classes that it has.
+// part is a part of the jobs, and the indices of its classes.
 type part struct {
 	share   float64 // of 1
 	classes []int
 }
 
-// parts are the split's over these classes.
+// parts returns the parts of the split over these classes.
 func (s Split) parts(classes []Class) ([]part, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -126,6 +126,7 @@ func (s Split) parts(classes []Class) ([]part, error) {
 	return parts, nil
 }
 
+// having lists the indices of the classes for which has is true.
 func having(classes []Class, has func(Class) bool) []int {
 	var members []int
 	for i, c := range classes {
@@ -136,7 +137,7 @@ func having(classes []Class, has func(Class) bool) []int {
 	return members
 }
 
-// known lists what a split can name: every family and every model.
+// known lists everything that a split can name: all families and models.
 func known(classes []Class) string {
 	var families, names []string
 	for _, c := range classes {

@@ -5,17 +5,17 @@ import "math/bits"
 // The Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998).
 const (
 	words = 624
-	ahead = 397 // of a word, the one that it is mixed with
+	ahead = 397 // distance to the word that is mixed in
 )
 
-// twister is the generator behind CPython's module random, and its methods are named after those that it replaces: the
+// twister is the generator of CPython's module random, with methods named after the functions that they reproduce: the
 // same seed and calls give the same numbers.
 type twister struct {
 	state [words]uint32
-	at    int // the next word to hand out; words: all are used up
+	at    int // index of the next word to return; words: all are used
 }
 
-// seeded is a generator after random.seed(n). A number and its negative are the same seed.
+// seeded returns the generator after random.seed(n). A number and its negative are the same seed.
 func seeded(n int64) *twister {
 	magnitude := uint64(n)
 	if n < 0 {
@@ -28,7 +28,7 @@ func seeded(n int64) *twister {
 	return keyed(key)
 }
 
-// keyed is a generator whose seed has the digits key in base 2³², the least significant first.
+// keyed returns the generator for a seed with the digits key in base 2³², the least significant first.
 func keyed(key []uint32) *twister {
 	t := &twister{at: words}
 	t.state[0] = 19650218
@@ -48,10 +48,10 @@ func keyed(key []uint32) *twister {
 	return t
 }
 
-// before is what seeding mixes into word i of the word before it.
+// before is the value of word i-1 that seeding mixes into word i.
 func (t *twister) before(i int) uint32 { return t.state[i-1] ^ t.state[i-1]>>30 }
 
-// wrap leads seeding from the end of the state back to its word 1, and the last word into the first.
+// wrap continues seeding after the end of the state with word 1, and copies the last word into word 0.
 func (t *twister) wrap(i int) int {
 	if i < words {
 		return i
@@ -60,7 +60,7 @@ func (t *twister) wrap(i int) int {
 	return 1
 }
 
-// twist makes the next words.
+// twist generates the next block of words.
 func (t *twister) twist() {
 	for k := range words - ahead {
 		t.state[k] = t.state[k+ahead] ^ twisted(t.state[k], t.state[k+1])
@@ -77,7 +77,7 @@ func twisted(word, next uint32) uint32 {
 	return y>>1 ^ 0x9908b0df&-(y&1)
 }
 
-// next32 is the next 32 bits.
+// next32 returns the next 32 bits.
 func (t *twister) next32() uint32 {
 	if t.at == words {
 		t.twist()
@@ -90,19 +90,19 @@ func (t *twister) next32() uint32 {
 	return y ^ y>>18
 }
 
-// random is a number in [0, 1), a multiple of 2⁻⁵³.
+// random returns a number in [0, 1), a multiple of 2⁻⁵³.
 func (t *twister) random() float64 {
 	high, low := t.next32()>>5, t.next32()>>6
 	return float64(uint64(high)<<26|uint64(low)) / (1 << 53)
 }
 
-// uniform is a number between a and b.
+// uniform returns a number between a and b.
 func (t *twister) uniform(a, b float64) float64 { return a + float64((b-a)*t.random()) }
 
-// getrandbits is a number of k bits, 1 ≤ k ≤ 32.
+// getrandbits returns a number of k bits, 1 ≤ k ≤ 32.
 func (t *twister) getrandbits(k int) uint32 { return t.next32() >> (32 - k) }
 
-// below is a whole number in [0, n), 1 ≤ n < 2³¹. It uses as many words as it takes until one is small enough.
+// below returns a whole number in [0, n), 1 ≤ n < 2³¹. It draws until a number is small enough.
 func (t *twister) below(n int) int {
 	k := bits.Len(uint(n))
 	for {
@@ -112,5 +112,5 @@ func (t *twister) below(n int) int {
 	}
 }
 
-// randint is a whole number from a to b.
+// randint returns a whole number from a to b, both included.
 func (t *twister) randint(a, b int) int { return a + t.below(b-a+1) }

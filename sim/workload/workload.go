@@ -1,6 +1,8 @@
-// Package workload draws the jobs that a simulation runs: the workloads of the paper's artifact (Synergy, OSDI'22) to
-// the last iteration, others from a few distributions, and jobs of a site's log, which knows no models. A workload is a
-// function of its Config alone, on any machine. The package reads and writes no files and knows no scheduler.
+// Package workload draws the jobs that a simulation runs: the workloads of the paper's artifact (Synergy, OSDI'22),
+// exact to the iteration, others from a few distributions, and jobs of a site's log, which lacks models. A workload
+// depends on its Config alone and is the same on every machine: it uses CPython's generator, as the published ones did,
+// and its own logarithm and powers, since the last bits of those in the standard library differ between machines. The
+// package neither reads nor writes files and knows no scheduler.
 package workload
 
 import (
@@ -11,13 +13,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// Config is a workload that is drawn at random. What may be empty says what that means.
+// Config describes a workload that is drawn at random. Comments say what empty values mean.
 type Config struct {
 	Classes []Class
 	Split   Split   // empty: one part with all classes
-	Load    float64 // jobs an hour, from 0.000001; says nothing where arrivals are Static
-	Jobs    int     // how many; 0: without end
-	// Seed is CPython's: a number and its negative draw the same.
+	Load    float64 // jobs an hour, from 0.000001; ignored if arrivals are Static
+	Jobs    int     // how many; 0: endless
+	// Seed is as in CPython: a number and its negative draw the same workload.
 	Seed      int64
 	GPUs      Mix       // empty: OneGPU
 	Durations Durations // empty: PaperDurations
@@ -25,12 +27,12 @@ type Config struct {
 	Assign    Assign    // empty: BySplit
 }
 
-// New is a source of the jobs of a workload, each drawn when it is asked for. With the zero values of GPUs, Durations,
-// Arrivals and Assign it draws the artifact's published workload of one-GPU jobs; with PaperMix its synthetic one of
-// several.
+// New returns a source that draws each job when it is requested. With the zero values of GPUs, Durations, Arrivals and
+// Assign it draws the artifact's published workload of one-GPU jobs, and with PaperMix its synthetic one with larger
+// jobs.
 //
-// The artifact draws everything from one generator, but where all jobs have one GPU, the durations from a second one
-// with the same seed. So does New where all jobs have the same number of GPUs.
+// The artifact draws everything from one generator; but if all jobs have one GPU, it draws durations from a second one
+// with the same seed. New does the same whenever all jobs have the same number of GPUs.
 func New(config Config) (trace.Source, error) {
 	if config.Jobs < 0 {
 		return nil, wrong("jobs", fmt.Sprint(config.Jobs), "a number, or 0 for a workload without end")
@@ -59,7 +61,7 @@ func New(config Config) (trace.Source, error) {
 	return g, nil
 }
 
-// generator is a workload of which some jobs have been drawn.
+// generator is a workload from which some jobs have been drawn.
 type generator struct {
 	classes []Class
 	main    *twister
@@ -68,7 +70,7 @@ type generator struct {
 	length  length
 	size    sizes
 	class   assigner
-	jobs    int // in all; 0: without end
+	jobs    int // in total; 0: endless
 	drawn   int
 }
 
@@ -87,10 +89,10 @@ func (g *generator) Next() (trace.Job, bool) {
 	return job, true
 }
 
-// longest is the longest duration of a job, in seconds: ten years. What is drawn beyond is drawn again.
+// longest is the longest duration of a job, in seconds: ten years. Longer draws are repeated.
 const longest = 10 * 365 * 24 * 3600
 
-// inRange says that x is from low to high; what is no number is in no range.
+// inRange says whether x is from low to high; NaN is in no range.
 func inRange(x, low, high float64) bool { return x >= low && x <= high }
 
 // wrong is the error of an option's value.

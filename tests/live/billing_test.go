@@ -18,6 +18,13 @@ func (c *Cluster) weigh(weights string, partitions ...string) {
 	}
 }
 
+// hasBegun reports whether the job's script has written something. A job that is requeued while its node still launches
+// it may be sent back by the node as well.
+func (c *Cluster) hasBegun(id JobID) bool {
+	_, err := c.Exec("login", "root", "test", "-s", fmt.Sprintf("/shared/out/%d.log", id))
+	return err == nil
+}
+
 // This is Slurm's doing, which the documentation tells and --check warns of: where it fails, they are out of date.
 func TestEachRunIsChargedAsItsJobsFirstAndByGPUsAloneThatIsRight(t *testing.T) {
 	c := OpenCluster(t)
@@ -37,7 +44,7 @@ func TestEachRunIsChargedAsItsJobsFirstAndByGPUsAloneThatIsRight(t *testing.T) {
 	for _, j := range jobs {
 		j.id = c.MustSbatch(
 			"alice",
-			"sleep 600",
+			"echo began; sleep 600",
 			"-p",
 			j.partition,
 			"--requeue",
@@ -50,6 +57,7 @@ func TestEachRunIsChargedAsItsJobsFirstAndByGPUsAloneThatIsRight(t *testing.T) {
 	}
 	for _, j := range jobs {
 		c.WaitForState(j.id, "RUNNING")
+		c.WaitFor(fmt.Sprintf("the script of job %s began", j.id), func() bool { return c.hasBegun(j.id) })
 		c.MustExec("login", "root", "scontrol", "requeue", j.id.String())
 	}
 	for _, j := range jobs {

@@ -97,12 +97,12 @@ func (c *Cluster) Count(state string) int { return c.queued("--states=" + state)
 // Left is how many jobs are not over.
 func (c *Cluster) Left() int { return c.queued() }
 
-// queued counts the jobs that squeue tells of. The daemon's own ticket, which never runs, is none.
+// queued counts the jobs that squeue tells of. The daemon's own, which never run, are none.
 func (c *Cluster) queued(which ...string) int {
 	c.t.Helper()
 	names := strings.Fields(c.MustExec("login", "root", append([]string{"squeue", "--noheader", "--format=%j"},
 		which...)...))
-	return len(slices.DeleteFunc(names, func(name string) bool { return name == "synergy-slurmd-leader" }))
+	return len(slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "synergy-slurmd-le") }))
 }
 
 // figures are samples of Prometheus' text format by their name and labels, or sums of what a Slurm daemon did.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,14 +132,15 @@ func (c *Cluster) Clear() {
 	const end = `pkill -TERM -x synergy-slurmd; for i in $(seq 80); do sleep 0.3; pkill -0 -x synergy-slurmd || exit; done; pkill -KILL -x synergy-slurmd`
 	_, _ = c.Exec("login", "root", "sh", "-c", end)
 	for _, user := range []string{"alice", "bob", "synergy"} {
-		_, _ = c.Exec("login", "root", "scancel", "--user="+user)
+		_, _ = c.Exec("login", "root", "timeout", "300", "scancel", "--user="+user)
 	}
 	c.WaitFor("the cluster is empty", func() bool {
 		return c.MustExec("login", "root", "squeue", "--noheader") == ""
 	})
-	for _, n := range c.nodes() {
-		c.WaitFor("node "+n+" is idle", func() bool { return c.ShowNode(n)["State"] == "IDLE" })
-	}
+	c.WaitFor("all nodes are idle", func() bool {
+		states := c.MustExec("login", "root", "sinfo", "--noheader", "--Node", "--partition=synergy", "--format=%T")
+		return !slices.ContainsFunc(strings.Fields(states), func(state string) bool { return state != "idle" })
+	})
 }
 
 func (c *Cluster) nodes() []string {

@@ -107,10 +107,39 @@ func (b *backlog) mustWaitAsSubmitted(most time.Duration) {
 				b.t.Errorf("job %s waits with %s=%s, its user said %s", id, key, got, want)
 			}
 		}
-		if job["Reason"] == "BeginTime" && moment(b.c, job["EligibleTime"]).After(now.Add(most)) {
-			b.t.Errorf("job %s may not begin before %s, it is %s", id, job["EligibleTime"], now)
+		if until := b.c.leasedUntil(jobs, job); until.After(now.Add(most)) {
+			b.t.Errorf("job %s may not begin before %s, it is %s", id, until, now)
 		}
 	}
+}
+
+// leasedUntil is when a job may begin if nobody renews anything: by its begin time, or by the lease job, which Slurm
+// ends once its deadline is nearer than its time limit, and looks for that once a minute.
+func (c *Cluster) leasedUntil(jobs map[JobID]map[string]string, job map[string]string) time.Time {
+	c.t.Helper()
+	if job["JobState"] != "PENDING" {
+		return time.Time{}
+	}
+	if lease := jobs[leaseOf(job)]; lease != nil && lease["JobState"] == "PENDING" {
+		return moment(c, lease["Deadline"]).Add(-time.Minute) // its time limit
+	}
+	if job["Reason"] != "BeginTime" {
+		return time.Time{}
+	}
+	return moment(c, job["EligibleTime"])
+}
+
+// leaseOf is the lease job that a job waits for; 0: it does not.
+func leaseOf(job map[string]string) JobID {
+	_, after, _ := strings.Cut(job["Dependency"], "afterany:")
+	digits, _, _ := strings.Cut(after, "(")
+	id, _ := strconv.Atoi(digits)
+	return JobID(id)
+}
+
+// underLease says that a job waits for a lease and nothing else.
+func underLease(job map[string]string) bool {
+	return job["Reason"] == "BeginTime" || job["Reason"] == "Dependency" && leaseOf(job) != 0
 }
 
 // turns are the reasons for which a job waits for nothing but its turn. Slurm leaves the reason of one that its
@@ -123,9 +152,10 @@ func (b *backlog) mustBeSlurms(since time.Time, most time.Duration) time.Duratio
 	b.t.Helper()
 	for {
 		kept := map[string]int{}
-		for id, job := range b.c.Jobs() {
+		jobs := b.c.Jobs()
+		for id, job := range jobs {
 			if slices.Contains(b.waiting, id) && job["JobState"] == "PENDING" &&
-				(!slices.Contains(turns, job["Reason"]) || moment(b.c, job["EligibleTime"]).After(time.Now())) {
+				(!slices.Contains(turns, job["Reason"]) || b.c.leasedUntil(jobs, job).After(time.Now())) {
 				kept[job["Reason"]]++
 			}
 		}
@@ -296,7 +326,7 @@ func TestAReleaseHandsTheBacklogBackWithinSecondsAndOnlyOnce(t *testing.T) {
 	d.Start()
 	c.WaitFor("the daemon has taken the jobs up again", func() bool {
 		jobs := c.Jobs()
-		return !slices.ContainsFunc(b.waiting, func(id JobID) bool { return jobs[id]["Reason"] != "BeginTime" })
+		return !slices.ContainsFunc(b.waiting, func(id JobID) bool { return jobs[leaseOf(jobs[id])] == nil })
 	})
 }
 

@@ -73,8 +73,11 @@ func between(a, b meter) cost {
 	return k
 }
 
-// TestGentle measures what steady rounds ask of Slurm with a backlog of three sizes. A lease is three rounds, as
-// shipped, so a waiting job is renewed in every second one.
+// mostRequests is how many a steady round and the looks until the next one may make: 32 jobs are told anew why they
+// wait, and Slurm is looked at every second at most.
+const mostRequests = 120
+
+// TestGentle measures what steady rounds ask of Slurm with a backlog of three sizes.
 func TestGentle(t *testing.T) {
 	var rows []cost
 	for _, size := range []struct {
@@ -101,9 +104,9 @@ func TestGentle(t *testing.T) {
 			t.Errorf("%d waiting: %.0f jobs were started or stopped in a window that should be steady", k.waiting,
 				k.restarted)
 		}
-		if k.requests > 0.75*float64(k.waiting)+20 {
-			t.Errorf("%d waiting: %.1f requests a round: want one for each waiting job in every second round",
-				k.waiting, k.requests)
+		if k.requests > mostRequests {
+			t.Errorf("%d waiting: %.1f requests a round: want %d at most, however many wait", k.waiting, k.requests,
+				mostRequests)
 		}
 	}
 }

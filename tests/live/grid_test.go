@@ -253,7 +253,7 @@ func (d *Daemon) mustStartSoon(wave []string, ids map[string]JobID, tasks map[st
 		case !ended(id):
 			c.t.Errorf("%s: job %s is %s (%s) beside an empty cluster: %s", shape, id, job["JobState"], job["Reason"],
 				job["Extra"])
-		case job["NumTasks"] != tasks[shape] && !rangeOfNodes.MatchString(shape):
+		case job["NumTasks"] != tasks[shape] && !nodesAreSlurms.MatchString(shape):
 			c.t.Errorf("%s: job %s ran %s tasks, and %s without the word", shape, id, job["NumTasks"], tasks[shape])
 		default:
 			submitted, _ := time.Parse(slurmsTime, job["SubmitTime"])
@@ -264,10 +264,16 @@ func (d *Daemon) mustStartSoon(wave []string, ids map[string]JobID, tasks map[st
 		}
 	}
 	c.MustExec("login", "root", "scancel", "--user=alice", "--state=PENDING")
+	c.WaitFor("nothing is torn down any more", func() bool {
+		busy, err := c.Exec("login", "root", "sinfo", "--noheader", "--Node", "--format=%N",
+			"--states=mixed,allocated,completing")
+		return err == nil && busy == ""
+	})
 }
 
-// rangeOfNodes is a request for one number of nodes or another, and with it of tasks.
-var rangeOfNodes = regexp.MustCompile(`-N *\d+-\d+`)
+// nodesAreSlurms is a request for one number of nodes or another, by a range, or for GPUs in all and nothing else. How
+// many they are, and with them the tasks, depends on what else runs at that moment.
+var nodesAreSlurms = regexp.MustCompile(`-N *\d+-\d+|^--gpus=\d+$`)
 
 const slurmsTime = "2006-01-02T15:04:05"
 

@@ -182,9 +182,15 @@ func (c *Cluster) WaitLong(what string, most time.Duration, holds func() bool) {
 	}
 }
 
-// WaitForState waits until the job is in the state.
+// WaitForState waits until the job is in the state, and logs the job as Slurm shows it if it never is.
 func (c *Cluster) WaitForState(id JobID, state string) {
 	c.t.Helper()
+	defer func() {
+		if c.t.Failed() {
+			text, err := c.Exec("login", "root", "scontrol", "show", "job", id.String())
+			c.t.Logf("%s %v", text, err)
+		}
+	}()
 	c.WaitFor(fmt.Sprintf("job %s is %s", id, state), func() bool { return c.State(id) == state })
 }
 

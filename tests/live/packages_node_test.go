@@ -59,7 +59,7 @@ func TestPackagesOfNodesAreInstalledUsedAndRemoved(t *testing.T) {
 	c.Clear()
 	t.Cleanup(c.Clear)
 	submit, node := bareHost(t, c), c.on(t, "n1")
-	slurm, nodes, submits := submit.slurmAsItIs(), node.ownSlurm(), submit.files()
+	manager, nodes, submits := submit.slurmAsItIs(), node.ownSlurm(), submit.files()
 
 	// As docs/node-setup.md has it.
 	submit.installDebs("synergy-spank")
@@ -104,7 +104,7 @@ func TestPackagesOfNodesAreInstalledUsedAndRemoved(t *testing.T) {
 	if left := node.sh("ls -d /usr/lib/synergy 2>/dev/null || true; ls -A /run/synergy-jobs"); left != "" {
 		t.Errorf("a removal leaves on the node:\n%s", left)
 	}
-	if changed := difference(nodes, node.ownSlurm()) + difference(slurm, submit.slurmAsItIs()); changed != "" {
+	if changed := difference(nodes, node.ownSlurm()) + difference(manager, submit.slurmAsItIs()); changed != "" {
 		t.Errorf("Slurm is not as it was:\n%s", changed)
 	}
 }

@@ -96,7 +96,7 @@ func TestPackagesAsRPMsAreInstalledUpgradedAndErasedBesideARunningSlurm(t *testi
 	t.Cleanup(c.Clear)
 	h := bareHost(t, c)
 	h.addRPM()
-	slurm, files := h.slurmAsItIs(), h.files()
+	manager, files := h.slurmAsItIs(), h.files()
 
 	h.rpm("-i /packages/synergy-slurmd-0.2.*.rpm")
 	if state := h.sh("systemctl is-enabled " + unit + " || true"); state != "disabled" {
@@ -122,7 +122,7 @@ func TestPackagesAsRPMsAreInstalledUpgradedAndErasedBesideARunningSlurm(t *testi
 	if running := h.sh("pgrep -c synergy-slurmd || true; find /etc/systemd -name 'synergy*'"); running != "0" {
 		t.Errorf("after the removal there is %s", running)
 	}
-	if changed := difference(slurm, h.slurmAsItIs()); changed != "" {
+	if changed := difference(manager, h.slurmAsItIs()); changed != "" {
 		t.Errorf("Slurm is not as it was:\n%s", changed)
 	}
 }

@@ -131,7 +131,7 @@ func TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm(t *test
 	c.Clear()
 	t.Cleanup(c.Clear)
 	h := bareHost(t, c)
-	slurm, files := h.slurmAsItIs(), h.files()
+	manager, files := h.slurmAsItIs(), h.files()
 
 	began := time.Now()
 	h.installDebs("synergy-slurmd", "synergy")
@@ -150,7 +150,7 @@ func TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm(t *test
 	if left := difference(files, h.files()); left != "" {
 		t.Errorf("purge leaves, or takes:\n%s", left)
 	}
-	if changed := difference(slurm, h.slurmAsItIs()); changed != "" {
+	if changed := difference(manager, h.slurmAsItIs()); changed != "" {
 		t.Errorf("Slurm is not as it was:\n%s", changed)
 	}
 }

@@ -146,7 +146,7 @@ func (h *Host) mustBeLeased(after string, id JobID) {
 	h.t.Helper()
 	job, why := h.c.ShowJob(id), h.c.why(id)
 	if strings.Contains(why, "handed back") || job["JobState"] != "PENDING" ||
-		moment(h.c, job["EligibleTime"]).Before(time.Now()) {
+		leaseOf(job) == 0 && moment(h.c, job["EligibleTime"]).Before(time.Now()) {
 		h.t.Errorf("after %s job %s is %s and may begin at %s: %s", after, id, job["JobState"], job["EligibleTime"],
 			why)
 	}
@@ -198,7 +198,7 @@ func TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects(t *testing.T) {
 	c.WaitForState(newcomer, "RUNNING")
 	c.WaitFor("the job that was stopped waits for the daemon", func() bool {
 		job := c.ShowJob(waiting)
-		return job["JobState"] == "PENDING" && job["Reason"] == "BeginTime" && job["Restarts"] == "1"
+		return job["JobState"] == "PENDING" && underLease(job) && job["Restarts"] == "1"
 	})
 
 	// Reload.
@@ -239,7 +239,7 @@ func TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects(t *testing.T) {
 	// The host is shut down.
 	h.sh("systemctl start " + unit)
 	c.WaitFor("the daemon has taken the job up again",
-		func() bool { return c.ShowJob(waiting)["Reason"] == "BeginTime" })
+		func() bool { return underLease(c.ShowJob(waiting)) })
 	c.docker("kill", "-s", "SIGRTMIN+3", c.container("host")) // systemd's word for halt
 	c.WaitFor("the job is handed back as the host goes down",
 		func() bool { return c.why(waiting) == "handed back to Slurm" })

@@ -1,5 +1,5 @@
-// Command paper lays the claims of the Synergy paper (OSDI'22) next to what the reference engine and the production
-// engine give for them, and prints the table as it stands in docs/paper.md. Given the folder with the traces that were
+// Command paper compares the claims of the Synergy paper (OSDI'22) with the results of the reference engine and the
+// production engine, and prints the table as it stands in docs/paper.md. Given the folder with the traces that were
 // published with the paper's artifact, it looks at these, too.
 package main
 

@@ -914,7 +914,9 @@ type Job struct {
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`                                 // the workload manager's own word for why it waits
 	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive by user, …; empty for a plain batch job and an interactive one
 	Whole         bool                   `protobuf:"varint,37,opt,name=whole,proto3" json:"whole,omitempty"`                                  // it gets its nodes whole, all cores and GPUs of them, whatever it asks for
-	Dependency    bool                   `protobuf:"varint,12,opt,name=dependency,proto3" json:"dependency,omitempty"`                        // it waits for another job
+	Dependency    bool                   `protobuf:"varint,12,opt,name=dependency,proto3" json:"dependency,omitempty"`                        // it waits for another job, beside what holds the lease
+	Either        bool                   `protobuf:"varint,38,opt,name=either,proto3" json:"either,omitempty"`                                // any one of several jobs that it waits for will do, so that no lease can be added
+	Lease         int64                  `protobuf:"varint,39,opt,name=lease,proto3" json:"lease,omitempty"`                                  // what holds the lease that it waits for, by the number that RenewLease gave; 0: it does not
 	SubmittedNs   int64                  `protobuf:"varint,13,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`   // of the current run: every requeue moves it
 	BeginNs       int64                  `protobuf:"varint,14,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"`               // not before this time, while pending; 0: at once
 	StartedNs     int64                  `protobuf:"varint,15,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`         // of the current run, while running
@@ -1073,6 +1075,20 @@ func (x *Job) GetDependency() bool {
 		return x.Dependency
 	}
 	return false
+}
+
+func (x *Job) GetEither() bool {
+	if x != nil {
+		return x.Either
+	}
+	return false
+}
+
+func (x *Job) GetLease() int64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
 }
 
 func (x *Job) GetSubmittedNs() int64 {
@@ -1582,9 +1598,10 @@ func (x *Allocated) GetShard() string {
 type UpdateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
-	BeginNs       int64                  `protobuf:"varint,2,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"` // a time not after now starts it at once
+	BeginNs       int64                  `protobuf:"varint,2,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"` // with a time not after now, and no lease, it may start at once
 	Request       *Request               `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
 	Extra         string                 `protobuf:"bytes,4,opt,name=extra,proto3" json:"extra,omitempty"`
+	Lease         int64                  `protobuf:"varint,5,opt,name=lease,proto3" json:"lease,omitempty"` // what it is to wait for, beside what its user named; 0: nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1645,6 +1662,13 @@ func (x *UpdateRequest) GetExtra() string {
 		return x.Extra
 	}
 	return ""
+}
+
+func (x *UpdateRequest) GetLease() int64 {
+	if x != nil {
+		return x.Lease
+	}
+	return 0
 }
 
 type SignalRequest struct {
@@ -1803,6 +1827,138 @@ func (x *SplitRequest) GetTasks() []int64 {
 	return nil
 }
 
+type RenewLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LengthNs      int64                  `protobuf:"varint,1,opt,name=length_ns,json=lengthNs,proto3" json:"length_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseRequest) Reset() {
+	*x = RenewLeaseRequest{}
+	mi := &file_slurm_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseRequest) ProtoMessage() {}
+
+func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
+func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RenewLeaseRequest) GetLengthNs() int64 {
+	if x != nil {
+		return x.LengthNs
+	}
+	return 0
+}
+
+type RenewLeaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
+	Job           int64                  `protobuf:"varint,2,opt,name=job,proto3" json:"job,omitempty"` // what holds it: a job in Slurm
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseResponse) Reset() {
+	*x = RenewLeaseResponse{}
+	mi := &file_slurm_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseResponse) ProtoMessage() {}
+
+func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
+func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RenewLeaseResponse) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *RenewLeaseResponse) GetJob() int64 {
+	if x != nil {
+		return x.Job
+	}
+	return 0
+}
+
+type EndLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndLeaseRequest) Reset() {
+	*x = EndLeaseRequest{}
+	mi := &file_slurm_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndLeaseRequest) ProtoMessage() {}
+
+func (x *EndLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndLeaseRequest.ProtoReflect.Descriptor instead.
+func (*EndLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{21}
+}
+
 type DoneResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
@@ -1812,7 +1968,7 @@ type DoneResponse struct {
 
 func (x *DoneResponse) Reset() {
 	*x = DoneResponse{}
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1980,7 @@ func (x *DoneResponse) String() string {
 func (*DoneResponse) ProtoMessage() {}
 
 func (x *DoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1993,7 @@ func (x *DoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneResponse.ProtoReflect.Descriptor instead.
 func (*DoneResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{19}
+	return file_slurm_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DoneResponse) GetFailure() *Failure {
@@ -1862,7 +2018,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2030,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2043,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{20}
+	return file_slurm_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Words) GetHolder() string {
@@ -1945,7 +2101,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2113,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2126,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{21}
+	return file_slurm_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ticket) GetId() int64 {
@@ -2017,7 +2173,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2185,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2198,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{22}
+	return file_slurm_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TakeRequest) GetWords() *Words {
@@ -2062,7 +2218,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2230,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2243,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{23}
+	return file_slurm_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TakeResponse) GetFailure() *Failure {
@@ -2113,7 +2269,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2281,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2294,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{24}
+	return file_slurm_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListRequest) GetIds() []int64 {
@@ -2158,7 +2314,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2326,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2339,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{25}
+	return file_slurm_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListResponse) GetFailure() *Failure {
@@ -2210,7 +2366,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_slurm_proto_msgTypes[26]
+	mi := &file_slurm_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2378,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[26]
+	mi := &file_slurm_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2391,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{26}
+	return file_slurm_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BeatRequest) GetId() int64 {
@@ -2261,7 +2417,7 @@ type TearRequest struct {
 
 func (x *TearRequest) Reset() {
 	*x = TearRequest{}
-	mi := &file_slurm_proto_msgTypes[27]
+	mi := &file_slurm_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2429,7 @@ func (x *TearRequest) String() string {
 func (*TearRequest) ProtoMessage() {}
 
 func (x *TearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[27]
+	mi := &file_slurm_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2442,7 @@ func (x *TearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TearRequest.ProtoReflect.Descriptor instead.
 func (*TearRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{27}
+	return file_slurm_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TearRequest) GetId() int64 {
@@ -2361,7 +2517,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\tallocated\x18\x03 \x01(\x03R\tallocated\"4\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
-	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xa6\b\n" +
+	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xd4\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2382,7 +2538,9 @@ const file_slurm_proto_rawDesc = "" +
 	"\x05whole\x18% \x01(\bR\x05whole\x12\x1e\n" +
 	"\n" +
 	"dependency\x18\f \x01(\bR\n" +
-	"dependency\x12!\n" +
+	"dependency\x12\x16\n" +
+	"\x06either\x18& \x01(\bR\x06either\x12\x14\n" +
+	"\x05lease\x18' \x01(\x03R\x05lease\x12!\n" +
 	"\fsubmitted_ns\x18\r \x01(\x03R\vsubmittedNs\x12\x19\n" +
 	"\bbegin_ns\x18\x0e \x01(\x03R\abeginNs\x12\x1d\n" +
 	"\n" +
@@ -2438,12 +2596,13 @@ const file_slurm_proto_rawDesc = "" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x123\n" +
 	"\bper_node\x18\x02 \x01(\v2\x18.synergy.slurm.v1.VectorR\aperNode\x12\x18\n" +
 	"\adevices\x18\x03 \x03(\tR\adevices\x12\x14\n" +
-	"\x05shard\x18\x04 \x01(\tR\x05shard\"\x87\x01\n" +
+	"\x05shard\x18\x04 \x01(\tR\x05shard\"\x9d\x01\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x19\n" +
 	"\bbegin_ns\x18\x02 \x01(\x03R\abeginNs\x123\n" +
 	"\arequest\x18\x03 \x01(\v2\x19.synergy.slurm.v1.RequestR\arequest\x12\x14\n" +
-	"\x05extra\x18\x04 \x01(\tR\x05extra\"c\n" +
+	"\x05extra\x18\x04 \x01(\tR\x05extra\x12\x14\n" +
+	"\x05lease\x18\x05 \x01(\x03R\x05lease\"c\n" +
 	"\rSignalRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\x12(\n" +
@@ -2452,7 +2611,13 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\":\n" +
 	"\fSplitRequest\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x03R\x05array\x12\x14\n" +
-	"\x05tasks\x18\x02 \x03(\x03R\x05tasks\"C\n" +
+	"\x05tasks\x18\x02 \x03(\x03R\x05tasks\"0\n" +
+	"\x11RenewLeaseRequest\x12\x1b\n" +
+	"\tlength_ns\x18\x01 \x01(\x03R\blengthNs\"[\n" +
+	"\x12RenewLeaseResponse\x123\n" +
+	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\x03R\x03job\"\x11\n" +
+	"\x0fEndLeaseRequest\"C\n" +
 	"\fDoneResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\"\x84\x01\n" +
 	"\x05Words\x12\x16\n" +
@@ -2502,14 +2667,17 @@ const file_slurm_proto_rawDesc = "" +
 	"\x06Target\x12\n" +
 	"\n" +
 	"\x06SCRIPT\x10\x00\x12\t\n" +
-	"\x05STEPS\x10\x012\xf5\x05\n" +
+	"\x05STEPS\x10\x012\x9d\a\n" +
 	"\x05Slurm\x12T\n" +
 	"\tConfigure\x12\".synergy.slurm.v1.ConfigureRequest\x1a#.synergy.slurm.v1.ConfigureResponse\x12N\n" +
 	"\aObserve\x12 .synergy.slurm.v1.ObserveRequest\x1a!.synergy.slurm.v1.ObserveResponse\x12I\n" +
 	"\x06Update\x12\x1f.synergy.slurm.v1.UpdateRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12I\n" +
 	"\x06Signal\x12\x1f.synergy.slurm.v1.SignalRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12K\n" +
 	"\aRequeue\x12 .synergy.slurm.v1.RequeueRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12G\n" +
-	"\x05Split\x12\x1e.synergy.slurm.v1.SplitRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
+	"\x05Split\x12\x1e.synergy.slurm.v1.SplitRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12W\n" +
+	"\n" +
+	"RenewLease\x12#.synergy.slurm.v1.RenewLeaseRequest\x1a$.synergy.slurm.v1.RenewLeaseResponse\x12M\n" +
+	"\bEndLease\x12!.synergy.slurm.v1.EndLeaseRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
 	"\x04Take\x12\x1d.synergy.slurm.v1.TakeRequest\x1a\x1e.synergy.slurm.v1.TakeResponse\x12E\n" +
 	"\x04List\x12\x1d.synergy.slurm.v1.ListRequest\x1a\x1e.synergy.slurm.v1.ListResponse\x12E\n" +
 	"\x04Beat\x12\x1d.synergy.slurm.v1.BeatRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
@@ -2528,39 +2696,42 @@ func file_slurm_proto_rawDescGZIP() []byte {
 }
 
 var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_slurm_proto_goTypes = []any{
-	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
-	(State)(0),                // 1: synergy.slurm.v1.State
-	(Target)(0),               // 2: synergy.slurm.v1.Target
-	(*Failure)(nil),           // 3: synergy.slurm.v1.Failure
-	(*ConfigureRequest)(nil),  // 4: synergy.slurm.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 5: synergy.slurm.v1.ConfigureResponse
-	(*ObserveRequest)(nil),    // 6: synergy.slurm.v1.ObserveRequest
-	(*ObserveResponse)(nil),   // 7: synergy.slurm.v1.ObserveResponse
-	(*Vector)(nil),            // 8: synergy.slurm.v1.Vector
-	(*Reservation)(nil),       // 9: synergy.slurm.v1.Reservation
-	(*Node)(nil),              // 10: synergy.slurm.v1.Node
-	(*TypedGPUs)(nil),         // 11: synergy.slurm.v1.TypedGPUs
-	(*Device)(nil),            // 12: synergy.slurm.v1.Device
-	(*Job)(nil),               // 13: synergy.slurm.v1.Job
-	(*Part)(nil),              // 14: synergy.slurm.v1.Part
-	(*End)(nil),               // 15: synergy.slurm.v1.End
-	(*Request)(nil),           // 16: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 17: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 18: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 19: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 20: synergy.slurm.v1.RequeueRequest
-	(*SplitRequest)(nil),      // 21: synergy.slurm.v1.SplitRequest
-	(*DoneResponse)(nil),      // 22: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 23: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 24: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 25: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 26: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 27: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 28: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 29: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 30: synergy.slurm.v1.TearRequest
+	(Kind)(0),                  // 0: synergy.slurm.v1.Kind
+	(State)(0),                 // 1: synergy.slurm.v1.State
+	(Target)(0),                // 2: synergy.slurm.v1.Target
+	(*Failure)(nil),            // 3: synergy.slurm.v1.Failure
+	(*ConfigureRequest)(nil),   // 4: synergy.slurm.v1.ConfigureRequest
+	(*ConfigureResponse)(nil),  // 5: synergy.slurm.v1.ConfigureResponse
+	(*ObserveRequest)(nil),     // 6: synergy.slurm.v1.ObserveRequest
+	(*ObserveResponse)(nil),    // 7: synergy.slurm.v1.ObserveResponse
+	(*Vector)(nil),             // 8: synergy.slurm.v1.Vector
+	(*Reservation)(nil),        // 9: synergy.slurm.v1.Reservation
+	(*Node)(nil),               // 10: synergy.slurm.v1.Node
+	(*TypedGPUs)(nil),          // 11: synergy.slurm.v1.TypedGPUs
+	(*Device)(nil),             // 12: synergy.slurm.v1.Device
+	(*Job)(nil),                // 13: synergy.slurm.v1.Job
+	(*Part)(nil),               // 14: synergy.slurm.v1.Part
+	(*End)(nil),                // 15: synergy.slurm.v1.End
+	(*Request)(nil),            // 16: synergy.slurm.v1.Request
+	(*Allocated)(nil),          // 17: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),      // 18: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),      // 19: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),     // 20: synergy.slurm.v1.RequeueRequest
+	(*SplitRequest)(nil),       // 21: synergy.slurm.v1.SplitRequest
+	(*RenewLeaseRequest)(nil),  // 22: synergy.slurm.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil), // 23: synergy.slurm.v1.RenewLeaseResponse
+	(*EndLeaseRequest)(nil),    // 24: synergy.slurm.v1.EndLeaseRequest
+	(*DoneResponse)(nil),       // 25: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),              // 26: synergy.slurm.v1.Words
+	(*Ticket)(nil),             // 27: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),        // 28: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),       // 29: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),        // 30: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),       // 31: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),        // 32: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),        // 33: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
@@ -2581,38 +2752,43 @@ var file_slurm_proto_depIdxs = []int32{
 	8,  // 15: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
 	16, // 16: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
 	2,  // 17: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
-	3,  // 18: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	23, // 19: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	23, // 20: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 21: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	3,  // 22: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	24, // 23: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	23, // 24: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	4,  // 25: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	6,  // 26: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	18, // 27: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	19, // 28: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	20, // 29: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	21, // 30: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
-	25, // 31: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	27, // 32: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	29, // 33: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	30, // 34: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	5,  // 35: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	7,  // 36: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	22, // 37: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	22, // 38: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	22, // 39: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	22, // 40: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
-	26, // 41: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	28, // 42: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	22, // 43: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	22, // 44: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	3,  // 18: synergy.slurm.v1.RenewLeaseResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 19: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	26, // 20: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	26, // 21: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 22: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 23: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	27, // 24: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	26, // 25: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	4,  // 26: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	6,  // 27: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	18, // 28: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	19, // 29: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	20, // 30: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	21, // 31: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
+	22, // 32: synergy.slurm.v1.Slurm.RenewLease:input_type -> synergy.slurm.v1.RenewLeaseRequest
+	24, // 33: synergy.slurm.v1.Slurm.EndLease:input_type -> synergy.slurm.v1.EndLeaseRequest
+	28, // 34: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	30, // 35: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	32, // 36: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	33, // 37: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	5,  // 38: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	7,  // 39: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	25, // 40: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	25, // 41: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	25, // 42: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	25, // 43: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
+	23, // 44: synergy.slurm.v1.Slurm.RenewLease:output_type -> synergy.slurm.v1.RenewLeaseResponse
+	25, // 45: synergy.slurm.v1.Slurm.EndLease:output_type -> synergy.slurm.v1.DoneResponse
+	29, // 46: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	31, // 47: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	25, // 48: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	25, // 49: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -2626,7 +2802,7 @@ func file_slurm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   28,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

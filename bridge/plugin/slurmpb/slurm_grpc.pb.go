@@ -25,16 +25,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Slurm_Configure_FullMethodName = "/synergy.slurm.v1.Slurm/Configure"
-	Slurm_Observe_FullMethodName   = "/synergy.slurm.v1.Slurm/Observe"
-	Slurm_Update_FullMethodName    = "/synergy.slurm.v1.Slurm/Update"
-	Slurm_Signal_FullMethodName    = "/synergy.slurm.v1.Slurm/Signal"
-	Slurm_Requeue_FullMethodName   = "/synergy.slurm.v1.Slurm/Requeue"
-	Slurm_Split_FullMethodName     = "/synergy.slurm.v1.Slurm/Split"
-	Slurm_Take_FullMethodName      = "/synergy.slurm.v1.Slurm/Take"
-	Slurm_List_FullMethodName      = "/synergy.slurm.v1.Slurm/List"
-	Slurm_Beat_FullMethodName      = "/synergy.slurm.v1.Slurm/Beat"
-	Slurm_Tear_FullMethodName      = "/synergy.slurm.v1.Slurm/Tear"
+	Slurm_Configure_FullMethodName  = "/synergy.slurm.v1.Slurm/Configure"
+	Slurm_Observe_FullMethodName    = "/synergy.slurm.v1.Slurm/Observe"
+	Slurm_Update_FullMethodName     = "/synergy.slurm.v1.Slurm/Update"
+	Slurm_Signal_FullMethodName     = "/synergy.slurm.v1.Slurm/Signal"
+	Slurm_Requeue_FullMethodName    = "/synergy.slurm.v1.Slurm/Requeue"
+	Slurm_Split_FullMethodName      = "/synergy.slurm.v1.Slurm/Split"
+	Slurm_RenewLease_FullMethodName = "/synergy.slurm.v1.Slurm/RenewLease"
+	Slurm_EndLease_FullMethodName   = "/synergy.slurm.v1.Slurm/EndLease"
+	Slurm_Take_FullMethodName       = "/synergy.slurm.v1.Slurm/Take"
+	Slurm_List_FullMethodName       = "/synergy.slurm.v1.Slurm/List"
+	Slurm_Beat_FullMethodName       = "/synergy.slurm.v1.Slurm/Beat"
+	Slurm_Tear_FullMethodName       = "/synergy.slurm.v1.Slurm/Tear"
 )
 
 // SlurmClient is the client API for Slurm service.
@@ -60,6 +62,11 @@ type SlurmClient interface {
 	// Split gives tasks of an array that wait jobs of their own, which carry all that the array's job does. One that has a job, or that there is
 	// not any more, is left alone. Where this is not implemented arrays are left to the workload manager.
 	Split(ctx context.Context, in *SplitRequest, opts ...grpc.CallOption) (*DoneResponse, error)
+	// RenewLease sees to it that the lease of all jobs that wait for it ends so long from now, and not before; where there is none it makes one.
+	// When nobody renews it, it ends by itself. Where this is not implemented each waiting job is given a begin time.
+	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
+	// EndLease ends it at once. It is no failure that there was none.
+	EndLease(ctx context.Context, in *EndLeaseRequest, opts ...grpc.CallOption) (*DoneResponse, error)
 	// Take makes a ticket: something with a number, higher than those of all before it, that is only ever cancelled. It may be anything that
 	// every daemon sees; in Slurm it is a held job.
 	Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error)
@@ -140,6 +147,26 @@ func (c *slurmClient) Split(ctx context.Context, in *SplitRequest, opts ...grpc.
 	return out, nil
 }
 
+func (c *slurmClient) RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewLeaseResponse)
+	err := c.cc.Invoke(ctx, Slurm_RenewLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *slurmClient) EndLease(ctx context.Context, in *EndLeaseRequest, opts ...grpc.CallOption) (*DoneResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DoneResponse)
+	err := c.cc.Invoke(ctx, Slurm_EndLease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *slurmClient) Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TakeResponse)
@@ -203,6 +230,11 @@ type SlurmServer interface {
 	// Split gives tasks of an array that wait jobs of their own, which carry all that the array's job does. One that has a job, or that there is
 	// not any more, is left alone. Where this is not implemented arrays are left to the workload manager.
 	Split(context.Context, *SplitRequest) (*DoneResponse, error)
+	// RenewLease sees to it that the lease of all jobs that wait for it ends so long from now, and not before; where there is none it makes one.
+	// When nobody renews it, it ends by itself. Where this is not implemented each waiting job is given a begin time.
+	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
+	// EndLease ends it at once. It is no failure that there was none.
+	EndLease(context.Context, *EndLeaseRequest) (*DoneResponse, error)
 	// Take makes a ticket: something with a number, higher than those of all before it, that is only ever cancelled. It may be anything that
 	// every daemon sees; in Slurm it is a held job.
 	Take(context.Context, *TakeRequest) (*TakeResponse, error)
@@ -240,6 +272,12 @@ func (UnimplementedSlurmServer) Requeue(context.Context, *RequeueRequest) (*Done
 }
 func (UnimplementedSlurmServer) Split(context.Context, *SplitRequest) (*DoneResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Split not implemented")
+}
+func (UnimplementedSlurmServer) RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewLease not implemented")
+}
+func (UnimplementedSlurmServer) EndLease(context.Context, *EndLeaseRequest) (*DoneResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndLease not implemented")
 }
 func (UnimplementedSlurmServer) Take(context.Context, *TakeRequest) (*TakeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Take not implemented")
@@ -382,6 +420,42 @@ func _Slurm_Split_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Slurm_RenewLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SlurmServer).RenewLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Slurm_RenewLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SlurmServer).RenewLease(ctx, req.(*RenewLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Slurm_EndLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndLeaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SlurmServer).EndLease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Slurm_EndLease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SlurmServer).EndLease(ctx, req.(*EndLeaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Slurm_Take_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TakeRequest)
 	if err := dec(in); err != nil {
@@ -484,6 +558,14 @@ var Slurm_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Split",
 			Handler:    _Slurm_Split_Handler,
+		},
+		{
+			MethodName: "RenewLease",
+			Handler:    _Slurm_RenewLease_Handler,
+		},
+		{
+			MethodName: "EndLease",
+			Handler:    _Slurm_EndLease_Handler,
 		},
 		{
 			MethodName: "Take",

@@ -1,5 +1,5 @@
-// Package manual is the hidden command by which packages get the man pages of a program: a page for each of its
-// commands that help lists.
+// Package manual is the hidden command with which package builds make the man pages of a program: one page for each
+// command that help lists.
 package manual
 
 import (
@@ -11,17 +11,18 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// Unwritten is an error that no other command line would mend.
+// Unwritten is an error in writing the pages. Another command line would not help, unlike with a wrong flag.
 type Unwritten struct{ Err error }
 
 // Error says what could not be written.
 func (u Unwritten) Error() string { return "write man pages: " + u.Err.Error() }
 
-// Unwrap is what was wrong.
+// Unwrap returns the cause.
 func (u Unwritten) Unwrap() error { return u.Err }
 
-// Command writes the pages of all commands beside it, for a section of the manual and from a source, which is the
-// program with its version. Its error is an Unwritten, or says what is wrong with the command line.
+// Command returns the hidden command `manual FOLDER`, which writes the pages of all commands below the root it is added
+// to. section is the section of the manual ("1", "8"), source the program with its version. The command's error is an
+// Unwritten, or says what is wrong with the command line.
 func Command(section, source string) *cobra.Command {
 	var date string
 	command := &cobra.Command{
@@ -32,7 +33,7 @@ func Command(section, source string) *cobra.Command {
 				return fmt.Errorf("--date %.40q: want a day, as 2026-11-21", date)
 			}
 			root := command.Root()
-			root.DisableAutoGenTag = true // it would say today
+			root.DisableAutoGenTag = true // the tag would contain today's date, and pages of one release must be equal
 			header := &doc.GenManHeader{Section: section, Date: &day, Source: source, Manual: "Synergy"}
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return Unwritten{err}

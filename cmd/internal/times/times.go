@@ -1,5 +1,5 @@
-// Package times is durations as people write them, in configurations and flags: as Go does, and with days and weeks.
-// What it cannot take is answered with how it would be written.
+// Package times reads durations as people write them in configurations and flags: Go's notation, and days and weeks.
+// Its errors suggest how the duration should be written.
 package times
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Day is as long as 24 hours, whatever clocks do in it.
+// Day is 24 hours, regardless of daylight saving.
 const Day = 24 * time.Hour
 
 const week = 7 * Day
@@ -23,7 +23,7 @@ var (
 	// part is a number and its unit.
 	part  = regexp.MustCompile(`([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)`)
 	whole = regexp.MustCompile(`^[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h|d|w))+$`)
-	// slurms is a time limit as Slurm writes it: 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00.
+	// slurms is a time limit in Slurm's notation: 90:00, 1:30:00, 1-12, 1-12:30, 1-12:30:00.
 	slurms = regexp.MustCompile(`^(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?$`)
 	number = regexp.MustCompile(`^[+-]?[0-9]+(?:\.[0-9]+)?$`)
 	word   = regexp.MustCompile(`[a-zµμ]+`)
@@ -32,7 +32,7 @@ var (
 var units = map[string]time.Duration{"ns": 1, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": Day, "w": week}
 
-// Parse reads 90s, 15m, 1h30m, 30d, 2w. The error says what would be right.
+// Parse reads durations such as 90s, 15m, 1h30m, 30d and 2w. The error suggests the right form.
 func Parse(text string) (time.Duration, error) {
 	if text == "0" {
 		return 0, nil
@@ -73,7 +73,7 @@ func parse(text string) (time.Duration, error) {
 	return time.Duration(math.Round(sum)), nil
 }
 
-// remedy says what is wrong with a text that is no time, and how it would be written where that is plain.
+// remedy says what is wrong with a text that is not a duration, and gives the right form where it can be guessed.
 func remedy(text string) string {
 	const form = "want a number with a unit, as 90s, 15m, 2h or 30d"
 	switch plain := strings.TrimSpace(text); {
@@ -95,7 +95,7 @@ func remedy(text string) string {
 	return "is no time: " + form
 }
 
-// calendar says whether the unit is a year or a month.
+// calendar reports whether the text has a unit of years or months.
 func calendar(text string) bool {
 	for _, w := range word.FindAllString(strings.ToLower(text), -1) {
 		switch strings.TrimSuffix(w, "s") {
@@ -106,15 +106,15 @@ func calendar(text string) bool {
 	return false
 }
 
-// words are units as people write them.
+// words maps units as people write them to the units that Parse knows.
 var words = map[string]string{
 	"sec": "s", "secs": "s", "second": "s", "seconds": "s", "min": "m", "mins": "m", "minute": "m", "minutes": "m",
 	"hr": "h", "hrs": "h", "hour": "h", "hours": "h", "day": "d", "days": "d", "week": "w", "weeks": "w", "wk": "w",
 	"wks": "w", "msec": "ms", "millis": "ms",
 }
 
-// rewritten is the text in small letters, with the units' letters, without spaces, quotes and what else people put
-// between.
+// rewritten is the text in the notation of Parse as far as possible: lower case, short units, a comma as the decimal
+// point, without spaces and other characters.
 func rewritten(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -133,7 +133,8 @@ func rewritten(text string) string {
 	})
 }
 
-// fromSlurm reads a time limit as sbatch takes it; without a colon or a day it is a bare number, and none.
+// fromSlurm rewrites a time limit in Slurm's notation, as sbatch takes it. A text without a colon or a day is not
+// accepted: it is a bare number.
 func fromSlurm(text string) (string, bool) {
 	found := slurms.FindStringSubmatch(text)
 	if found == nil || !strings.ContainsAny(text, "-:") {
@@ -157,7 +158,7 @@ func fromSlurm(text string) (string, bool) {
 	}
 }
 
-// Text writes a duration as Parse reads it, and short: 5m and not 5m0s, 30d and not 720h0m0s.
+// Text writes a duration so that Parse reads it, in short form: 5m and not 5m0s, 30d and not 720h0m0s.
 func Text(d time.Duration) string {
 	if d == 0 {
 		return "0"
@@ -183,16 +184,16 @@ func Text(d time.Duration) string {
 	return sign + days + text
 }
 
-// value is a flag.
+// value makes a duration a pflag.Value.
 type value time.Duration
 
-// Var defines a flag in a set that is read by Parse.
+// Var defines a flag of a set whose value is read by Parse.
 func Var(set *pflag.FlagSet, field *time.Duration, name string, standard time.Duration, usage string) {
 	*field = standard
 	set.Var((*value)(field), name, usage)
 }
 
-// Set reads it.
+// Set parses the flag's value.
 func (v *value) Set(text string) error {
 	d, err := Parse(text)
 	if err == nil {
@@ -201,8 +202,8 @@ func (v *value) Set(text string) error {
 	return err
 }
 
-// Type is what a usage calls it.
+// Type is the type's name in a usage text.
 func (v *value) Type() string { return "duration" }
 
-// String is what it is.
+// String returns the value as Parse reads it.
 func (v *value) String() string { return Text(time.Duration(*v)) }

@@ -12,7 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
-// Unknown says that a command has none below it of that name, and what comes nearest.
+// Unknown is the error for a word that is no subcommand of c. It suggests the subcommand with the nearest name, or
+// lists all if there are few.
 func Unknown(c *cobra.Command, word string) error {
 	var names []string
 	for _, child := range c.Commands() {
@@ -33,10 +34,10 @@ func Unknown(c *cobra.Command, word string) error {
 	return wrong(c, "there is no command %.40q: want %s%s", word, either(names), behind)
 }
 
-// fewCommands is how many are named in a sentence.
+// fewCommands is how many subcommands an error lists at most.
 const fewCommands = 10
 
-// either lists words of which one is wanted.
+// either joins words as "a, b or c".
 func either(words []string) string {
 	last := len(words) - 1
 	if last == 0 {
@@ -45,7 +46,8 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Flag says what was wrong with a flag of a command, by the error of the set that read it.
+// Flag turns an error of pflag into a Wrong that says what the command's flag expects. set is the set of flags that
+// returned the error.
 func Flag(command string, set *pflag.FlagSet, err error) error {
 	if absent, is := errors.AsType[*pflag.NotExistError](err); is {
 		return Wrong{command, unknownFlag(command, set, absent)}
@@ -68,6 +70,8 @@ func Flag(command string, set *pflag.FlagSet, err error) error {
 	return err
 }
 
+// unknownFlag is the sentence for a flag that the command does not have. A negative number is read by pflag as a flag,
+// so that case has its own sentence.
 func unknownFlag(command string, set *pflag.FlagSet, absent *pflag.NotExistError) string {
 	typed := absent.GetSpecifiedName()
 	if strings.Trim(typed, "0123456789.") == "" {
@@ -88,9 +92,10 @@ func unknownFlag(command string, set *pflag.FlagSet, absent *pflag.NotExistError
 	return "there is no flag " + dashed(typed) + ": " + command + " --help has all that there are"
 }
 
+// dashed is a flag's name with its two dashes, shortened if it is very long.
 func dashed(name string) string { return "--" + strings.Trim(brief(name), `"`) }
 
-// plain says what values of Go's own types want; flags of our own types say it themselves.
+// plain says what values of pflag's own types expect. Flags with types of ours say it in their own errors.
 var plain = map[string]string{
 	"bool":        "want true or false, or nothing behind it",
 	"int":         "want a whole number, as 3",
@@ -102,10 +107,11 @@ var plain = map[string]string{
 	"stringSlice": "want words with commas between",
 }
 
-// typed are names of Go's types, by which the value of a flag goes whose description names none.
+// typed gives readable names of value types, for flags whose description names no placeholder.
 var typed = map[string]string{"string": "word", "strings": "words", "int": "number", "uint": "number",
 	"float": "number", "duration": "time"}
 
+// wanted says what the flag expects instead of the value that it got.
 func wanted(odd *pflag.InvalidValueError) string {
 	if text, known := plain[odd.GetFlag().Value.Type()]; known {
 		return text
@@ -113,7 +119,7 @@ func wanted(odd *pflag.InvalidValueError) string {
 	return errors.Unwrap(odd).Error()
 }
 
-// brief is what somebody typed, as a sentence can hold it.
+// brief quotes what was typed, cut to 40 characters.
 func brief(text string) string {
 	return fmt.Sprintf("%.40q", text)
 }

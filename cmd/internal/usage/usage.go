@@ -1,6 +1,6 @@
-// Package usage says what is wrong with a command line: in one sentence that begins with the command that was meant,
-// and says what would be right. It makes the sentences of what commands say of themselves anyway, which is their line
-// of use, their first example and how many arguments they take; so a new command need say nothing more.
+// Package usage says what is wrong with a command line, in one sentence that begins with the command that was meant and
+// says what would be right. It makes the sentences from what cobra's commands declare anyway (line of use, first
+// example, number of arguments), so a new command needs nothing more.
 package usage
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Wrong is an error that another command line would not have.
+// Wrong is an error in the command line itself: Command is the command's path, What the sentence.
 type Wrong struct{ Command, What string }
 
 // Error begins with the command.
@@ -25,8 +25,8 @@ func wrong(c *cobra.Command, format string, args ...any) error {
 	return Wrong{c.CommandPath(), fmt.Sprintf(format, args...)}
 }
 
-// Execute runs the command of a tree that the arguments name. The error is a Wrong where it is about how many
-// arguments there are, or about a name that no command or flag has.
+// Execute runs the command that the arguments name. The error is a Wrong if the number of arguments is wrong, or if no
+// command or flag has a name that was typed.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	hold(root, args)
 	if err := known(root, args); err != nil {
@@ -36,13 +36,14 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	return root.ExecuteContext(ctx)
 }
 
-// known says whether the commands that the arguments begin with are there.
+// known checks that the subcommands named by the arguments exist.
 func known(root *cobra.Command, args []string) error {
 	command, rest, err := root.Find(args)
 	for err != nil && len(rest) > 0 && strings.HasPrefix(rest[0], "-") {
 		rest = rest[1:]
 	}
-	shells := []string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd} // made when they are asked for
+	// cobra adds these two commands only when a shell asks for completions.
+	shells := []string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}
 	if !command.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") ||
 		slices.Contains(shells, rest[0]) {
 		return nil
@@ -53,8 +54,8 @@ func known(root *cobra.Command, args []string) error {
 	return Unknown(command, rest[0])
 }
 
-// before is the flag that is on or off and was typed before a word that says which; such a flag takes no word of its
-// own. nil: there is none.
+// before returns the boolean flag that was typed directly before word, if word is true or false: such a flag takes its
+// value only as --flag=value. It returns nil if there is none.
 func before(c *cobra.Command, word string, typed []string) *pflag.Flag {
 	if _, err := strconv.ParseBool(word); err != nil {
 		return nil
@@ -68,14 +69,15 @@ func before(c *cobra.Command, word string, typed []string) *pflag.Flag {
 	return nil
 }
 
+// joined is the error for a boolean flag whose value was typed as a separate word.
 func joined(c *cobra.Command, f *pflag.Flag, word string) error {
 	return wrong(c, "--%s and %s are two words: want --%s=%s", f.Name, word, f.Name, word)
 }
 
-// Hold has all commands of a tree say by the rule of this package what is wrong.
+// Hold makes all commands of a tree report errors in the form of this package.
 func Hold(root *cobra.Command) { hold(root, nil) }
 
-// hold knows also what was typed.
+// hold does the same as Hold, and gets the typed words, from which it tells misplaced values of flags.
 func hold(root *cobra.Command, typed []string) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -86,7 +88,7 @@ func hold(root *cobra.Command, typed []string) {
 	}
 }
 
-// count has a command and those below it say how many arguments they want.
+// count makes a command and its subcommands say how many arguments they want.
 func count(c *cobra.Command, typed []string) {
 	if takes := c.Args; takes != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -101,7 +103,7 @@ func count(c *cobra.Command, typed []string) {
 	}
 }
 
-// topics has help refuse what there is no help about.
+// topics makes `help` an error for a command that does not exist.
 func topics(help *cobra.Command) {
 	help.Run = nil
 	help.RunE = func(c *cobra.Command, args []string) error {
@@ -114,10 +116,11 @@ func topics(help *cobra.Command) {
 	}
 }
 
-// mostProbed is beyond what any command takes that takes a number of arguments.
+// mostProbed is more than the most arguments that a command with an upper limit takes.
 const mostProbed = 9
 
-// bounds are how few and how many arguments are taken; most is mostProbed where there is no bound.
+// bounds finds how few and how many arguments a command takes, by trying numbers up to mostProbed. most is mostProbed
+// if there is no upper limit.
 func bounds(c *cobra.Command, takes cobra.PositionalArgs) (least, most int) {
 	least, most = mostProbed, 0
 	for n := range mostProbed + 1 {
@@ -128,7 +131,7 @@ func bounds(c *cobra.Command, takes cobra.PositionalArgs) (least, most int) {
 	return least, most
 }
 
-// counted says what is missing, or too much.
+// counted is the error for too few or too many arguments.
 func counted(c *cobra.Command, takes cobra.PositionalArgs, args, typed []string) error {
 	least, most := bounds(c, takes)
 	n := named(c)
@@ -152,10 +155,10 @@ func counted(c *cobra.Command, takes cobra.PositionalArgs, args, typed []string)
 	return wrong(c, "%.40q is too much: want %d %ss at most, as: %s", args[most], most, n.name, sample(c))
 }
 
-// wantedFlag is one that a line of use has outside of brackets.
+// wantedFlag finds a required flag in a line of use: one outside of brackets, as -o FILE.
 var wantedFlag = regexp.MustCompile(`^\S+ -(\w) [A-Z]`)
 
-// misplaced says of a word that is too much where it was meant to stand; nil: nobody knows.
+// misplaced says for an argument that is too much which flag it was probably meant for; nil: unknown.
 func misplaced(c *cobra.Command, word string, typed []string) error {
 	if f := before(c, word, typed); f != nil {
 		return joined(c, f, word)
@@ -168,10 +171,10 @@ func misplaced(c *cobra.Command, word string, typed []string) error {
 	return nil
 }
 
-// noun is what an argument is: its name, and by what it is told.
+// noun describes an argument: what it is, and by what it is given ("its number").
 type noun struct{ name, by string }
 
-// nouns are the arguments of all commands, as their lines of use write them.
+// nouns are the arguments of all commands, by their names in the lines of use.
 var nouns = map[string]noun{
 	"JOB":     {"job", "its number"},
 	"ROUND":   {"round", "its number"},
@@ -182,7 +185,8 @@ var nouns = map[string]noun{
 	"TASK":    {"task", "its file"},
 }
 
-// argument is a word of a line of use that is neither a flag's value nor a flag.
+// argument finds the words in capitals of a line of use. The first group is the flag before the word, if the word is
+// its value.
 var argument = regexp.MustCompile(`(?:^| )(-\S+ )?\[?([A-Z]+)`)
 
 // named is what the first argument of a command is.
@@ -195,7 +199,7 @@ func named(c *cobra.Command) noun {
 	return noun{"argument", "one"}
 }
 
-// sample is the first example of a command that is a line of its own, or else how it is used.
+// sample is the command's first example that is a plain command line, without pipes and globs, or else its line of use.
 func sample(c *cobra.Command) string {
 	for _, line := range strings.Split(c.Example, "\n") {
 		line, _, _ = strings.Cut(strings.TrimSpace(line), "   ")

@@ -1,7 +1,6 @@
-// Package demo shows what the daemon does to people who have neither a Slurm nor a GPU at hand: the daemon's own rounds
-// (bridge.Runner) on an emulated Slurm (bridge/slurmtest) under a virtual clock, with 24 jobs of the paper's ten
-// models. The same jobs are played under three allocators and the outcomes compared. Every number that it prints comes
-// from those plays.
+// Package demo shows what the daemon does without Slurm and GPUs: the daemon's own rounds (bridge.Runner) on a Slurm in
+// memory (bridge/slurmtest) under a virtual clock, with 24 jobs of the paper's ten models. The same jobs run under
+// three allocators and the outcomes are compared. Every number that it prints comes from those runs.
 //
 // It is no benchmark: one small workload on one small cluster proves nothing about another. It opens no file and no
 // connection.
@@ -17,13 +16,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Options say how the demonstration is shown. Equal ones give equal output.
+// Options say how the demonstration is shown. Equal options give equal output.
 type Options struct {
 	Width  int           // columns; 0: 100
 	Color  bool          // the output is a terminal that shows colours
 	Pace   time.Duration // pause after each round in which something changed; 0: none
-	Policy policy.Policy // who goes first; the zero value: FIFO, which is the easiest to follow
-	Seed   uint64        // 0: the workload as it is told; others deal its jobs anew
+	Policy policy.Policy // the order of jobs; the zero value: FIFO, which is the easiest to follow
+	Seed   uint64        // 0: the workload as written; other seeds shuffle its jobs
 }
 
 func (o Options) withDefaults() Options {
@@ -61,7 +60,7 @@ func Run(ctx context.Context, out io.Writer, options Options) error {
 
 func unseen(context.Context, *scene) error { return nil }
 
-// perform plays the jobs from the beginning to the end.
+// perform runs the workload from beginning to end under one policy and allocator.
 func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator,
 	watch func(context.Context, *scene) error) (outcome, error) {
 	y, err := newPlay(jobs, p, a)

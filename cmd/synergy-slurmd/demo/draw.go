@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// The marks of what changed.
+// The marks of changes.
 var (
 	arrives  = span{"+", bold}
 	ends     = span{"✓", bold}
@@ -21,7 +21,7 @@ var (
 	fails    = span{"✗", red}
 )
 
-// draw writes a round.
+// draw writes a round. Nodes are drawn only if the round changed what runs.
 func (p *paper) draw(s *scene) {
 	free := gres.Vector{}
 	for _, r := range s.racks {
@@ -41,14 +41,14 @@ func (p *paper) draw(s *scene) {
 	p.line()
 }
 
-// plan writes how good a plan is that changed something.
+// plan writes how good the plan is, for a round that changed something.
 func (p *paper) plan(s *scene) {
 	if s.moved() && s.plan != "" {
 		p.line(span{fit(" plan: "+s.plan, p.columns), faint})
 	}
 }
 
-// changes writes what the round changed, except for starts: those are marked where the job runs.
+// changes writes what the round changed, except for starts, which are marked where the job runs.
 func (p *paper) changes(s *scene) {
 	if len(s.arrived) > 0 {
 		p.listing(arrives, arrivals(s.arrived))
@@ -97,6 +97,7 @@ func (p *paper) rack(r rack, s *scene) {
 	}
 }
 
+// seat writes the line of a running job: its size, its speed as a number and as bars, and its progress.
 func (p *paper) seat(seat seat, s *scene) {
 	owed, gained := bars(seat.speed)
 	mark := markOf(seat.id, s)
@@ -108,6 +109,7 @@ func (p *paper) seat(seat seat, s *scene) {
 		span{fmt.Sprintf("%3.0f %% ", 100*seat.done), plain}, span{progress(seat.done), faint})
 }
 
+// markOf is the mark of what the round did to a job; empty: nothing.
 func markOf(id int, s *scene) span {
 	switch {
 	case slices.Contains(s.started, id):
@@ -120,7 +122,7 @@ func markOf(id int, s *scene) span {
 	return span{}
 }
 
-// places draws the GPUs of a node, those that are meant with their numbers.
+// places draws the GPUs of a node: the given ones by their indices, all others as dots.
 func places(devices []int) string {
 	drawn := []rune(strings.Repeat("·", server.GPUs))
 	for _, d := range devices {
@@ -131,28 +133,29 @@ func places(devices []int) string {
 	return string(drawn)
 }
 
-// unit is how long the proportional speed is drawn; of the models at hand none reaches three times as much.
+// unit is how many columns the proportional speed has. The bar has room for three times that speed, which none of the
+// models reaches.
 const (
 	unit       = 5
 	barColumns = 3*unit + 3
 )
 
-// bars draws a speed: thin up to the proportional one, thick what is gained.
+// bars draws a speed: a thin line up to the proportional speed, and a thick bar for the gain.
 func bars(speed float64) (owed, gained string) {
-	all := int(speed*unit + 0.5)
+	all := int(float64(speed*unit) + 0.5)
 	return strings.Repeat("─", min(all, unit)), strings.Repeat("█", max(0, all-unit))
 }
 
 func progress(done float64) string {
 	const length = 10
-	full := int(done*length + 0.5)
+	full := int(float64(done*length) + 0.5)
 	return strings.Repeat("▪", full) + strings.Repeat("·", length-full)
 }
 
 // shown is how many waiting jobs are listed before the others are only counted.
 const shown = 4
 
-// queue writes who waits and why.
+// queue writes which jobs wait and why.
 func (p *paper) queue(s *scene) {
 	if len(s.waiting) == 0 {
 		return
@@ -168,7 +171,7 @@ func (p *paper) queue(s *scene) {
 	}
 }
 
-// fold writes a row of rounds in which nothing changed as one line.
+// fold writes consecutive rounds without changes as one line.
 func (p *paper) fold(first, last *scene) {
 	rounds, when := fmt.Sprintf("round %d", first.number), hours(first.at)
 	if last.number > first.number {
@@ -179,7 +182,7 @@ func (p *paper) fold(first, last *scene) {
 	p.line()
 }
 
-// gigabytes writes memory to a tenth, without its unit.
+// gigabytes writes memory with at most one decimal, without its unit.
 func gigabytes(m gres.Memory) string {
 	return strconv.FormatFloat(math.Round(10*float64(m)/float64(gres.Gigabyte))/10, 'f', -1, 64)
 }

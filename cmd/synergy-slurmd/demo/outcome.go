@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// outcome is how a play ended, read from Slurm's own accounting.
+// outcome sums up one run of the workload, from Slurm's own accounting.
 type outcome struct {
 	allocator string
 	took      []time.Duration // from submission to end, waiting included; by job
@@ -21,7 +21,7 @@ type outcome struct {
 	lost      time.Duration // in which restarted jobs held GPUs and did not train
 
 	lent    time.Duration // core-time below the proportional share that jobs did without
-	lenders []string      // the models that lent, ascending
+	lenders []string      // the models that ran with fewer cores than their share, ascending
 	gainers []string      // the models that ever trained faster than with the share
 	fastest float64       // the highest speed of any
 }
@@ -31,6 +31,7 @@ func (o outcome) cores() float64 {
 	return part(o.coreTime, o.makespan*time.Duration(nodes*server.CPUs))
 }
 
+// outcome sums up the accounting of all jobs.
 func (y *play) outcome() outcome {
 	o := outcome{allocator: y.runner.Settings.Allocator.Name}
 	for id := 1; id <= y.slurm.Submitted(); id++ {
@@ -48,7 +49,7 @@ func (y *play) outcome() outcome {
 	return o
 }
 
-// count adds one run of a model at a speed.
+// count adds one run of a job of this model. speed is relative to the proportional share.
 func (o *outcome) count(model string, run slurmtest.Run, speed float64) {
 	held := run.Freed.Sub(run.Start)
 	o.gpuTime += held * time.Duration(run.PerNode.GPUs)
@@ -76,7 +77,7 @@ func mean(all []time.Duration) time.Duration {
 	return sum / time.Duration(max(1, len(all)))
 }
 
-// median is the middle one, or half way between the two in the middle.
+// median is the middle value, or the mean of the two middle ones.
 func median(all []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
 	if len(sorted) == 0 {

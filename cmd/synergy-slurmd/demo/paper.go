@@ -26,7 +26,7 @@ type span struct {
 	style style
 }
 
-// paper is what is written on: so many columns, and colours or none. The first error of writing is kept, and nothing is
+// paper writes lines of a fixed width, with colours or without. The first error of writing is kept, and nothing is
 // written after it.
 type paper struct {
 	out     io.Writer
@@ -44,7 +44,7 @@ func coloured(text string, s style) string {
 
 func uncoloured(text string, _ style) string { return text }
 
-// line writes a line, and of one that is too long as much as there is room for.
+// line writes a line, cut to the width.
 func (p *paper) line(spans ...span) {
 	var line strings.Builder
 	room := p.columns
@@ -58,13 +58,13 @@ func (p *paper) line(spans ...span) {
 	}
 }
 
-// rule writes a heading across the paper.
+// rule writes a heading across the width.
 func (p *paper) rule(parts ...string) {
 	text := "── " + strings.Join(parts, " ── ") + " "
 	p.line(span{text, bold}, span{strings.Repeat("─", max(0, p.columns-width(text))), faint})
 }
 
-// listing writes items one after the other behind a mark, on as many lines as it takes.
+// listing writes items one after the other behind a mark, on as many lines as needed.
 func (p *paper) listing(mark span, items []string) {
 	line := ""
 	for k, item := range items {
@@ -80,7 +80,7 @@ func (p *paper) listing(mark span, items []string) {
 	p.line(lead(mark), span{line, plain})
 }
 
-// say writes a text on as many lines as it takes.
+// say writes a text on as many lines as needed.
 func (p *paper) say(text string) {
 	line := ""
 	for _, word := range strings.Fields(text) {
@@ -93,14 +93,14 @@ func (p *paper) say(text string) {
 	p.line(lead(span{}), span{line, plain})
 }
 
-// margin is how far text stands from the left edge, with room for a mark in it.
+// margin is the width of the left margin, in which marks stand.
 const margin = 3
 
 func lead(mark span) span { return span{fmt.Sprintf(" %-*s", margin-1, mark.text), mark.style} }
 
 func width(text string) int { return utf8.RuneCountInString(text) }
 
-// clip cuts a text to the room that there is.
+// clip cuts a text to at most room columns.
 func clip(text string, room int) string {
 	if width(text) <= room {
 		return text
@@ -111,7 +111,7 @@ func clip(text string, room int) string {
 	return string([]rune(text)[:room-1]) + "…"
 }
 
-// fit cuts a sentence to the room that there is, after a clause if that leaves one.
+// fit cuts a sentence to at most room columns, at the end of a clause if possible.
 func fit(sentence string, room int) string {
 	for text := sentence; text != ""; {
 		if width(text) <= room {

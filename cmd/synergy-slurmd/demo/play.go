@@ -14,7 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Rounds as the daemon holds them by default.
+// The daemon's defaults for rounds.
 const (
 	round = 5 * time.Minute
 	lease = 15 * time.Minute
@@ -30,13 +30,14 @@ type play struct {
 	clock    *slurmtest.Clock
 	slurm    *slurmtest.Slurm
 	runner   *bridge.Runner
-	present  []int // the jobs that the last round met
-	refused  error // what Slurm said to a submission that it did not take
+	present  []int // the jobs that the last round saw
+	refused  error // the errors of submissions that Slurm refused
 }
 
-// opening is when the virtual clock starts. It shows nowhere.
+// opening is when the virtual clock starts. It is not shown.
 func opening() time.Time { return time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC) }
 
+// newPlay sets up the emulated cluster and schedules the submissions of the jobs.
 func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
 	clock := slurmtest.NewClock(opening())
 	y := &play{
@@ -55,7 +56,7 @@ func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
 	return y, nil
 }
 
-// daemon is the daemon's own runner with its default settings, beside the emulated Slurm in place of a real one.
+// daemon is the daemon's own runner with its default settings, on the emulated Slurm.
 func (y *play) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
 	return &bridge.Runner{
 		Slurm: y.slurm, Ledger: &ledger.Memory{}, Clock: y.clock, Profiles: y.profile,
@@ -83,9 +84,9 @@ func (y *play) submit(j job, p *sensitivity.Profile) {
 	}
 }
 
-// run holds rounds until one finds every job gone, and shows each to watch.
+// run holds rounds until all jobs have ended, and passes each round to watch.
 func (y *play) run(ctx context.Context, watch func(context.Context, *scene) error) (outcome, error) {
-	y.clock.Advance(0) // those who are there from the beginning
+	y.clock.Advance(0) // submits the jobs that are there from the beginning
 	for range tooLong {
 		began := y.clock.Now()
 		s, err := y.round(ctx)
@@ -105,5 +106,5 @@ func (y *play) run(ctx context.Context, watch func(context.Context, *scene) erro
 	return outcome{}, fmt.Errorf("some of %d jobs have not ended after %d rounds", len(y.jobs), tooLong)
 }
 
-// over says that every job has come and gone.
+// over reports whether all jobs have been submitted and have ended.
 func (y *play) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.jobs == 0 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// scene is a round as a spectator sees it: what changed, who runs where with how much, and who waits.
+// scene is a round as it is shown: what changed, which jobs run where with how much, and which wait.
 type scene struct {
 	number int
 	at     time.Duration // when the round began, since the demonstration did
@@ -29,25 +30,25 @@ type scene struct {
 
 	racks   []rack
 	waiting []remark
-	slowest float64 // the lowest speed of all who run; 0: nobody does
-	plan    string  // how good it is
+	slowest float64 // the lowest speed of all running jobs; 0: none runs
+	plan    string  // how good it is, by its certificate
 }
 
-// ticket is how a job is called.
+// ticket names a job.
 type ticket struct {
 	id    int
 	model string
 	gpus  int
 }
 
-// remark is something to say of a job. For one that waits or has ended, took is the time since it arrived.
+// remark is a text about a job. took is the time since the job arrived.
 type remark struct {
 	ticket
 	took time.Duration
 	text string
 }
 
-// rack is a node and who runs on it.
+// rack is a node and the jobs that run on it.
 type rack struct {
 	name  string
 	seats []seat // ascending in ID
@@ -55,7 +56,7 @@ type rack struct {
 	spare []int // indices of the free GPUs
 }
 
-// seat is a job that runs.
+// seat is a running job.
 type seat struct {
 	ticket
 	devices []int
@@ -64,10 +65,10 @@ type seat struct {
 	done    float64 // part of the work, when the round began
 }
 
-// quiet says that nothing has changed.
+// quiet reports whether nothing has changed.
 func (s *scene) quiet() bool { return len(s.arrived) == 0 && !s.moved() }
 
-// moved says that somebody does not run as before.
+// moved reports whether anything changed for a job that runs or ran.
 func (s *scene) moved() bool {
 	return len(s.ended)+len(s.started)+len(s.resized)+len(s.paused)+len(s.failed) > 0
 }
@@ -80,7 +81,7 @@ func (s *scene) running() int {
 	return n
 }
 
-// round holds one round and looks at what has become of it.
+// round holds one round and observes its result.
 func (y *play) round(ctx context.Context) (*scene, error) {
 	report, err := y.runner.Round(ctx)
 	if err != nil {
@@ -102,7 +103,7 @@ func (y *play) round(ctx context.Context) (*scene, error) {
 	return s, nil
 }
 
-// comeAndGo notes who is there for the first time, and who was there in the last round and has ended.
+// comeAndGo notes which jobs are new, and which were there in the last round and have ended.
 func (y *play) comeAndGo(s *scene, there []policy.Job) {
 	gone := y.present
 	y.present = nil
@@ -134,7 +135,7 @@ func (y *play) ticket(id int) ticket {
 	return ticket{id, j.model, j.gpus}
 }
 
-// decided notes what the round decided for a job, if that is a change, or why the job waits.
+// decided notes the decision for a job if it is a change, and why the job waits.
 func (s *scene) decided(j *policy.Job, d policy.Decision, report bridge.Report) {
 	said := remark{ticket{j.ID, j.Name, j.GPUs}, report.Began.Sub(j.Arrival), d.Why}
 	for _, step := range report.Steps {
@@ -173,12 +174,12 @@ func difference(was, is policy.Placement) string {
 	return strings.Join(all, ", ")
 }
 
-// rack looks at a node after the round. What a job still holds that has just ended counts as free.
-func (y *play) rack(n bridge.Node, after []*bridge.Job, before []policy.Job) rack {
+// rack describes a node after the round. What a job that has just ended still holds counts as free.
+func (y *play) rack(n slurm.Node, after []*slurm.Job, before []policy.Job) rack {
 	r := rack{name: n.Name, free: n.Total}
 	held := map[int]bool{}
 	for _, j := range after {
-		if j.State != bridge.Running || !slices.Contains(j.Runs.Nodes, n.Name) {
+		if j.State != slurm.Running || !slices.Contains(j.Runs.Nodes, n.Name) {
 			continue
 		}
 		s := y.seat(j, before)
@@ -195,7 +196,8 @@ func (y *play) rack(n bridge.Node, after []*bridge.Job, before []policy.Job) rac
 	return r
 }
 
-func (y *play) seat(j *bridge.Job, before []policy.Job) seat {
+// seat describes a running job. Its progress is that of the snapshot before the round.
+func (y *play) seat(j *slurm.Job, before []policy.Job) seat {
 	t := y.ticket(j.ID)
 	s := seat{ticket: t, size: j.Runs.PerNode, speed: y.speed(t.model, j.Runs.PerNode)}
 	for _, printed := range j.Runs.Devices {
@@ -209,12 +211,12 @@ func (y *play) seat(j *bridge.Job, before []policy.Job) seat {
 	return s
 }
 
-// speed is how fast a model trains with so much, relative to the proportional share.
+// speed is how fast a model trains with this size, relative to the proportional share.
 func (y *play) speed(model string, size gres.Vector) float64 {
 	return y.profiles[model].Gain(size, gres.Proportional(server, size.GPUs))
 }
 
-// indices reads which GPUs Slurm says that a job has on a node: gpu:3(IDX:0-1,3) is 0, 1 and 3.
+// indices reads which GPUs Slurm says a job has on a node: gpu:3(IDX:0-1,3) is 0, 1 and 3.
 func indices(printed string) []int {
 	counts, err := gres.ParseCounts(printed)
 	if err != nil || len(counts) == 0 {

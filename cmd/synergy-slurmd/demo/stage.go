@@ -18,7 +18,7 @@ type stage struct {
 	paper
 	pace    time.Duration
 	left    time.Duration // for pauses
-	held    []*scene      // rounds since the last one shown, in which nothing changed
+	held    []*scene      // rounds without changes since the last one shown
 	slowest float64       // the lowest speed of any job in any round
 }
 
@@ -30,7 +30,7 @@ func newStage(out io.Writer, o Options) *stage {
 	return s
 }
 
-// announce says what is going to be seen.
+// announce says what is going to be shown.
 func (g *stage) announce(jobs []job, p policy.Policy) {
 	share := gres.Proportional(server, 1)
 	g.rule("synergy-slurmd, a demonstration")
@@ -52,7 +52,7 @@ func (g *stage) announce(jobs []job, p policy.Policy) {
 	g.line()
 }
 
-// legend explains the signs.
+// legend explains the marks.
 func (g *stage) legend() {
 	owed, gained := bars(2)
 	g.line(span{"   " + owed, faint}, span{" the speed of the share   ", plain}, span{gained, green},
@@ -90,7 +90,7 @@ func (g *stage) unfold() {
 	g.held = nil
 }
 
-// pause lets a spectator read, as long as there is patience left.
+// pause waits so that the round can be read, until the time for pauses is used up.
 func (g *stage) pause(ctx context.Context) error {
 	timer := time.NewTimer(g.spend())
 	defer timer.Stop()
@@ -102,7 +102,7 @@ func (g *stage) pause(ctx context.Context) error {
 	}
 }
 
-// spend takes one pause out of what is left for them.
+// spend takes one pause from the time left for pauses.
 func (g *stage) spend() time.Duration {
 	d := min(g.pace, g.left)
 	g.left -= d

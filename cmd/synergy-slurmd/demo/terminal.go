@@ -13,8 +13,8 @@ const (
 	readable = time.Second
 )
 
-// OptionsFor are the options that suit where out leads: on a terminal its width, a pace that can be read, and colours
-// unless NO_COLOR forbids them (https://no-color.org); anywhere else none of these.
+// OptionsFor are the options that suit the output. For a terminal: its width, a pace that can be read, and colours
+// unless NO_COLOR forbids them (https://no-color.org). For anything else: none of these.
 func OptionsFor(out *os.File) Options {
 	fd := int(out.Fd())
 	if !term.IsTerminal(fd) {
@@ -27,7 +27,7 @@ func OptionsFor(out *os.File) Options {
 	return onTerminal(columns, os.Getenv)
 }
 
-// onTerminal are the options for a terminal of so many columns, 0 if nobody knows, in an environment.
+// onTerminal are the options for a terminal of so many columns; 0: unknown.
 func onTerminal(columns int, getenv func(string) string) Options {
 	return Options{
 		Width: min(columns, widest),

@@ -10,7 +10,7 @@ import (
 type figure struct {
 	name string
 	show func(outcome) string
-	// time is what the plays are compared by; nil: not at all.
+	// time is what the runs are compared by; nil: they are not compared in this row.
 	time func(outcome) time.Duration
 }
 
@@ -32,8 +32,8 @@ func figures() []figure {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// conclude compares how the plays ended. The first is the one under the proportional share, with which the others are
-// compared; the last is the one that was shown.
+// conclude compares the outcomes. The first is under the proportional share, the base of the comparison; the last is
+// the one that was shown.
 func (g *stage) conclude(all []outcome) {
 	g.unfold()
 	base, last := all[0], all[len(all)-1]
@@ -50,6 +50,7 @@ func (g *stage) conclude(all []outcome) {
 	g.say(promise(base, last, g.slowest) + " " + exchange(last))
 }
 
+// compare writes a row of the comparison.
 func (g *stage) compare(f figure, all []outcome) {
 	line := []span{{fmt.Sprintf(" %-26s", f.name), plain}}
 	for k, o := range all {
@@ -62,10 +63,10 @@ func (g *stage) compare(f figure, all []outcome) {
 	g.line(line...)
 }
 
-// times is how many times shorter is is than was.
+// times says how many times shorter the duration is than was.
 func times(was, is time.Duration) string { return fmt.Sprintf("%.2f×", part(was, is)) }
 
-// promise says how much sooner the jobs were done, and whether one was ever slower than it was owed.
+// promise says how much sooner the jobs were done, and the lowest speed of any job relative to its share.
 func promise(base, last outcome, slowest float64) string {
 	return fmt.Sprintf(
 		"Under Tune jobs were done %s as fast as under the proportional share, on average and waiting included, and "+
@@ -83,7 +84,7 @@ func exchange(o outcome) string {
 		int(o.lost.Round(time.Minute).Minutes()))
 }
 
-// list joins words as a sentence does.
+// list joins words as "a, b and c".
 func list(words []string) string {
 	switch n := len(words); n {
 	case 0:

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// The emulated cluster: the paper's servers, of which every GPU has a proportional share of 3 cores and 62.5 GB.
+// The emulated cluster: the paper's servers, on which each GPU has a proportional share of 3 cores and 62.5 GB.
 const (
 	nodes     = 2
 	partition = "gpu"
@@ -29,9 +29,8 @@ type job struct {
 	length time.Duration // at the proportional share
 }
 
-// workload is the story that is told: a cluster that fills up, six jobs at once when everybody goes to lunch, and in
-// between two that want a whole node. What it brings is middling: among the workloads that deal makes of it, some gain
-// more and some less.
+// workload is the workload of seed 0: a cluster that fills up, a burst of six jobs at 0:44, and two jobs that want a
+// whole node. Its gain is typical: of the workloads that deal makes from it, some gain more and some less.
 func workload() []job {
 	const m = time.Minute
 	return []job{
@@ -64,7 +63,7 @@ func workload() []job {
 	}
 }
 
-// deal is the workload of a seed: 0 is the story as it is written, any other number gives the same sizes and lengths to
+// deal is the workload of a seed. Seed 0 is the workload as written. Any other seed gives the same sizes and lengths to
 // other models at other times.
 func deal(seed uint64) []job {
 	jobs := workload()
@@ -78,7 +77,7 @@ func deal(seed uint64) []job {
 	return jobs
 }
 
-// extension of a profile's file.
+// extension is the extension of a profile's file.
 const extension = ".json"
 
 // readProfile reads the profile of one of the paper's models.
@@ -94,18 +93,18 @@ func readProfile(model string) (*sensitivity.Profile, error) {
 	return p, nil
 }
 
-// spec is the job as sbatch and the lua let it in: it asks for the proportional share, names its profile, and saves
-// when it is asked to. It trains as fast as its profile says for what Slurm gave it.
+// spec is the job as sbatch and the gate (job_submit.lua) submit it: it requests the proportional share, names its
+// profile, and saves when asked. It trains at the speed that its profile gives for what Slurm allocated.
 func (j job) spec(p *sensitivity.Profile) slurmtest.Spec {
 	share := gres.Proportional(server, j.gpus)
 	return slurmtest.Spec{
 		Name: j.model, Partition: partition, Lease: lease,
 		Comment: fmt.Sprintf("synergy-profile=%s synergy-checkpoint=USR1@60 synergy-length=%gm", j.model+extension,
 			j.length.Minutes()),
-		Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: share.CPUs, Memory: share.Memory, GPUs: j.gpus},
+		Request: slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: share.CPUs, Memory: share.Memory, GPUs: j.gpus},
 		Work: slurmtest.Work{
 			Length:   j.length,
-			Rate:     func(has bridge.Allocated) float64 { return p.Gain(has.PerNode, share) },
+			Rate:     func(has slurm.Allocated) float64 { return p.Gain(has.PerNode, share) },
 			OnSignal: slurmtest.Saves, OnTerm: slurmtest.Saves,
 			Save: seconds(p.CheckpointSeconds), Restart: seconds(p.StartSeconds),
 		},

@@ -1,5 +1,5 @@
-// Command builtin is the daemon's own planner as a plugin. It plans as the configuration says, so nothing changes but
-// the process: it is here to be compared with, and to begin from.
+// Command builtin is the daemon's own planner as a plugin. It plans by the daemon's configuration, so its plans are the
+// same. It serves for comparison with other plugins and as a starting point for new ones.
 package main
 
 import "github.com/synergy-slurmd/synergy-slurmd/policy/plugin"

@@ -1,5 +1,5 @@
-// Command slurmrest drives Slurm over slurmrestd, as the daemon does by itself, from a process of its own: it is here
-// to be compared with, and to begin from. Its configuration is a JSON file:
+// Command slurmrest drives Slurm over slurmrestd as the daemon does, but as a plugin, in another process. It serves
+// for comparison with other plugins and as a starting point for new ones. Its configuration is a JSON file:
 //
 //	{"url": "http://127.0.0.1:6820", "user": "synergy", "token_file": "/var/lib/synergy/token"}
 package main
@@ -16,8 +16,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// Config says where Slurm is and as whom to speak, in the words of the daemon's own flags. URL and TokenFile are
-// needed.
+// Config says where slurmrestd is and as which user to call it; the fields are the daemon's own flags. URL and
+// TokenFile are required.
 type Config struct {
 	URL             string   `json:"url"`
 	User            string   `json:"user"`
@@ -25,12 +25,12 @@ type Config struct {
 	APIVersion      string   `json:"api_version"`
 	Scontrol        []string `json:"scontrol"` // the command and its first arguments
 	ScontrolByToken bool     `json:"scontrol_by_token"`
-	Environ         []string `json:"environ"` // what scontrol is started with, as NAME=value
+	Environ         []string `json:"environ"` // the environment of scontrol, as NAME=value
 }
 
 func main() { plugin.Serve(open) }
 
-// open reads the configuration and asks slurmrestd which versions of its API it has.
+// open reads the configuration and asks slurmrestd for its API versions.
 func open(ctx context.Context, c plugin.Configuration) (plugin.Driven, error) {
 	config, err := parse(c.File)
 	if err != nil {
@@ -45,9 +45,11 @@ func open(ctx context.Context, c plugin.Configuration) (plugin.Driven, error) {
 		return plugin.Driven{}, err
 	}
 	return plugin.Driven{Slurm: client, Tickets: client.Tickets(c.TicketPartition),
+		Leases:  client.Leases(c.TicketPartition),
 		Version: "slurmrestd " + client.Version()}, nil
 }
 
+// parse reads the configuration strictly: one JSON object, no unknown fields, nothing after it.
 func parse(text []byte) (config Config, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()

@@ -1,5 +1,5 @@
-// Command smallest is a planner plugin with a policy of its own: jobs with few GPUs go first, and among them those that
-// have run least.
+// Command smallest is a planner plugin with its own policy: jobs with fewer GPUs go first, and of jobs with equally
+// many, the one that has run least.
 package main
 
 import (
@@ -10,6 +10,6 @@ import (
 func main() {
 	smallest := policy.By("smallest",
 		func(_ *policy.Cluster, j *policy.Job) float64 { return 1000*float64(j.GPUs) + j.Attained/3600 },
-		func(_ *policy.Cluster, j *policy.Job) float64 { return 1 }) // an hour: a restart has to be worth it
+		func(_ *policy.Cluster, j *policy.Job) float64 { return 1 }) // a restart is worth an hour of running
 	plugin.Serve(plugin.Ordered(smallest, policy.Tune()))
 }

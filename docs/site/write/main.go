@@ -1,5 +1,5 @@
-// Command write makes plain pages of HTML from the documentation of the repository that it is called in, in the folder
-// that its one argument names.
+// Command write makes plain HTML pages of the documentation of the repository in the working directory. Its one
+// argument is the folder for the pages.
 package main
 
 import (

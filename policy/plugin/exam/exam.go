@@ -1,5 +1,5 @@
-// Package exam puts a planner to the test, whoever wrote it: random snapshots go in, and each plan is held to the
-// promises. It knows nothing of how a planner is reached.
+// Package exam tests any planner: it asks for plans of random snapshots and checks each plan against the promises. It
+// does not know how a planner is reached.
 package exam
 
 import (
@@ -14,50 +14,50 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Planner answers a question. Restart makes it forget whatever it knows.
+// Planner answers a question with a plan. Restart makes it lose all its state.
 type Planner interface {
 	Ask(ctx context.Context, round int, c policy.Cluster, p policy.Policy, a policy.Allocator) (policy.Plan, error)
 	Restart()
 }
 
-// Paper is what is asked.
+// Paper is the definition of an exam.
 type Paper struct {
 	Seed      uint64
 	Snapshots int
-	Within    time.Duration   // for one plan; the planner itself gives up at twice that
-	Only      *policy.Cluster // this one in place of those of the seed
-	Seen      func(asked int) // after each snapshot; nil: nobody looks
+	Within    time.Duration   // time allowed for one plan; the planner itself gives up at twice that
+	Only      *policy.Cluster // if not nil, asked in place of the snapshots of the seed
+	Seen      func(asked int) // called after each snapshot; may be nil
 	Policy    policy.Policy
 	Allocator policy.Allocator
 }
 
-// Line is the verdict on one promise.
+// Line is the result for one promise.
 type Line struct {
 	Promise string
 	Means   string
 	Asked   int
 	Failed  int
-	First   *Case // of the failures; nil: none
+	First   *Case // the first failure; nil: none
 }
 
-// Case is a snapshot that a promise was broken on.
+// Case is a snapshot on which a promise was broken.
 type Case struct {
 	Number  int
 	Cluster policy.Cluster
 	Wrong   error
 }
 
-// Verdict is the outcome.
-type Verdict struct {
-	Lines   []Line
+// Verdict is the result of an exam.
+type Verdict struct { // number of snapshots
+	Lines   []Line        // snapshots that got a plan
 	Asked   int           // snapshots
 	Planned int           // those that got a plan
-	Slowest time.Duration // of these
+	Slowest time.Duration // longest time for a plan
 	Mean    time.Duration
-	Jobs    int // of the largest
+	Jobs    int // in the largest snapshot
 }
 
-// Passed says that every promise was kept, and that each was put to the test.
+// Passed reports whether every promise was tested and kept.
 func (v Verdict) Passed() bool {
 	for _, l := range v.Lines {
 		if l.Failed > 0 || l.Asked == 0 {
@@ -67,7 +67,7 @@ func (v Verdict) Passed() bool {
 	return true
 }
 
-// First is the first case of all; nil: no promise was broken.
+// First is the first failure over all promises; nil: none.
 func (v Verdict) First() *Case {
 	var first *Case
 	for _, l := range v.Lines {
@@ -78,13 +78,14 @@ func (v Verdict) First() *Case {
 	return first
 }
 
-// The promises beside those of policy.Check.
+// The promises in addition to those of policy.Check.
 const (
 	answers       = "answers"
 	inTime        = "in time"
 	deterministic = "deterministic"
 )
 
+// meanings explains each promise to people.
 var meanings = map[string]string{
 	answers:                  "every snapshot gets a plan that can be read",
 	inTime:                   "and gets it in time",
@@ -100,17 +101,17 @@ var meanings = map[string]string{
 	deterministic:            "the same snapshot gets the same plan, after a restart too",
 }
 
-// again is every how many snapshots a planner is asked anew, and apart after how many it is restarted for that.
+// Every again-th snapshot is asked for a second time, and after every apart-th the planner is restarted before that.
 const (
 	again = 5
 	apart = 25
 )
 
-// patience is after how many snapshots in a row without a plan no more are asked: one that never answers would take
-// hours.
+// patience is the number of successive snapshots without a plan after which the exam ends: a planner that never answers
+// would take hours.
 const patience = 3
 
-// Hold holds the exam. The error is ctx's; the verdict then is on what was asked until then.
+// Hold holds the exam. The error is that of ctx; the verdict then covers what was asked until then.
 func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	h := newHearing(planner, paper)
 	for n := range paper.Snapshots {
@@ -127,16 +128,17 @@ func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	return h.verdict, nil
 }
 
-// hearing is an exam under way.
+// hearing is the state of an exam.
 type hearing struct {
 	planner Planner
 	paper   Paper
 	verdict Verdict
 	lines   map[string]*Line
 	sum     time.Duration
-	silent  int // snapshots in a row
+	silent  int // successive snapshots without a plan
 }
 
+// newHearing makes a hearing with a line for each promise, in the order of the report.
 func newHearing(planner Planner, paper Paper) *hearing {
 	order := []string{answers, inTime}
 	for _, p := range policy.Promises() {
@@ -152,6 +154,7 @@ func newHearing(planner Planner, paper Paper) *hearing {
 	return h
 }
 
+// ask asks for a plan of snapshot n and marks all promises. The last and every again-th snapshot is asked twice.
 func (h *hearing) ask(ctx context.Context, n int) error {
 	c := Snapshot(h.paper.Seed, n)
 	if h.paper.Only != nil {
@@ -182,6 +185,7 @@ func (h *hearing) ask(ctx context.Context, n int) error {
 	return nil
 }
 
+// time adds the time of one plan to the verdict.
 func (h *hearing) time(took time.Duration) {
 	v := &h.verdict
 	v.Planned++
@@ -189,6 +193,7 @@ func (h *hearing) time(took time.Duration) {
 	v.Slowest, v.Mean = max(v.Slowest, took), h.sum/time.Duration(v.Planned)
 }
 
+// tooLate is an error if a plan took longer than allowed.
 func tooLate(took, within time.Duration) error {
 	if took <= within {
 		return nil
@@ -196,7 +201,7 @@ func tooLate(took, within time.Duration) error {
 	return fmt.Errorf("took %s, and %s is allowed", took.Round(time.Millisecond), within)
 }
 
-// promises marks each promise, with the first breach of it.
+// promises marks each promise of policy.Check, with its first breach. Promises in ofGrants count only on a new grant.
 func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 	first := map[policy.Promise]error{}
 	for _, breach := range breaches(policy.Check(c, plan)) {
@@ -212,11 +217,10 @@ func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 	}
 }
 
-// ofGrants are promises that only a new grant can break: a planner that grants nothing keeps them without having been
-// put to the test.
+// ofGrants are the promises that only a new grant can break. A planner that grants nothing keeps them untested.
 var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
 
-// starting says whether a plan gives anybody something new.
+// starting reports whether a plan has a new or changed grant.
 func starting(c policy.Cluster, plan policy.Plan) bool {
 	runs := map[int]*policy.Placement{}
 	for i := range c.Jobs {
@@ -228,6 +232,7 @@ func starting(c policy.Cluster, plan policy.Plan) bool {
 	})
 }
 
+// breaches lists the breaches that policy.Check joined into an error.
 func breaches(err error) []*policy.Breach {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
@@ -243,7 +248,7 @@ func breaches(err error) []*policy.Breach {
 	return list
 }
 
-// repeat asks once more, and now and then somebody who has never seen anything before.
+// repeat asks for the same plan again, every apart-th time and at the end after a restart, and marks determinism.
 func (h *hearing) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
 	if n == h.paper.Snapshots-1 || n%apart == apart-1 {
 		h.planner.Restart()
@@ -261,6 +266,7 @@ func (h *hearing) repeat(ctx context.Context, n int, c policy.Cluster, plan poli
 	return nil
 }
 
+// differ names the first difference between two plans, by JSON.
 func differ(a, b policy.Plan) error {
 	for i := range max(len(a.Decisions), len(b.Decisions)) {
 		if i >= len(a.Decisions) || i >= len(b.Decisions) {
@@ -282,6 +288,7 @@ func text(d policy.Decision) []byte {
 	return out
 }
 
+// mark records the outcome of one promise on snapshot n.
 func (h *hearing) mark(promise string, n int, c policy.Cluster, err error) {
 	l := h.lines[promise]
 	l.Asked++

@@ -11,10 +11,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Snapshot draws cluster number n of a seed: the same one whenever and wherever it is drawn. It has what a site has:
-// servers of several kinds, drained ones, one that has gone, foreign jobs, gangs, jobs with and without profile,
-// lengths, checkpoints and constraints, waiting and running. Small ones come first, since their breaches are easy to
-// read.
+// Snapshot draws cluster number n of a seed, which is always the same. It has what a site has: different kinds of
+// servers, drained and removed ones, unmanaged jobs, gangs, and waiting and running jobs with and without profile,
+// length, checkpoint and constraints. Small clusters come first, since their breaches are easy to read.
 func Snapshot(seed uint64, n int) policy.Cluster {
 	d := &draw{rand.New(rand.NewPCG(seed, uint64(n)))}
 	nodes, jobs := 1+d.IntN(3+min(n/4, 60)), 1+d.IntN(4+min(n, 400))
@@ -36,7 +35,7 @@ func Snapshot(seed uint64, n int) policy.Cluster {
 		}
 		c.Jobs = append(c.Jobs, j)
 	}
-	if len(c.Nodes) > 1 && d.once(10) { // a node that has gone; what runs there may go on
+	if len(c.Nodes) > 1 && d.once(10) { // a removed node; jobs that run there may go on
 		c.Nodes = c.Nodes[:len(c.Nodes)-1]
 	}
 	return c
@@ -44,12 +43,13 @@ func Snapshot(seed uint64, n int) policy.Cluster {
 
 var epoch = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// draw is a source of chance.
+// draw is a random source.
 type draw struct{ *rand.Rand }
 
-// once is true once in n times.
+// once is true with probability 1/n.
 func (d *draw) once(n int) bool { return d.IntN(n) == 0 }
 
+// one draws one of the arguments.
 func one[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
 
 func (d *draw) rules() policy.Rules {
@@ -88,7 +88,7 @@ func (d *draw) node(i int) policy.Node {
 	return n
 }
 
-// profiles draws models of which some need many cores, some much memory, and some neither.
+// profiles draws models: some need many cores, some much memory, some neither. The first is nil.
 func (d *draw) profiles() []*sensitivity.Profile {
 	list := []*sensitivity.Profile{nil}
 	for i := range 6 {
@@ -145,7 +145,7 @@ func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 	return j
 }
 
-// quota leaves little of some things, and does not bound the others.
+// quota draws a quota that is small in some resources and unbounded in others.
 func (d *draw) quota(name string) policy.Quota {
 	q := policy.Quota{
 		Name: name, Jobs: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
@@ -159,7 +159,7 @@ func (d *draw) quota(name string) policy.Quota {
 	return q
 }
 
-// amounts are some of these cores, or some memory, or both, or neither.
+// amounts draws some of these cores, or some memory, or both, or neither.
 func (d *draw) amounts(cores ...int) gres.Vector {
 	var v gres.Vector
 	if d.once(2) {
@@ -171,7 +171,7 @@ func (d *draw) amounts(cores ...int) gres.Vector {
 	return v
 }
 
-// run seats the job where its proportional share, or a little more, is free.
+// run starts the job on nodes where its proportional share, or slightly more, is free.
 func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vector) {
 	width := max(1, j.Nodes, (j.GPUs+7)/8)
 	if j.Barred != "" || j.GPUs%width != 0 {

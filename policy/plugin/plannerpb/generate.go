@@ -1,4 +1,4 @@
-// Package plannerpb is planner.proto in Go. Python's is contrib/plugins/python/planner_pb2.py.
+// Package plannerpb is planner.proto in Go. The Python version is contrib/plugins/python/planner_pb2.py.
 package plannerpb
 
 //go:generate sh generate.sh

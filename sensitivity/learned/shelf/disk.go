@@ -9,26 +9,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// How files are called.
+// Names of files.
 const (
 	ending     = ".json"
-	unfinished = ".new" // behind the name of one that is being written, which begins with a dot then
+	unfinished = ".new" // ending of a file that is being written, whose name begins with a dot
 )
 
-// disk is what a shelf does to its folder. A daemon may die before and after each of these calls.
+// disk is what a shelf does in its directory. A daemon may die before and after each of these calls.
 type disk interface {
-	// write makes a file, whole and on the disk.
+	// write creates a file, complete and synced to disk.
 	write(name string, text []byte) error
-	// rename puts a file in the place of another.
+	// rename replaces one file by another.
 	rename(from, to string) error
-	// remove says nothing of a file that there is not.
+	// remove ignores a file that does not exist.
 	remove(name string) error
-	// sync has the folder itself on the disk.
+	// sync syncs the directory itself to disk.
 	sync() error
 }
 
-// replace writes an entry's file under another name, and renames it when it is whole. Who has to make room for it goes
-// between the two: there are never more files than may be, and none is lost for one that could not be written.
+// replace writes an entry's file under another name, and renames it when it is complete. The entries that make room are
+// removed between the two: so there are never too many files, and no entry is lost for one that could not be written.
 func (s *Shelf) replace(name string, text []byte, crowded []*learned.Entry) error {
 	next := "." + name + unfinished
 	if err := s.disk.remove(next); err != nil {
@@ -49,7 +49,7 @@ func (s *Shelf) replace(name string, text []byte, crowded []*learned.Entry) erro
 	return err
 }
 
-// folder is a directory of this host's.
+// folder is a directory on this host.
 type folder string
 
 func (f folder) path(name string) string { return filepath.Join(string(f), name) }

@@ -1,6 +1,6 @@
-// Package shelf keeps what running jobs taught in a directory: a readable JSON file for each owner and job name. A name
-// of a user's is never part of a path: files are called by a hash of both. A file is replaced as a whole and synced, so
-// that a crash leaves the one before or the one after.
+// Package shelf stores learned entries in a directory: a readable JSON file for each owner and job name. A user's name
+// is never part of a path: files are named by a hash of both. A file is replaced as a whole and synced, so a crash
+// leaves the old one or the new one.
 package shelf
 
 import (
@@ -20,13 +20,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// Bounds of a shelf, so that nobody can fill a disk, or push out what others have, by inventing names.
+// Bounds of the store, so that no user can fill the disk, or displace the entries of others, by inventing names.
 const (
 	MaxOfUser = 64
 	MaxAll    = 4096
 )
 
-// Shelf is a directory of entries, all of which are in memory. It is safe for concurrent use.
+// Shelf is the store: a directory of entries, all of which are also in memory. It is safe for concurrent use.
 type Shelf struct {
 	dir  string
 	disk disk
@@ -35,8 +35,8 @@ type Shelf struct {
 	entries map[learned.Key]*learned.Entry
 }
 
-// Open reads the directory, which is made where it is missing, and clears away what a crash has cut off. A file that
-// cannot be read is left alone and told in wrong; the error is one of the directory.
+// Open reads the directory, creates it if it is missing, and removes unfinished files left by a crash. Files that
+// cannot be read are left alone and returned in wrong; err is an error of the directory.
 func Open(dir string) (s *Shelf, wrong []error, err error) {
 	if err := prepare(dir); err != nil {
 		return nil, nil, fmt.Errorf("learned profiles: %w", err)
@@ -44,6 +44,7 @@ func Open(dir string) (s *Shelf, wrong []error, err error) {
 	return Read(dir)
 }
 
+// prepare creates the directory, refuses one that everybody may write to, and removes unfinished files.
 func prepare(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -58,12 +59,12 @@ func prepare(dir string) error {
 	}
 	cut, err := filepath.Glob(filepath.Join(dir, ".*"+ending+unfinished))
 	for _, file := range cut {
-		_ = os.Remove(file) // its entry is written over it, where it stays
+		_ = os.Remove(file) // a file that stays is overwritten by the next write
 	}
 	return err
 }
 
-// Read is Open for who only looks: nothing is made.
+// Read is Open for reading only: it creates and removes nothing.
 func Read(dir string) (s *Shelf, wrong []error, err error) {
 	s = &Shelf{dir: dir, disk: folder(dir)}
 	if s.entries, wrong, err = readAll(dir); err != nil {
@@ -72,7 +73,8 @@ func Read(dir string) (s *Shelf, wrong []error, err error) {
 	return s, wrong, nil
 }
 
-// Renew reads the directory again, for who was not the only one to write there. On an error all stays as it was.
+// Renew reads the directory again, for a caller that was not the only writer. After an error everything stays as it
+// was.
 func (s *Shelf) Renew() (wrong []error, err error) {
 	entries, wrong, err := readAll(s.dir)
 	if err != nil {
@@ -84,6 +86,7 @@ func (s *Shelf) Renew() (wrong []error, err error) {
 	return wrong, nil
 }
 
+// readAll reads all entries, at most MaxAll. Files that cannot be read are returned in wrong.
 func readAll(dir string) (entries map[learned.Key]*learned.Entry, wrong []error, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -92,7 +95,7 @@ func readAll(dir string) (entries map[learned.Key]*learned.Entry, wrong []error,
 	entries = map[learned.Key]*learned.Entry{}
 	for _, file := range files {
 		if strings.HasPrefix(file.Name(), ".") || !strings.HasSuffix(file.Name(), ending) {
-			continue // of a write that was cut off, or nothing of ours
+			continue // unfinished, or not ours
 		}
 		if len(entries) == MaxAll {
 			return entries, append(wrong,
@@ -108,6 +111,7 @@ func readAll(dir string) (entries map[learned.Key]*learned.Entry, wrong []error,
 	return entries, wrong, nil
 }
 
+// readEntry reads an entry from a regular file, whose name must be the one of its key.
 func readEntry(dir, name string) (*learned.Entry, error) {
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -128,20 +132,20 @@ func readEntry(dir, name string) (*learned.Entry, error) {
 	return e, err
 }
 
-// fileOf is the name of a key's file: 128 bits, so that nobody finds two keys with one.
+// fileOf returns the name of a key's file: 128 bits of a hash, so that nobody can find two keys with the same name.
 func fileOf(key learned.Key) string {
 	sum := sha256.Sum256([]byte(key.User + "\x00" + key.Job))
 	return hex.EncodeToString(sum[:16]) + ending
 }
 
-// Of is the entry of a key; nil: there is none. Nobody may change it.
+// Of returns the entry of a key, which must not be changed; nil: there is none.
 func (s *Shelf) Of(key learned.Key) *learned.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[key]
 }
 
-// Known is how many entries know something: of the others all was forgotten.
+// Known returns the number of entries with points; in the others everything was forgotten.
 func (s *Shelf) Known() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +157,7 @@ func (s *Shelf) Known() (n int) {
 	return n
 }
 
-// All are the entries, by user and job.
+// All returns the entries, by user and job.
 func (s *Shelf) All() []*learned.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +171,8 @@ func (s *Shelf) All() []*learned.Entry {
 	return all
 }
 
-// Keep writes an entry in place of the one that its key has. On an error that one stands, here and on the disk, and so
-// does what somebody else has taught there since this shelf was read. An entry whose names are too long for the file is
+// Keep stores an entry in place of the one with its key. After an error the old one stays, in memory and on disk. What
+// another daemon has written since this store was read stays, too. An entry whose names are too long for the file is
 // not kept.
 func (s *Shelf) Keep(e *learned.Entry) error {
 	if err := s.keep(e); err != nil {
@@ -177,6 +181,7 @@ func (s *Shelf) Keep(e *learned.Entry) error {
 	return nil
 }
 
+// keep checks an entry, takes over what another daemon has written, and stores the entry.
 func (s *Shelf) keep(e *learned.Entry) error {
 	text, err := e.Print()
 	if err != nil {
@@ -197,7 +202,8 @@ func (s *Shelf) keep(e *learned.Entry) error {
 	return s.put(e, text)
 }
 
-// put has the disk do it, and then the memory. What the disk has done counts, though it may not outlast a crash.
+// put writes the entry to disk and then to memory. What was written counts even if the final sync fails, although it
+// may then not outlast a crash.
 func (s *Shelf) put(e *learned.Entry, text []byte) error {
 	crowded := s.crowdedOut(e)
 	if err := s.replace(fileOf(e.Key()), text, crowded); err != nil {
@@ -210,15 +216,15 @@ func (s *Shelf) put(e *learned.Entry, text []byte) error {
 	return s.disk.sync()
 }
 
-// errOvertaken says that another daemon has taught the same since this shelf was read: what it wrote is taken over, and
-// what was to be kept follows from something older.
+// errOvertaken means that another daemon has written this entry since the store was read. Its entry is taken over, and
+// the new one is dropped, since it follows from older data.
 var errOvertaken = errors.New("another daemon has written it meanwhile: want a folder for each")
 
-// yield takes over what somebody else has written of a key since.
+// yield takes over a newer entry that another daemon has written for the key.
 func (s *Shelf) yield(key learned.Key) error {
 	there, err := readEntry(s.dir, fileOf(key))
 	if err != nil {
-		return nil // there is none, or none that counts
+		return nil // there is none, or it is not valid
 	}
 	if known := s.entries[key]; known != nil && !there.Updated.After(known.Updated) && !there.Since.After(known.Since) {
 		return nil
@@ -227,8 +233,8 @@ func (s *Shelf) yield(key learned.Key) error {
 	return errOvertaken
 }
 
-// crowdedOut are the entries that a new one takes the place of: those that were taught longest ago, of the user who has
-// too many, or of the one who has the most where all have too many.
+// crowdedOut returns the entries that make room for a new one: those with the oldest updates, of its user if that user
+// has too many entries, and of the user with the most if the store is full.
 func (s *Shelf) crowdedOut(next *learned.Entry) (gone []*learned.Entry) {
 	of, all := map[string]int{}, 0
 	for key := range s.entries {
@@ -249,7 +255,8 @@ func (s *Shelf) crowdedOut(next *learned.Entry) (gone []*learned.Entry) {
 	return gone
 }
 
-// greediest is the user with the most entries, of whom next is about to have one more. Who has none loses none.
+// greediest returns the user with the most entries, counting the one that user next is about to add. A user without
+// entries cannot lose any.
 func greediest(of map[string]int, next string) (greedy string) {
 	most := 0
 	for user, n := range of {
@@ -263,6 +270,7 @@ func greediest(of map[string]int, next string) (greedy string) {
 	return greedy
 }
 
+// oldestOf returns the user's entry with the oldest update, without that of next and those in but.
 func (s *Shelf) oldestOf(user string, next *learned.Entry, but []*learned.Entry) (oldest *learned.Entry) {
 	for key, e := range s.entries {
 		if key.User == user && key != next.Key() && !slices.Contains(but, e) && (oldest == nil || older(e, oldest)) {

@@ -1,5 +1,5 @@
-// Package replay reads curves that were recorded and holds the estimator against them: what it would have asked for,
-// and how far off what it makes of that is. It is pure, and believes nothing of a file.
+// Package replay reads recorded curves and compares the estimator with them: which trials it would have asked for, and
+// how far off its result is. It is pure and treats a file as untrusted.
 package replay
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Limits of what a record may have.
+// Limits of a record.
 const (
 	MaxBytes    = 4 << 20
 	maxModels   = 1000
@@ -33,18 +33,18 @@ const (
 // Model is one recorded curve.
 type Model struct {
 	Name   string
-	Bound  float64 // samples/s with the data at hand; 0: not recorded
+	Bound  float64 // samples/s with ready data; 0: not recorded
 	Points []Point // ascending in cores
 }
 
-// Point is what was measured with some cores.
+// Point is the measurement with some cores.
 type Point struct {
 	Cores int
 	Rate  float64 // samples/s
 }
 
-// Parse reads {"models": [{"model": …, "points": [{"cores": …, "samples_per_s": …}, …], "gpu_bound_samples_per_s": …},
-// …]}. Other fields say more than is needed here, and are left alone.
+// Parse parses {"models": [{"model": …, "points": [{"cores": …, "samples_per_s": …}, …], "gpu_bound_samples_per_s": …},
+// …]}. Other fields are ignored.
 func Parse(text []byte) ([]Model, error) {
 	switch {
 	case len(text) > MaxBytes:
@@ -79,7 +79,7 @@ func Parse(text []byte) ([]Model, error) {
 	return models, nil
 }
 
-// wellFormed says where a text is no JSON.
+// wellFormed returns an error with the place at which a text stops being JSON, or if it is nested too deeply.
 func wellFormed(text []byte) error {
 	if err := shallow(text); err != nil {
 		return fmt.Errorf("the record %w", err)
@@ -88,7 +88,7 @@ func wellFormed(text []byte) error {
 	err := json.Unmarshal(text, &whole)
 	var syntax *json.SyntaxError
 	if !errors.As(err, &syntax) || len(bytes.TrimSpace(text)) == 0 {
-		return nil // what else is wrong is found in its place
+		return nil // other errors are found later, with their place
 	}
 	at := max(0, min(int(syntax.Offset)-1, len(text)-1))
 	line := 1 + bytes.Count(text[:at], []byte("\n"))
@@ -100,6 +100,7 @@ func firstLine(text []byte) string {
 	return line
 }
 
+// parseModel parses the model at the given place.
 func parseModel(place string, text json.RawMessage) (Model, error) {
 	o, err := objectOf(place, text)
 	if err != nil {
@@ -133,6 +134,7 @@ func parseModel(place string, text json.RawMessage) (Model, error) {
 	return m, nil
 }
 
+// parsePoint parses the point at the given place.
 func parsePoint(place string, text json.RawMessage) (Point, error) {
 	o, err := objectOf(place, text)
 	if err != nil {
@@ -150,13 +152,13 @@ func parsePoint(place string, text json.RawMessage) (Point, error) {
 	return Point{int(cores), rate}, err
 }
 
-// object is a JSON object with its place in the record, as errors name it.
+// object is a JSON object with its place in the record, for errors.
 type object struct {
 	place  string
 	fields map[string]json.RawMessage
 }
 
-// path is how an error names a field.
+// path returns a field's name for errors.
 func (o object) path(name string) string {
 	if o.place == "the record" {
 		return name
@@ -164,7 +166,7 @@ func (o object) path(name string) string {
 	return o.place + "." + name
 }
 
-// objectOf takes an object apart; a field that is there twice is an error.
+// objectOf parses the fields of an object; a repeated field is an error.
 func objectOf(place string, text []byte) (object, error) {
 	o := object{place, make(map[string]json.RawMessage)}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -176,7 +178,7 @@ func objectOf(place string, text []byte) (object, error) {
 		if err != nil {
 			return o, fmt.Errorf("%s: %w", place, err)
 		}
-		name, _ := key.(string) // keys of objects are
+		name, _ := key.(string) // keys of objects are always strings
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return o, fmt.Errorf("%s: %w", o.path(shown(name)), err)
@@ -192,7 +194,7 @@ func objectOf(place string, text []byte) (object, error) {
 	return o, nil
 }
 
-// shallow refuses what is nested so deeply that reading it would take a stack.
+// shallow refuses text that is nested so deeply that parsing it would use a large stack.
 func shallow(text []byte) error {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {
@@ -220,6 +222,7 @@ func (o object) required(name string) (json.RawMessage, error) {
 	return value, nil
 }
 
+// list returns the items of a required list with least to most entries.
 func (o object) list(name string, least, most int) ([]json.RawMessage, error) {
 	value, err := o.required(name)
 	if err != nil {
@@ -235,6 +238,7 @@ func (o object) list(name string, least, most int) ([]json.RawMessage, error) {
 	return items, nil
 }
 
+// name returns a required text field that can be printed.
 func (o object) name(name string) (string, error) {
 	value, err := o.required(name)
 	if err != nil {
@@ -261,6 +265,7 @@ func (o object) number(name string) (float64, error) {
 	return x, nil
 }
 
+// rate returns a required rate within its limits.
 func (o object) rate(name string) (float64, error) {
 	x, err := o.number(name)
 	if err == nil && (x < minRate || x > maxRate) {
@@ -270,7 +275,7 @@ func (o object) rate(name string) (float64, error) {
 	return x, err
 }
 
-// optionalRate is 0 where the record says nothing.
+// optionalRate returns 0 if the field is missing or null.
 func (o object) optionalRate(name string) (float64, error) {
 	if value, is := o.fields[name]; !is || string(value) == "null" {
 		return 0, nil
@@ -278,5 +283,5 @@ func (o object) optionalRate(name string) (float64, error) {
 	return o.rate(name)
 }
 
-// shown is a piece of the record as an error may repeat it: short, and without what a terminal would obey.
+// shown returns a piece of the record for an error message: short, and without what a terminal would obey.
 func shown(text string) string { return printable.Quote(text, 40) }

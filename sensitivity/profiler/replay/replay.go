@@ -7,18 +7,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Outcome is what the estimator made of one record. Errors are how far it is off the isotonic fit of the whole record,
-// at the recorded points.
+// Outcome is what the estimator made of one record. Errors are relative to the isotonic fit of the whole record, at the
+// recorded points.
 type Outcome struct {
 	Model  string
-	Trials []profiler.Trial // in the order in which it asked
+	Trials []profiler.Trial // in the order of asking
 	Stop   profiler.Stop
 	Curve  profiler.Curve
-	Fit    []float64 // the record's isotonic fit, samples/s, by point
-	Errors []float64 // %, by point
+	Fit    []float64 // isotonic fit of the record, samples/s, by point
+	Errors []float64 // in %, by point
 }
 
-// Of runs the estimator over a record: it may ask for what was recorded, and gets it as it was recorded, with all its
+// Of runs the estimator over a record: it may ask for the recorded sizes, and gets each rate as recorded, with its
 // scatter.
 func Of(m Model) Outcome {
 	q := profiler.Question{Bound: m.Bound, Recorded: true}
@@ -31,7 +31,7 @@ func Of(m Model) Outcome {
 	})
 }
 
-// follow does what the estimator says until it stops, and judges it by the record.
+// follow makes the estimator's trials until it stops, and compares the result with the record.
 func follow(m Model, q profiler.Question, try func(profiler.Trial) profiler.Run) Outcome {
 	var runs []profiler.Run
 	out := Outcome{Model: m.Name, Fit: Fit(m)}
@@ -53,7 +53,7 @@ func follow(m Model, q profiler.Question, try func(profiler.Trial) profiler.Run)
 	return out
 }
 
-// Fit is the isotonic fit of a record, all points alike, samples/s by point.
+// Fit returns the isotonic fit of a record with equal weights, samples/s by point.
 func Fit(m Model) []float64 {
 	rates, weights := make([]float64, len(m.Points)), make([]float64, len(m.Points))
 	for i, p := range m.Points {
@@ -62,7 +62,7 @@ func Fit(m Model) []float64 {
 	return profiler.Isotonic(rates, weights)
 }
 
-// off is how far rates are off the fit, in %, by point.
+// off returns how far rates are off the fit, in %, by point.
 func off(m Model, fit []float64, rate func(cores int) float64) []float64 {
 	errors := make([]float64, len(fit))
 	for i, p := range m.Points {
@@ -71,7 +71,7 @@ func off(m Model, fit []float64, rate func(cores int) float64) []float64 {
 	return errors
 }
 
-// Mean of at least one number.
+// Mean needs at least one number.
 func Mean(numbers []float64) float64 {
 	sum := 0.0
 	for _, x := range numbers {
@@ -80,7 +80,7 @@ func Mean(numbers []float64) float64 {
 	return sum / float64(len(numbers))
 }
 
-// Quantile of at least one number, between two of them in a straight line.
+// Quantile interpolates linearly and needs at least one number.
 func Quantile(numbers []float64, part float64) float64 {
 	sorted := slices.Sorted(slices.Values(numbers))
 	at := float64(part * float64(len(sorted)-1))

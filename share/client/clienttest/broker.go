@@ -1,5 +1,5 @@
-// Package clienttest is a broker for the tests of clients: it grants turns in the order in which they are asked for,
-// wants the GPU back as soon as somebody waits, and can be silent, refuse and go away. It asks nobody who he is.
+// Package clienttest is a broker for the tests of clients: it grants the GPU in the order of the requests, wants it
+// back as soon as another client waits, and can be silent, refuse and go away. It does not check identities.
 package clienttest
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// Broker is one socket's. Its fields are set before Start.
+// Broker listens on one socket. Its fields are set before Start.
 type Broker struct {
 	Lease  time.Duration // of each grant; 0: a minute
-	Refuse string        // the code that answers each HELLO
-	Silent bool          // it reads and says nothing
-	Deaf   bool          // it says WELCOME and grants nothing
+	Refuse string        // the code with which each HELLO is refused
+	Silent bool          // it reads and answers nothing
+	Deaf   bool          // it answers HELLO and grants nothing
 
 	listener net.Listener
 	ends     sync.WaitGroup
@@ -32,12 +32,13 @@ type Broker struct {
 	wrong []string
 }
 
+// peer is a connected client.
 type peer struct {
 	conn net.Conn
 	seq  uint64
 }
 
-// Start listens until the test ends or Stop.
+// Start listens until the test ends or Stop is called.
 func (b *Broker) Start(t testing.TB, path string) *Broker {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
@@ -50,10 +51,10 @@ func (b *Broker) Start(t testing.TB, path string) *Broker {
 	return b
 }
 
-// Path is where it listens.
+// Path returns the path of the socket.
 func (b *Broker) Path() string { return b.listener.Addr().String() }
 
-// Stop ends all connections, as a broker that dies.
+// Stop ends all connections, as a broker that dies does.
 func (b *Broker) Stop() {
 	_ = b.listener.Close()
 	b.mu.Lock()
@@ -64,28 +65,28 @@ func (b *Broker) Stop() {
 	b.ends.Wait()
 }
 
-// Said is how often clients have said so.
+// Said returns how many messages of the type clients have sent.
 func (b *Broker) Said(what wire.Type) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.count[what]
 }
 
-// Used is for how long clients say that they have used the GPU.
+// Used returns how long clients say they have used the GPU.
 func (b *Broker) Used() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// Wrong is what clients have said that the protocol does not allow.
+// Wrong returns what clients have sent against the protocol.
 func (b *Broker) Wrong() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.wrong
 }
 
-// Held says whether somebody holds the GPU.
+// Held reports whether a client holds the GPU.
 func (b *Broker) Held() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +148,7 @@ func (b *Broker) hear(p *peer, m wire.Message) {
 	case m.Type == wire.Ask && !b.Deaf:
 		b.ask(p, m)
 	case m.Type == wire.Release:
-		if !slices.Contains(b.queue, p) || p.seq != m.Seq { // one that waits takes its request back
+		if !slices.Contains(b.queue, p) || p.seq != m.Seq { // a waiting client withdraws its request in this way
 			b.wrong = append(b.wrong, "a release of nothing")
 		}
 		b.used += time.Duration(m.Used) * time.Microsecond
@@ -194,6 +195,6 @@ func (b *Broker) remove(p *peer) {
 
 func (p *peer) say(m wire.Message) {
 	m.V = wire.Version
-	line, _ := json.Marshal(m) // there is nothing in it that has no JSON
+	line, _ := json.Marshal(m) // a Message can always be encoded
 	_, _ = p.conn.Write(append(line, '\n'))
 }

@@ -9,30 +9,30 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Axis is one side of a panel.
+// Axis is one axis of a panel.
 type Axis struct {
 	Label    string
 	Min, Max float64
-	Log      bool   // Min must be above 0
-	Marks    []Name // where ticks stand and what they say; empty: at round numbers
-	Ticks    int    // how many round numbers at most; 0: 6
-	// Bare keeps the names and leaves out ticks and line.
+	Log      bool   // logarithmic; Min must be above 0
+	Marks    []Name // the ticks; empty: at round numbers
+	Ticks    int    // the most round numbers; 0: 6
+	// Bare keeps the labels and leaves out ticks and the line.
 	Bare bool
 }
 
-// Name is what stands at a place of an axis.
+// Name is a label at a position of an axis.
 type Name struct {
 	At    float64
 	Label string
 }
 
-// defaultTicks is how many ticks an axis has at most.
+// defaultTicks is the default for Axis.Ticks.
 const defaultTicks = 6
 
-// widest is how wide a name beside an axis may be, in points.
+// widest is the maximal width of a label beside an axis, in points.
 const widest = 130
 
-// shape gives a plot's axis this axis' range, ticks and texts.
+// shape applies this axis' range, ticks and texts to a plot's axis.
 func (a Axis) shape(axis *plot.Axis) {
 	if !(a.Max > a.Min) {
 		a.Max = a.Min + 1
@@ -50,8 +50,8 @@ func (a Axis) shape(axis *plot.Axis) {
 	}
 }
 
-// along is where a value lies, for the library: it would take the middle of a logarithmic axis for that of its range,
-// and leave room for a label that is not there. What a logarithmic axis cannot show is put at its beginning.
+// along maps a value to the library's axis, which is always linear: its own logarithmic axis would find a wrong middle
+// and leave room for an absent label. Values that a logarithmic axis cannot show are moved to its beginning.
 func (a Axis) along(value float64) float64 {
 	if a.Log {
 		return math.Log10(max(value, a.Min))
@@ -59,17 +59,18 @@ func (a Axis) along(value float64) float64 {
 	return value
 }
 
-// Part is how far along the axis a value lies: 0 at its beginning, 1 at its end.
+// Part is the position of a value along the axis: 0 at its beginning, 1 at its end.
 func (a Axis) Part(value float64) float64 {
 	return (a.along(value) - a.along(a.Min)) / (a.along(a.Max) - a.along(a.Min))
 }
 
-// restyle keeps the alignment that a plot gives its texts.
+// restyle returns the style with the alignment that the plot had chosen for the text.
 func restyle(style, old draw.TextStyle) draw.TextStyle {
 	style.XAlign, style.YAlign, style.Rotation = old.XAlign, old.YAlign, old.Rotation
 	return style
 }
 
+// ticker returns the axis' own marks, or else ticks at round numbers.
 func (a Axis) ticker() plot.Ticker {
 	if len(a.Marks) > 0 {
 		ticks := make([]plot.Tick, len(a.Marks))
@@ -88,22 +89,22 @@ func (a Axis) ticker() plot.Ticker {
 	return round{most}
 }
 
-// round are ticks at multiples of 1, 2 or 5 times a power of ten.
+// round makes at most most ticks at multiples of 1, 2 or 5 times a power of ten.
 type round struct{ most int }
 
-// Ticks are at most as many as were asked for.
+// Ticks implements plot.Ticker.
 func (r round) Ticks(lowest, highest float64) []plot.Tick {
 	step := RoundStep((highest - lowest) / float64(r.most))
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
 	for k := math.Ceil(lowest/step - 1e-6); k <= highest/step+1e-6; k++ {
-		value := k*step + 0 // no negative zero
+		value := k*step + 0 // adding 0 turns -0 into 0
 		ticks = append(ticks, plot.Tick{Value: value, Label: grouped(value, digits)})
 	}
 	return ticks
 }
 
-// RoundStep is the smallest of 1, 2 or 5 times a power of ten that is not below least.
+// RoundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least least.
 func RoundStep(least float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(least)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -114,11 +115,11 @@ func RoundStep(least float64) float64 {
 	return 10 * power
 }
 
-// decades are ticks at powers of ten, with unnamed ones at 2 to 9 times them. Over less than two decades, 2 and 5 are
-// named as well.
+// decades makes ticks at powers of ten, with unlabelled ones at 2 to 9 times them. On an axis of less than two decades,
+// 2 and 5 are labelled as well.
 type decades struct{ most int }
 
-// Ticks leaves names out where there are more decades than may have one. It is asked in logarithms, and answers so.
+// Ticks implements plot.Ticker on an axis of logarithms. It leaves labels out if there are more than most decades.
 func (d decades) Ticks(lowest, highest float64) []plot.Tick {
 	first, last := int(math.Floor(lowest)), int(math.Ceil(highest))
 	every := max(1, (last-first+d.most-1)/d.most)
@@ -139,7 +140,7 @@ func (d decades) Ticks(lowest, highest float64) []plot.Tick {
 	return ticks
 }
 
-// grouped writes a number with commas between thousands.
+// grouped formats a number with commas between thousands.
 func grouped(value float64, digits int) string {
 	text := strconv.FormatFloat(value, 'f', digits, 64)
 	whole, fraction, _ := strings.Cut(text, ".")

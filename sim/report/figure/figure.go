@@ -1,6 +1,6 @@
-// Package figure draws panels with axes, and a legend above them that never covers data, as SVG and as PNG. What it
-// draws can be read in black and white: lines differ in their dashes, areas in their hatching or lightness, and not in
-// colour alone. It knows nothing of simulations, carries its own fonts, and gives equal bytes for equal figures.
+// Package figure draws panels with axes, with a legend above them that never covers data, as SVG and as PNG. Figures
+// can be read in black and white: lines differ in their dashes and areas in hatching or lightness, not only in colour.
+// The package is independent of simulations, embeds its fonts, and gives equal bytes for equal figures.
 package figure
 
 import (
@@ -12,7 +12,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Width is that of two columns of a paper, in points.
+// Width is the width of a figure in points, that of two columns of a paper.
 const Width = 504
 
 // Distances between the parts of a figure, in points.
@@ -28,11 +28,11 @@ const (
 // Figure is a grid of panels under a title, a note and a legend.
 type Figure struct {
 	Title  string
-	Note   string  // one line under the title, which says what is left out
-	Height float64 // of the panels with their axes, in points; the whole is Width wide
+	Note   string  // one line under the title, for example about what is left out
+	Height float64 // of the panels with their axes, in points; the width is always Width
 	Keys   []Key
-	// Rows are equally long. A place may be empty, nil, but not the first of a row, whose vertical axis names those of
-	// the whole row.
+	// Rows have equal lengths. Places may be empty (nil), except the first of a row, whose vertical axis is labelled
+	// for the whole row.
 	Rows [][]*Panel
 }
 
@@ -43,7 +43,7 @@ type Key struct {
 	Kind  KeyKind
 }
 
-// KeyKind is what a legend's sample looks like.
+// KeyKind is the kind of a legend's sample.
 type KeyKind int
 
 // The kinds of samples.
@@ -53,7 +53,7 @@ const (
 	AreaKey
 )
 
-// size is that of the whole figure.
+// size is the size of the whole figure.
 func (f Figure) size() (width, height vg.Length) {
 	_, legend := f.legend()
 	return Width, f.headingHeight() + legend + vg.Length(f.Height) + 2*margin
@@ -74,7 +74,7 @@ func (f Figure) draw(c draw.Canvas) {
 	f.panels(c)
 }
 
-// headline is one line over the panels.
+// headline is one line above the panels.
 type headline struct {
 	style draw.TextStyle
 	text  string
@@ -96,7 +96,7 @@ func (f Figure) headingHeight() (height vg.Length) {
 	return height + lineGap
 }
 
-// heading draws title and note.
+// heading draws the title and the note.
 func (f Figure) heading(c draw.Canvas) {
 	top := c.Max.Y
 	for _, line := range f.headlines() {
@@ -106,14 +106,14 @@ func (f Figure) heading(c draw.Canvas) {
 	}
 }
 
-// entry is a key at its place in the legend: right of its left edge, and below its top.
+// entry is a key with its position in the legend: the distances of its corner from the left edge and from the top.
 type entry struct {
 	key   Key
 	label string
 	x, y  vg.Length
 }
 
-// legend places the keys from left to right, in as many lines as they need, and says how high they are.
+// legend places the keys from left to right in as many lines as needed, and returns the total height.
 func (f Figure) legend() (entries []entry, height vg.Length) {
 	if len(f.Keys) == 0 {
 		return nil, 0
@@ -140,7 +140,7 @@ func (e entry) draw(c draw.Canvas) {
 	c.FillText(keyText, at, e.label)
 }
 
-// sample draws what stands before a key's label.
+// sample draws the sample in front of a key's label.
 func (k Key) sample(c draw.Canvas, box vg.Rectangle) {
 	middle := (box.Min.Y + box.Max.Y) / 2
 	switch k.Kind {
@@ -154,7 +154,7 @@ func (k Key) sample(c draw.Canvas, box vg.Rectangle) {
 	c.StrokeLine2(k.Style.line(), box.Min.X, middle, box.Max.X, middle)
 }
 
-// panels draws the grid with all frames equally large.
+// panels draws the grid of panels with frames of equal size.
 func (f Figure) panels(c draw.Canvas) {
 	edge := c.Min.X
 	if slices.ContainsFunc(f.Rows, func(row []*Panel) bool { return row[0].Y.Label != "" }) {
@@ -180,8 +180,8 @@ func (f Figure) panels(c draw.Canvas) {
 	}
 }
 
-// nameRow writes what the vertical axes of a row mean along the figure's edge, where the names of all rows stand in one
-// line however wide the numbers beside them are.
+// nameRow writes the label of a row's vertical axes along the figure's edge, so that the labels of all rows are aligned
+// whatever the width of the tick labels.
 func nameRow(c draw.Canvas, edge vg.Length, frame vg.Rectangle, label string) {
 	style := axisText
 	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop

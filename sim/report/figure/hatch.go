@@ -2,7 +2,7 @@ package figure
 
 import "gonum.org/v1/plot/vg"
 
-// hatch is a pattern of lines over an area.
+// hatch is a pattern of lines in an area.
 type hatch int
 
 const (
@@ -16,10 +16,10 @@ const (
 	spineHatch
 )
 
-// hatchGap is the distance of a hatching's lines, in points.
+// hatchGap is the distance between lines of a pattern, in points.
 const hatchGap = 3.2
 
-// lines are the strokes of the pattern within the box.
+// lines returns the strokes of the pattern within a box.
 func (h hatch) lines(box vg.Rectangle) [][]vg.Point {
 	switch h {
 	case risingHatch:
@@ -55,7 +55,7 @@ func upright(box vg.Rectangle) (lines [][]vg.Point) {
 	return lines
 }
 
-// rising are lines under 45 degrees, clipped to the box.
+// rising returns lines at 45 degrees, clipped to the box.
 func rising(box vg.Rectangle) (lines [][]vg.Point) {
 	height := box.Max.Y - box.Min.Y
 	for x := box.Min.X - height + hatchGap/2; x < box.Max.X; x += 1.4 * hatchGap {
@@ -65,7 +65,7 @@ func rising(box vg.Rectangle) (lines [][]vg.Point) {
 	return lines
 }
 
-// falling are the mirror images of rising.
+// falling returns the mirror images of rising.
 func falling(box vg.Rectangle) [][]vg.Point {
 	lines := rising(box)
 	for _, line := range lines {

@@ -15,10 +15,10 @@ type Line struct {
 
 func (l Line) draw(v view) { v.StrokeLines(l.Style.line(), v.ClipLinesXY(v.all(l.Points))...) }
 
-// Dots are symbols at points, each with a whisker as far as its error reaches; no error, no whisker.
+// Dots are symbols at points, each with a whisker of its error's length; none for an error of 0.
 type Dots struct {
 	Points []Point
-	Errors []float64 // of Y, to both sides
+	Errors []float64 // of Y, in both directions
 	Style  Style
 }
 
@@ -34,7 +34,7 @@ func (d Dots) draw(v view) {
 // whiskerCap is half the width of a whisker's ends, in points.
 const whiskerCap = 2
 
-// whisker is a line with ends across.
+// whisker is a line with caps.
 func (v view) whisker(from, to vg.Point, colour color.Color) {
 	style := draw.LineStyle{Color: colour, Width: 0.8}
 	across := vg.Point{X: whiskerCap}
@@ -45,13 +45,13 @@ func (v view) whisker(from, to vg.Point, colour color.Color) {
 		[]vg.Point{from.Sub(across), from.Add(across)}, []vg.Point{to.Sub(across), to.Add(across)})
 }
 
-// Band is the area between two lines over the same places.
+// Band is the area between two lines over the same X values.
 type Band struct {
 	Low, High []Point
 	Style     Style
 }
 
-// bandOpacity leaves the grid and other bands visible.
+// bandOpacity keeps the grid and other bands visible.
 const bandOpacity = 0x48
 
 func (b Band) draw(v view) {
@@ -62,12 +62,12 @@ func (b Band) draw(v view) {
 	v.FillPolygon(Faint(b.Style).colour, v.ClipPolygonXY(outline))
 }
 
-// Bar lies from From to To on the horizontal axis, Thick high and around Y, as far as the panel goes. Label stands at
-// its end.
+// Bar is a horizontal bar from From to To, centred on Y with the height Thick and clipped to the panel. Label is
+// written at its end.
 type Bar struct {
 	From, To float64
 	Y, Thick float64
-	Error    float64 // of To, to both sides; 0: none
+	Error    float64 // of To, in both directions; 0: none
 	Label    string
 	Style    Style
 }
@@ -87,13 +87,13 @@ func (b Bar) draw(v view) {
 	v.FillText(style, vg.Point{X: end + 3, Y: (low.Y+high.Y)/2 + style.FontExtents().Descent}, b.Label)
 }
 
-// Rule is a dashed line across the whole panel at a place of the axis that it crosses.
+// Rule is a dashed line across the whole panel, at a value of the axis that it crosses.
 type Rule struct {
 	At        float64
 	Direction Direction
 }
 
-// Direction is that of a rule.
+// Direction is the direction of a rule.
 type Direction int
 
 // The directions.
@@ -111,7 +111,7 @@ func (r Rule) draw(v view) {
 	v.StrokeLine2(style, v.Min.X, v.y.at(r.At), v.Max.X, v.y.at(r.At))
 }
 
-// Text stands in the middle of the panel, where there is nothing else to see.
+// Text is written in the middle of a panel that shows nothing else.
 type Text struct{ Text string }
 
 func (t Text) draw(v view) {
@@ -120,19 +120,19 @@ func (t Text) draw(v view) {
 	v.FillText(style, v.Center(), fit(style, t.Text, v.Max.X-v.Min.X))
 }
 
-// Boxes are rectangles of one kind, drawn as one area with a gap between neighbours.
+// Boxes are rectangles of one style, drawn as one area with gaps between neighbours.
 type Boxes struct {
 	Boxes []Box
 	Style Style
 }
 
-// Box is a rectangle between two corners. Label is written where there is room for it.
+// Box is a rectangle between two corners. Label is written if there is room.
 type Box struct {
 	From, To Point
 	Label    string
 }
 
-// Boxes below these sizes, in points, have no gap, and no label.
+// The least sizes of a box, in points, at which it gets a gap or a label.
 const (
 	gapWidth    = 1.2
 	labelHeight = 6.5
@@ -160,13 +160,14 @@ func (b Boxes) draw(v view) {
 	}
 }
 
-// place is where a box lies, as far as the panel goes.
+// place is the position of a box, clipped to the panel.
 func (v view) place(box Box) vg.Rectangle {
 	from, to := v.at(box.From), v.at(box.To)
 	from.X, to.X = v.within(from.X), v.within(to.X)
 	return vg.Rectangle{Min: from, Max: to}
 }
 
+// boxLabel writes a box's label, on a patch of the box's colour that interrupts the line along its middle.
 func (v view) boxLabel(box Box, style Style) {
 	place, words := v.place(box), smallText
 	from, to := place.Min, place.Max
@@ -181,7 +182,7 @@ func (v view) boxLabel(box Box, style Style) {
 	v.FillText(words, middle.Add(vg.Point{Y: words.FontExtents().Descent}), box.Label)
 }
 
-// contrast is the colour of text upon a colour.
+// contrast is the colour of text on a background.
 func contrast(under color.NRGBA) color.NRGBA {
 	if 299*int(under.R)+587*int(under.G)+114*int(under.B) > 128_000 {
 		return color.NRGBA{0x1B, 0x1B, 0x1B, 0xFF}
@@ -189,7 +190,7 @@ func contrast(under color.NRGBA) color.NRGBA {
 	return color.NRGBA{0xFE, 0xFE, 0xFE, 0xFF}
 }
 
-// Lines are hairlines across the panel at heights, to tell rows apart.
+// Lines are thin lines across the panel at the given heights, to separate rows.
 type Lines struct{ At []float64 }
 
 func (l Lines) draw(v view) {

@@ -8,38 +8,38 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Panel is one pair of axes with what is drawn between them.
+// Panel is a pair of axes with the marks between them.
 type Panel struct {
 	Title string
 	X, Y  Axis
 	Marks []Mark // drawn in this order
-	// Grid says which of the axes' ticks have lines across the panel.
+	// Grid says which ticks have lines across the panel.
 	Grid Grid
 }
 
-// Grid is which ticks have lines.
+// Grid is a choice of grid lines.
 type Grid int
 
-// The grids.
+// The choices of grid lines.
 const (
 	BothGrid Grid = iota
 	UprightGrid
 	NoGrid
 )
 
-// Point is a place in a panel, in the units of its axes.
+// Point is a position in a panel, in the units of its axes.
 type Point struct{ X, Y float64 }
 
-// Mark is something that is drawn in a panel.
+// Mark is something that can be drawn in a panel.
 type Mark interface{ draw(view) }
 
-// view is a panel's place on the canvas.
+// view is the canvas of a panel with the scales of its axes.
 type view struct {
 	draw.Canvas
 	x, y scale
 }
 
-// scale turns the numbers of an axis into a place.
+// scale maps the values of an axis to positions on the canvas.
 type scale struct {
 	place func(float64) vg.Length
 	axis  Axis
@@ -49,7 +49,7 @@ func (s scale) at(value float64) vg.Length { return s.place(s.axis.along(value))
 
 func (v view) at(p Point) vg.Point { return vg.Point{X: v.x.at(p.X), Y: v.y.at(p.Y)} }
 
-// within is a place along the panel, or the end of the panel that it lies beyond.
+// within clips a horizontal position to the panel.
 func (v view) within(x vg.Length) vg.Length { return min(max(x, v.Min.X), v.Max.X) }
 
 func (v view) all(points []Point) []vg.Point {
@@ -60,7 +60,7 @@ func (v view) all(points []Point) []vg.Point {
 	return places
 }
 
-// plot is the panel as the library draws it.
+// plot converts the panel to the library's plot.
 func (p *Panel) plot() *plot.Plot {
 	drawn := plot.New()
 	drawn.BackgroundColor = nil
@@ -74,10 +74,10 @@ func (p *Panel) plot() *plot.Plot {
 	return drawn
 }
 
-// content draws a panel's grid and marks when the library has found their place.
+// content draws a panel's grid and marks, after the library has laid out the axes.
 type content struct{ panel *Panel }
 
-// Plot is what the library calls.
+// Plot implements plot.Plotter.
 func (d content) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	v := view{c, scale{x, d.panel.X}, scale{y, d.panel.Y}}
@@ -87,6 +87,7 @@ func (d content) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
+// grid draws lines across the panel at the labelled ticks.
 func (p *Panel) grid(v view, drawn *plot.Plot) {
 	if p.Grid != NoGrid {
 		for _, tick := range named(drawn.X) {
@@ -100,7 +101,7 @@ func (p *Panel) grid(v view, drawn *plot.Plot) {
 	}
 }
 
-// named are the ticks that have a name and lie within the axis.
+// named returns the ticks within the axis that have a label.
 func named(axis plot.Axis) (ticks []float64) {
 	for _, tick := range axis.Tick.Marker.Ticks(axis.Min, axis.Max) {
 		if !tick.IsMinor() && tick.Value >= axis.Min && tick.Value <= axis.Max {

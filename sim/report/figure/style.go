@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// The colours that are not data's.
+// The colours of everything but data.
 var (
 	paper = color.NRGBA{0xFF, 0xFF, 0xFF, 0xFF}
 	ink   = color.NRGBA{0x1A, 0x1A, 0x1A, 0xFF}
@@ -18,8 +18,8 @@ var (
 	rule  = color.NRGBA{0xDC, 0xDC, 0xDC, 0xFF}
 )
 
-// The colours of data: those of Okabe and Ito, which the colour-blind can tell apart, with a grey before them for what
-// others are measured against.
+// The colours of data: those of Okabe and Ito, which colour-blind readers can distinguish, preceded by a grey for the
+// series with which others are compared.
 var (
 	grey       = color.NRGBA{0x6E, 0x6E, 0x6E, 0xFF}
 	orange     = color.NRGBA{0xE6, 0x9F, 0x00, 0xFF}
@@ -31,8 +31,8 @@ var (
 	black      = color.NRGBA{0x30, 0x30, 0x30, 0xFF}
 )
 
-// tints are the fills of kinds that lie side by side. The first three can be told apart in grey, and those after them
-// have a line along their middle.
+// tints are the fills of kinds that lie side by side. The first three can be distinguished in greyscale, and the next
+// ones have a line along their middle.
 var tints = []Style{
 	{colour: color.NRGBA{0x1B, 0x45, 0x80, 0xFF}},
 	{colour: color.NRGBA{0xEB, 0xC9, 0x5F, 0xFF}},
@@ -43,7 +43,7 @@ var tints = []Style{
 	{colour: color.NRGBA{0xA8, 0xA8, 0xA8, 0xFF}},
 }
 
-// Style is how a series looks, whatever shape it has.
+// Style is the look of a series, for lines, areas and symbols.
 type Style struct {
 	colour color.NRGBA
 	dashes []vg.Length
@@ -62,16 +62,16 @@ var styles = []Style{
 	{black, []vg.Length{1, 3}, noHatch, draw.CrossGlyph{}},
 }
 
-// Styles is how many styles there are.
+// Styles is the number of styles.
 func Styles() int { return len(styles) }
 
-// StyleOf is the style of the n-th series; they begin anew after Styles of them.
+// StyleOf returns the style of the n-th series; they repeat after Styles.
 func StyleOf(n int) Style { return styles[n%len(styles)] }
 
-// Tints is how many tints there are.
+// Tints is the number of tints.
 func Tints() int { return len(tints) }
 
-// TintOf is the fill of the n-th kind; they begin anew after Tints of them.
+// TintOf returns the fill of the n-th kind; they repeat after Tints.
 func TintOf(n int) Style { return tints[n%len(tints)] }
 
 func (s Style) line() draw.LineStyle {
@@ -91,7 +91,7 @@ func (s Style) fill(c draw.Canvas, box vg.Rectangle) {
 	c.StrokeLines(draw.LineStyle{Color: ink, Width: 0.4}, outline(box))
 }
 
-// strokeTogether draws lines as one path, which is a third of the size of as many paths.
+// strokeTogether draws lines as one path, which takes a third of the bytes of separate paths.
 func strokeTogether(c draw.Canvas, style draw.LineStyle, lines [][]vg.Point) {
 	var path vg.Path
 	for _, line := range lines {
@@ -110,7 +110,7 @@ func outline(box vg.Rectangle) []vg.Point {
 	return []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}, box.Min}
 }
 
-// The texts.
+// The text styles.
 var (
 	titleText = bold(lettering(10, ink))
 	noteText  = lettering(8, muted)
@@ -126,7 +126,7 @@ func bold(style draw.TextStyle) draw.TextStyle {
 	return style
 }
 
-// boldWeight is WeightBold of golang.org/x/image/font, which nothing else is needed of.
+// boldWeight is WeightBold of golang.org/x/image/font, which is not imported for this constant alone.
 const boldWeight = 3
 
 func lettering(size vg.Length, colour color.Color) draw.TextStyle {
@@ -139,7 +139,7 @@ func lettering(size vg.Length, colour color.Color) draw.TextStyle {
 	}
 }
 
-// Faint is a style as bands have it.
+// Faint returns a style as used for bands: translucent and without hatching.
 func Faint(s Style) Style {
 	s.colour.A, s.hatch = bandOpacity, noHatch
 	return s

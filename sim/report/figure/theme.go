@@ -5,10 +5,10 @@ import (
 	"image/color"
 )
 
-// Shade is a colour as it is written in an SVG, and what takes its place on a dark page.
+// Shade is a colour as written in an SVG, and the colour that replaces it on a dark page.
 type Shade struct{ Light, Dark string }
 
-// Shades are those of every colour that a figure may have.
+// Shades lists the shades of all colours that a figure may contain.
 func Shades() []Shade {
 	return []Shade{
 		shade(paper, "#16191d"), shade(ink, "#e8e8e8"), shade(muted, "#b4b4b4"), shade(rule, "#353a40"),

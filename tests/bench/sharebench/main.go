@@ -1,5 +1,5 @@
 // Command sharebench is what tests/bench/share_gpu.py needs of this module on a machine without Slurm: the node's
-// broker for processes that say themselves which job they are of, its MPS daemon, and the emulated GPU.
+// broker for processes that say themselves which job they belong to, its MPS daemon, and the emulated GPU.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Package accounts is what of slurmrestd's API tells of a site rather than of its jobs: partitions, associations and
-// QOS with their limits, and what is judged before the daemon is switched on. It is the same from v0.0.42 to v0.0.45,
-// so it is written once and not generated; it keeps little of answers that have 2 kB for each user.
+// Package accounts is the part of slurmrestd's API about the site: partitions, associations and QOS with their limits,
+// and what preflight checks ask. It is the same from v0.0.42 to v0.0.45, so it is written once by hand and not
+// generated. It decodes few fields of answers that have 2 kB per user.
 package accounts
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// Speak lets an API ask the slurmrestd at an address for limits.
+// Speak adds the calls of this package to an API for a slurmrestd address.
 func Speak(api wire.API, server string) wire.API {
 	ctld, dbd := server+"/slurm/"+api.Name, server+"/slurmdb/"+api.Name
 	api.Partitions = func() wire.Call[wire.Partitions] { return get(ctld+"/partitions/", "/partitions/", partitions) }
@@ -31,7 +31,7 @@ func Speak(api wire.API, server string) wire.API {
 	return api
 }
 
-// complaint is what every answer carries beside what it says.
+// complaint is the errors and warnings in every answer.
 type complaint struct {
 	Errors []struct {
 		Number      int    `json:"error_number"`
@@ -53,7 +53,7 @@ func (c *complaint) said() (all wire.Complaint) {
 	return all
 }
 
-// get is a question and how its answer is read.
+// get makes a GET call whose answer is decoded as A and converted by told.
 func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire.Call[T] {
 	request, err := http.NewRequest(http.MethodGet, address, nil)
 	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
@@ -67,15 +67,17 @@ func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire
 	}}
 }
 
-// optional is a number that may be none.
+// optional is a number that may be unset or infinite.
 type optional struct {
 	Set      bool    `json:"set"`
 	Infinite bool    `json:"infinite"`
 	Number   float64 `json:"number"`
 }
 
+// bounds reports whether the number is a limit.
 func (o optional) bounds() bool { return o.Set && !o.Infinite && o.Number >= 0 }
 
+// orZero is the number if it is a limit, capped at mostCount; else 0.
 func (o optional) orZero() int {
 	if !o.bounds() {
 		return 0
@@ -83,7 +85,7 @@ func (o optional) orZero() int {
 	return int(min(o.Number, mostCount))
 }
 
-// mostCount bounds what is believed of a number: none that can be counted is larger, and sums of them do not overflow.
+// mostCount caps numbers, so that their sums do not overflow. No real count is larger.
 const mostCount = 1 << 40
 
 type partitionList struct {
@@ -130,11 +132,11 @@ func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
 	return told, a.said()
 }
 
-// gpusIn reads cpu=48,mem=1000000M,gres/gpu=16,gres/gpu:a100=16. Where GPUs are not accounted for, it has none.
+// gpusIn reads the GPUs in cpu=48,mem=1000000M,gres/gpu=16,gres/gpu:a100=16; 0 if GPUs are not accounted for.
 func gpusIn(tres string) int {
 	for entry := range strings.SplitSeq(tres, ",") {
 		if amount, is := strings.CutPrefix(entry, "gres/gpu="); is {
-			n, _ := strconv.Atoi(amount) // not a number: none
+			n, _ := strconv.Atoi(amount) // 0 if not a number
 			return n
 		}
 	}
@@ -169,14 +171,14 @@ func threads(a *nodeList) (most int, said wire.Complaint) {
 	return most, a.said()
 }
 
-// counted TRES of a limit.
+// tresList is the TRES of a limit.
 type tresList []struct {
 	Type  string `json:"type"`
 	Name  string `json:"name"`
 	Count int64  `json:"count"`
 }
 
-// as lists limits of a kind.
+// as converts the list to limits of a kind.
 func (t tresList) as(kind limits.Kind) []limits.Limit {
 	var list []limits.Limit
 	for _, each := range t {
@@ -191,7 +193,7 @@ func (t tresList) as(kind limits.Kind) []limits.Limit {
 	return list
 }
 
-// jobs is a limit on a number of jobs.
+// jobs converts a number of jobs to a limit.
 func (o optional) jobs(kind limits.Kind) []limits.Limit {
 	if !o.bounds() {
 		return nil
@@ -204,7 +206,7 @@ type associationList struct {
 	Associations []association `json:"associations"`
 }
 
-// associations reads those of a cluster.
+// associations returns a function that reads those of a cluster.
 func associations(cluster string) func(*associationList) ([]limits.Association, wire.Complaint) {
 	return func(a *associationList) ([]limits.Association, wire.Complaint) {
 		var told []limits.Association

@@ -1,11 +1,11 @@
-// Command trim cuts slurmrestd's own OpenAPI document (GET /openapi/v3, 1.6 MB) down to the operations and fields that
-// this package uses, of one API version:
+// Command trim reduces slurmrestd's own OpenAPI document (GET /openapi/v3, 1.6 MB) to the operations and fields that
+// package slurmrest uses, of one API version:
 //
 //	curl -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://slurm:6820/openapi/v3 | go run ./internal/trim v0.0.42 >openapi-v0.0.42.json
 //
-// Every name and type comes from slurmrestd, save for the corrections listed below, where the document says one thing
-// and slurmrestd another. The output depends on nothing but the input: keys are sorted, and nothing of the host is in
-// it. The program generates no code and is no part of the product.
+// Every name and type comes from slurmrestd, except for the corrections listed in trim.go, where slurmrestd deviates
+// from its document. The output depends only on the input: keys are sorted, and it contains nothing of the host. The
+// program generates no code and is not part of the product.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// operations are what the client calls: path under /slurm/VERSION, and method to the name that its Go function gets.
+// operations are the calls of the client: the path under /slurm/VERSION and the method, to the name of the Go function.
 var operations = map[string]map[string]string{
 	"/ping/":         {"get": "ping"},
 	"/nodes/":        {"get": "get_nodes"},
@@ -29,7 +29,7 @@ var operations = map[string]map[string]string{
 	"/reservations/": {"get": "get_reservations"},
 }
 
-// later are those that not every version has, by the first that does.
+// later are operations that not every version has, by the first version that does.
 var later = map[string]map[string]map[string]string{
 	"v0.0.45": {"/jobs/requeue": {"post": "requeue_jobs"}},
 }
@@ -45,7 +45,7 @@ func operationsOf(version string) map[string]map[string]string {
 	return all
 }
 
-// fields are the properties kept, by schema without its version. A schema that is not listed is kept whole.
+// fields are the properties to keep, by schema name without version. A schema that is not listed is kept whole.
 var fields = map[string]string{
 	"job_info": `job_id name user_name partition comment admin_comment extra container job_state state_reason hold priority
 		array_job_id array_task_id array_task_string array_max_tasks het_job_id shared batch_flag cron thread_spec contiguous dependency
@@ -57,7 +57,7 @@ var fields = map[string]string{
 		nodes gres_detail job_resources`,
 	"node": `name comment active_features partitions effective_cpus real_memory specialized_memory gres gres_used
 		alloc_cpus alloc_memory state`,
-	"job_desc_msg": `begin_time tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
+	"job_desc_msg": `begin_time deadline dependency time_limit tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		required_nodes tres_per_node tres_per_job tres_per_task extra comment requeue
 		name partition hold current_working_directory environment standard_output script`,
 	"process_exit_code_verbose":    `return_code signal`,
@@ -83,15 +83,15 @@ var fields = map[string]string{
 	"warning":                      `description source`,
 }
 
-// presenceOf says whether the properties of a schema are always there.
+// presenceOf says whether the properties of a schema are always present.
 type presenceOf int
 
 const (
 	answered presenceOf = iota // slurmrestd always writes all of them
-	optional                   // what is not set must not appear
+	optional                   // unset ones must not appear
 )
 
-// presence lists the schemas that we send.
+// presence lists the schemas that the client sends.
 var presence = map[string]presenceOf{"jobs_requeue_query": optional, "job_desc_msg": optional,
 	"job_submit_req": optional}
 

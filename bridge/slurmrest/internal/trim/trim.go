@@ -22,13 +22,13 @@ func newTrimmer(document object, version string) *trimmer {
 	return &trimmer{version: version, paths: paths, schemas: schemas, kept: corrections()}
 }
 
-// corrections are the schemas whose declaration slurmrestd does not keep to, and what it really sends (24.11.5).
+// corrections are schemas whose declaration differs from what slurmrestd sends (24.11.5).
 func corrections() object {
 	return object{
-		// Declared as int32 for fields of 32 bits, where Slurm has unsigned numbers: 4294967294 does not fit.
+		// Declared as int32 for 32-bit fields, but Slurm's numbers are unsigned: 4294967294 does not fit.
 		"optional_number": record(object{"set": kind("boolean"), "infinite": kind("boolean"),
 			"number": object{"type": "integer", "format": "int64"}}, []string{"infinite", "number", "set"}),
-		// Declared as a list of job_info, with a number as job_id. It is a text, with the task behind it: 9_1, 18+0.
+		// Declared as a list of job_info with a number as job_id. It is a text that includes the task: 9_1, 18+0.
 		"job_states_resp": record(object{
 			"jobs":     list(reference("job_state_of")),
 			"errors":   list(reference("error")),
@@ -53,6 +53,7 @@ func record(properties object, required []string) object {
 	return trimmed
 }
 
+// document is the trimmed OpenAPI document.
 func (t *trimmer) document() (object, error) {
 	paths := object{}
 	for path, methods := range operationsOf(t.version) {
@@ -75,6 +76,7 @@ func (t *trimmer) document() (object, error) {
 	}, nil
 }
 
+// operation keeps one operation under the given name.
 func (t *trimmer) operation(path, method, name string) (object, error) {
 	methods, _ := t.paths["/slurm/"+t.version+path].(object)
 	declared, ok := methods[method].(object)
@@ -95,6 +97,7 @@ func (t *trimmer) operation(path, method, name string) (object, error) {
 	return operation, nil
 }
 
+// answer is the schema of an operation's answer, with the corrected one for job states.
 func (t *trimmer) answer(path string, operation object) object {
 	responses, _ := operation["responses"].(object)
 	answer, _ := responses["200"].(object)
@@ -117,7 +120,7 @@ func (t *trimmer) content(body object) object {
 	}
 }
 
-// parameters keeps the path's own, and what a signal needs. Times and flags of listings are not used.
+// parameters keeps job_id of the path and the parameters of a signal. Times and flags of listings are not used.
 func (t *trimmer) parameters(declared []any) []any {
 	kept := []any{}
 	for _, each := range declared {
@@ -133,6 +136,7 @@ func (t *trimmer) parameters(declared []any) []any {
 	return kept
 }
 
+// hasSignalFlags reports whether a parameter is the flags of a signal.
 func hasSignalFlags(parameter object) bool {
 	schema, _ := parameter["schema"].(object)
 	words, _ := schema["enum"].([]any)
@@ -144,8 +148,8 @@ func plain(parameter object, of string) object {
 		"description": parameter["description"], "schema": kind(of)}
 }
 
-// value trims a schema where it is used: references are followed, words of an enumeration become plain texts, since a
-// newer Slurm knows more of them.
+// value trims a schema where it is used. References are followed. Enumerations become plain strings, since a newer
+// Slurm has more values.
 func (t *trimmer) value(declared any, description string) object {
 	schema, _ := declared.(object)
 	var trimmed object
@@ -160,6 +164,7 @@ func (t *trimmer) value(declared any, description string) object {
 	return trimmed
 }
 
+// follow keeps the schema that a reference names and returns the reference; a list is inlined.
 func (t *trimmer) follow(target string) object {
 	name := t.name(target)
 	declared, _ := t.schemas[target[strings.LastIndex(target, "/")+1:]].(object)
@@ -170,6 +175,7 @@ func (t *trimmer) follow(target string) object {
 	return reference(name)
 }
 
+// inline trims a schema that is not a reference.
 func (t *trimmer) inline(schema object) object {
 	switch schema["type"] {
 	case "array":
@@ -184,7 +190,7 @@ func (t *trimmer) inline(schema object) object {
 	return trimmed
 }
 
-// name is a schema's name without version and without the word that all answers share.
+// name is a schema's name without the version and the prefix of answers.
 func (t *trimmer) name(target string) string {
 	name := target[strings.LastIndex(target, "/")+1:]
 	name = strings.TrimPrefix(strings.TrimPrefix(name, t.version+"_"), "openapi_")
@@ -203,11 +209,11 @@ func (t *trimmer) keep(name string, declared object) {
 	if _, done := t.kept[name]; done {
 		return
 	}
-	t.kept[name] = nil // in the works, should it refer to itself
+	t.kept[name] = nil // a mark, in case it refers to itself
 	t.kept[name] = t.trimmed(declared, fields[name], presence[name])
 }
 
-// trimmed keeps the listed properties of an object, or all.
+// trimmed keeps the listed properties of an object, or all if listed is empty.
 func (t *trimmer) trimmed(declared object, listed string, presence presenceOf) object {
 	properties, _ := declared["properties"].(object)
 	kept := object{}

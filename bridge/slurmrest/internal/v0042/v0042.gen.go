@@ -66,6 +66,12 @@ type JobDescMsg struct {
 	// CurrentWorkingDirectory Working directory to use for the job
 	CurrentWorkingDirectory *string `json:"current_working_directory,omitempty"`
 
+	// Deadline Latest time that the job may start (UNIX timestamp)
+	Deadline *int64 `json:"deadline,omitempty"`
+
+	// Dependency Other jobs that must meet certain criteria before this job can start
+	Dependency *string `json:"dependency,omitempty"`
+
 	// Environment Environment variables to be set for the job
 	Environment *[]string `json:"environment,omitempty"`
 
@@ -102,7 +108,8 @@ type JobDescMsg struct {
 	StandardOutput *string `json:"standard_output,omitempty"`
 
 	// Tasks Number of tasks
-	Tasks *int32 `json:"tasks,omitempty"`
+	Tasks     *int32          `json:"tasks,omitempty"`
+	TimeLimit *OptionalNumber `json:"time_limit,omitempty"`
 
 	// TresPerJob Comma separated list of TRES=# values to be allocated for every job
 	TresPerJob *string `json:"tres_per_job,omitempty"`

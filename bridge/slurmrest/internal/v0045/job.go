@@ -66,6 +66,7 @@ func description(c wire.Change) JobDescMsg {
 		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
 		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, TresPerJob: c.PerJob, TresPerTask: c.PerTask,
 		Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
+		Dependency: c.Dependency, Deadline: c.Deadline,
 	}
 }
 
@@ -80,6 +81,12 @@ func submission(s wire.Submission) JobSubmitReq {
 		if *value != "" {
 			*field = value
 		}
+	}
+	if s.Deadline > 0 {
+		described.Deadline = &s.Deadline
+	}
+	if s.Limit > 0 {
+		described.TimeLimit = &OptionalNumber{Set: true, Number: int64(s.Limit)}
 	}
 	return JobSubmitReq{Job: &described}
 }

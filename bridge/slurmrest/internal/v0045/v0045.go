@@ -2,6 +2,7 @@ package v0045
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -94,7 +95,15 @@ func (s speaker) states() wire.Call[[]wire.State] {
 
 func (s speaker) jobs() wire.Call[[]wire.Job] {
 	request, err := NewGetJobsRequest(s.jobsAt)
-	return call("/jobs/", request, err, listing)
+	return wire.Call[[]wire.Job]{Path: "/jobs/", Request: request, Err: err,
+		Stream: func(body io.Reader) ([]wire.Job, wire.Complaint, error) {
+			var said struct {
+				Errors   []Error   `json:"errors"`
+				Warnings []Warning `json:"warnings"`
+			}
+			jobs, err := wire.List(body, "jobs", job, &said)
+			return jobs, complains(said.Errors, said.Warnings), err
+		}}
 }
 
 func (s speaker) job(id int) wire.Call[[]wire.Job] {

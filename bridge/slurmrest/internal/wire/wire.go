@@ -1,11 +1,12 @@
-// Package wire is what a client and slurmrestd say to each other, in words that are no API version's. The package of a
-// version makes its requests and answers of these, and owns all of their paths, parameters and JSON; the client knows
-// no version. Nothing here is understood: texts and numbers are Slurm's own.
+// Package wire has the requests and answers of slurmrestd in a form that belongs to no API version. The package of each
+// version converts them, and owns all paths, parameters and JSON; the client knows no version. Nothing is interpreted
+// here: texts and numbers are Slurm's own.
 package wire
 
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,17 +14,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// API is one version of slurmrestd's, spoken at one address. A function that a version lacks is nil, which only Requeue
-// may be.
+// API is one version of slurmrestd's API at one address. Only Requeue may be nil, if the version lacks it.
 type API struct {
 	Name string   // v0.0.42
-	By   []string // all versions that a slurmrestd has to serve for it
+	By   []string // all versions that slurmrestd must serve for it
 
 	Ping         func() Call[[]Controller]
-	Time         func() Call[int64] // seconds since the epoch; 0: it was not said
+	Time         func() Call[int64] // seconds since the epoch; 0: not told
 	States       func() Call[[]State]
 	Jobs         func() Call[[]Job]
-	Job          func(id int) Call[[]Job] // of an array its tasks as well
+	Job          func(id int) Call[[]Job] // for an array, its tasks as well
 	Nodes        func() Call[[]Node]
 	Reservations func() Call[[]Reservation]
 
@@ -32,50 +32,53 @@ type API struct {
 	QOS          func() Call[[]limits.QOS]
 	// administrator level in slurmdbd: None, Operator, Administrator; empty: no such user
 	Level   func(user string) Call[string]
-	Threads func() Call[int] // the most that a core of any node has
+	Threads func() Call[int] // threads per core, the largest of all nodes
 
 	Update func(id int, change Change) Call[Done]
-	Submit func(job Submission) Call[int] // the job's number; 0: it was not said
-	// Signal and Requeue take a job by its name (Job.Address).
+	Submit func(job Submission) Call[int] // the job ID; 0: not told
+	// Signal and Requeue take a job's address: its ID, or ARRAY_TASK.
 	Signal  func(job, signal string, to Target) Call[[]Error]
-	Requeue func(job string) Call[[]Error] // of a job that waits or is over nothing becomes
+	Requeue func(job string) Call[[]Error] // has no effect on a job that waits or is over
 
-	// Complaint reads what an answer that is no success has to say.
+	// Complaint reads the errors and warnings of an unsuccessful answer.
 	Complaint func(body []byte) (Complaint, error)
 }
 
-// Call is a request, and how its answer is read.
+// Call is a request and how to read its answer.
 type Call[T any] struct {
-	Path    string // as the document writes it, with {job_id} in place of a number
+	Path    string // as the API document writes it, with {job_id} in place of an ID
 	Request *http.Request
 	Err     error // why there is no request
 	Read    func(body []byte) (T, Complaint, error)
+	// Stream reads the answer as it arrives, in place of Read, so that it is never in memory as a whole. nil: it is
+	// small.
+	Stream func(body io.Reader) (T, Complaint, error)
 }
 
-// Done is an answer that says nothing else.
+// Done is an answer without content.
 type Done struct{}
 
-// Complaint is what every answer may carry.
+// Complaint is the errors and warnings that any answer may contain.
 type Complaint struct {
 	Errors   []Error
 	Warnings []string
 }
 
-// Error is one of Slurm's.
+// Error is an error of Slurm.
 type Error struct {
-	Number      int    // 0: none was told
-	Text        string // of the number
+	Number      int    // 0: none
+	Text        string // Slurm's text for the number
 	Description string
 }
 
-// Number is a number that may not be set, or be without bound.
+// Number is a number that may be unset or infinite.
 type Number struct {
 	Infinite bool
 	Number   int64
 	Set      bool
 }
 
-// Count is 0 where the number is not set or without bound.
+// Count is the number, or 0 if it is unset or infinite.
 func (n Number) Count() int {
 	if !n.Set || n.Infinite {
 		return 0
@@ -86,7 +89,7 @@ func (n Number) Count() int {
 // Controller is a slurmctld that was pinged.
 type Controller struct{ Answers bool }
 
-// State is the state of a job by its name: 17, 9_1, 19+1.
+// State is the state of a job, by name: 17, 9_1, 19+1.
 type State struct {
 	Job   string
 	Words []string
@@ -95,8 +98,8 @@ type State struct {
 // Job is a job. Times are seconds since the epoch, the time limit is in minutes, amounts of memory are in MiB.
 type Job struct {
 	ID, ArrayJob, HetJob int
-	ArrayTask, ArrayMost Number // its index, where it is one task; how many may run at once
-	// the indices that a record stands for: 4-100%5, cut off by ... where they are many
+	ArrayTask, ArrayMost Number // index of the task; tasks that may run at once
+	// indices for which a record stands: 4-100%5, cut off by ... if there are many
 	ArrayTasks                             string
 	Name, User, Partition, Comment, Extra  string
 	AdminComment                           string
@@ -107,24 +110,24 @@ type Job struct {
 	Batch, Requeue, Contiguous             bool
 	Cron                                   string
 	ThreadSpec, Restarts                   int
-	Exclusive                              []string // whom it keeps off its nodes: node, user, mcs, topo
+	Exclusive                              []string // kinds of exclusiveness: node, user, mcs, topo
 	Priority                               Number
 	Submitted, Eligible, Started, Ended    Number
 	Deadline, TimeLimit                    Number
 	Nodes, MaxNodes                        Number
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode  Number
-	TasksPerNode, TasksPerGPU              Number // 0: no number
-	Requested                              string // in TRES: cpu=2,node=1,…; the nodes are the fewest that will do
+	TasksPerNode, TasksPerGPU              Number // 0: not set
+	Requested                              string // in TRES: cpu=2,node=1,…; node is the minimum
 	MemoryPerNode, MemoryPerCPU            Number
 	PerJob, PerNode, PerTask, PerSocket    string // GRES
 	CPUsPerGRES, MemoryPerGRES             string
 	RequiredNodes, ExcludedNodes, Features string
 	ExitCode, ExitSignal                   Number
 	Holds                                  []Held
-	Devices                                []string // of each node that it holds
+	Devices                                []string // by node
 }
 
-// Held is what a job has on a node.
+// Held is what a job holds on a node.
 type Held struct {
 	Node   string
 	CPUs   int
@@ -147,40 +150,42 @@ type Reservation struct {
 	Nodes    string
 }
 
-// AllAssociations is the path of the listing of associations.
+// AllAssociations is the path of the listing of associations, for counters.
 const AllAssociations = "/slurmdb/associations/"
 
-// Partitions are what partitions allow, and what every answer says of the cluster.
-type Partitions struct {
-	Cluster string // its name in accounting
+// Partitions are the limits of partitions, and what the answer says about the cluster.
+type Partitions struct { // name in accounting
+	Cluster string // accounting storage plugin
 	Storage string // the plugin for accounting
 	Release string // of Slurm
 	Limits  []limits.Partition
-	GPUs    []int    // of the nodes of each together; 0 where GPUs are not accounted for
-	Weights []string // TRESBillingWeights of each; empty: it has none
+	GPUs    []int    // by partition: GPUs of its nodes; 0 where GPUs are not accounted for
+	Weights []string // by partition: TRESBillingWeights; empty: none
 }
 
-// Change is what an update makes different: what is nil stays as it is.
+// Change is the content of an update; nil fields stay as they are.
 type Change struct {
-	Begin                                 *int64 // seconds since the epoch
+	Begin, Deadline                       *int64 // seconds since the epoch
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode *int
 	MemoryPerNode, MemoryPerCPU           *int64 // MiB
 	RequiredNodes                         *[]string
-	GRES, Extra, Partition                *string
+	GRES, Extra, Partition, Dependency    *string
 	PerJob, PerTask                       *string // GRES
 	Requeue                               *bool
 }
 
 // Submission is a batch job of one task.
 type Submission struct {
-	Name, Partition, Extra string // partition: empty for Slurm's default
-	Comment, GRES          string // GRES: on each node
+	Name, Partition, Extra string // empty partition: Slurm's default
+	Comment, GRES          string // GRES per node
 	Script, Folder, Output string
 	Environment            []string
 	Held, Requeue          bool
+	Deadline               int64 // seconds since the epoch; 0: none
+	Limit                  int   // time limit in minutes; 0: that of the partition
 }
 
-// Target is whom a signal reaches.
+// Target is which processes a signal reaches.
 type Target string
 
 // The targets.
@@ -190,7 +195,74 @@ const (
 	All    Target = "the batch script and all steps"
 )
 
-// JSON is a body.
+// List decodes the items under a key of an object one by one with read, and all other keys into rest.
+func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all []T, err error) {
+	d := json.NewDecoder(body)
+	others := map[string]json.RawMessage{}
+	if err := opens(d, '{'); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		if name != key {
+			var other json.RawMessage
+			if err := d.Decode(&other); err != nil {
+				return nil, err
+			}
+			others[fmt.Sprint(name)] = other
+			continue
+		}
+		if all, err = items(d, read); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := d.Token(); err != nil { // without its end the answer is incomplete
+		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("something follows it")
+	}
+	text, err := json.Marshal(others)
+	if err != nil {
+		return nil, err
+	}
+	return all, json.Unmarshal(text, rest)
+}
+
+// items decodes a list; null is an empty one.
+func items[A, T any](d *json.Decoder, read func(*A) T) (all []T, err error) {
+	switch first, err := d.Token(); {
+	case err != nil:
+		return nil, err
+	case first == nil:
+		return nil, nil
+	case first != json.Delim('['):
+		return nil, fmt.Errorf("%v where a list should be", first)
+	}
+	for d.More() {
+		var item A
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		all = append(all, read(&item))
+	}
+	_, err = d.Token()
+	return all, err
+}
+
+// opens reads the opening delimiter of an object or list.
+func opens(d *json.Decoder, delim json.Delim) error {
+	token, err := d.Token()
+	if err == nil && token != delim {
+		err = fmt.Errorf("%v where %v should be", token, delim)
+	}
+	return err
+}
+
+// JSON marshals a request body.
 func JSON(message any) (io.Reader, error) {
 	text, err := json.Marshal(message)
 	if err != nil {

@@ -1,0 +1,41 @@
+package slurmrest
+
+import "time"
+
+// costs are the measured costs of reading: of a full listing, which includes finished jobs, and of single reads,
+// several of which run at once. They are used by one observation at a time.
+type costs struct {
+	read time.Duration // per job of single reads, with the allowed number in flight
+	list time.Duration // per job of a listing
+}
+
+// newCosts are initial values, those of an idle slurmrestd.
+func newCosts() costs { return costs{read: 2 * time.Millisecond, list: time.Millisecond} }
+
+// few is the number of jobs up to which single reads are always used and not measured.
+const few = 16
+
+// listingPays reports whether one full listing is cheaper than single reads of the doubtful jobs.
+func (c *costs) listingPays(doubtful, swept int) bool {
+	return doubtful > few && time.Duration(doubtful)*c.read > time.Duration(swept)*c.list
+}
+
+// ofReads runs single reads and measures them.
+func (c *costs) ofReads(jobs int, read func() error) error {
+	began := time.Now()
+	err := read()
+	if err == nil && jobs > few {
+		c.read = toward(c.read, time.Since(began)/time.Duration(jobs))
+	}
+	return err
+}
+
+// listed records what a listing took.
+func (c *costs) listed(jobs int, took time.Duration) {
+	if jobs > few {
+		c.list = toward(c.list, took/time.Duration(jobs))
+	}
+}
+
+// toward averages the old and the measured value, so that one slow answer does not decide for long.
+func toward(had, measured time.Duration) time.Duration { return (had + measured) / 2 }

@@ -1,0 +1,119 @@
+package slurmtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+)
+
+// Deadlined is the end of a job whose deadline came before it ran.
+const Deadlined End = "DEADLINE"
+
+// Leases manages the lease job of the user Daemons.
+type Leases struct{ slurm *Slurm }
+
+var _ slurm.Leases = Leases{}
+
+// Leases returns the leases of the user Daemons.
+func (s *Slurm) Leases() Leases { return Leases{s} }
+
+// Renew implements slurm.Leases.
+func (l Leases) Renew(ctx context.Context, length time.Duration) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("renew the lease: %w", err)
+	}
+	id := l.slurm.leaseJob()
+	if id == 0 {
+		var err error
+		id, err = l.slurm.Submit(Spec{Name: slurm.LeaseName, User: Daemons, Held: true, NoRequeue: true,
+			Work: Work{Length: time.Millisecond}})
+		if err != nil {
+			return 0, fmt.Errorf("make the lease job: %w", err)
+		}
+	}
+	l.slurm.setDeadline(id, length)
+	return id, nil
+}
+
+// End implements slurm.Leases.
+func (l Leases) End(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("end the lease: %w", err)
+	}
+	if id := l.slurm.leaseJob(); id != 0 {
+		l.slurm.Cancel(id)
+	}
+	return nil
+}
+
+// leaseJob is the ID of the pending lease job; 0: none.
+func (s *Slurm) leaseJob() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.alive {
+		if s.isLease(j.id) {
+			return j.id
+		}
+	}
+	return 0
+}
+
+// isLease reports whether a job is the pending lease job.
+func (s *Slurm) isLease(id int) bool {
+	if id < 1 || id > len(s.jobs) {
+		return false
+	}
+	j := s.jobs[id-1].job
+	return j != nil && j.spec.Name == slurm.LeaseName && j.spec.User == Daemons && j.state == slurm.Pending
+}
+
+// setDeadline ends a pending job after length, unless the deadline is moved again.
+func (s *Slurm) setDeadline(id int, length time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[id-1].job
+	j.spec.Deadline = s.clock.Now().Add(length)
+	s.changed(j)
+	s.clock.At(j.spec.Deadline, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if j.state == slurm.Pending && !s.clock.Now().Before(j.spec.Deadline) {
+			j.end = Deadlined
+			s.retire(j)
+		}
+	})
+}
+
+// letGo frees the jobs that waited for a lease job that has ended.
+func (s *Slurm) letGo(id int) {
+	for _, j := range s.alive {
+		if j.lease == id {
+			j.lease = 0
+			s.consider(j)
+		}
+	}
+}
+
+// Leases returns the leases of the Slurm behind this line.
+func (l *Line) Leases() slurm.Leases { return leased{l} }
+
+// leased is slurm.Leases over a line.
+type leased struct{ line *Line }
+
+func (l leased) leases() slurm.Leases {
+	return l.line.slurm.(interface{ Leases() Leases }).Leases()
+}
+
+func (l leased) Renew(ctx context.Context, length time.Duration) (job int, err error) {
+	err = l.line.say(Call{Verb: Renew}, func() error {
+		job, err = l.leases().Renew(ctx, length)
+		return err
+	})
+	return job, err
+}
+
+func (l leased) End(ctx context.Context) error {
+	return l.line.say(Call{Verb: Lapse}, func() error { return l.leases().End(ctx) })
+}
