@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -52,7 +53,8 @@ type acting struct {
 	renewals       []*step       // renewals that are not urgent, the earliest begin time first
 	nextAdmission  time.Duration // when newly possible starts may be planned next
 	until          time.Duration // when the next round is due
-	update         slowestCall   // the slowest update so far
+	updates        callTimes     // of this round
+	sending        atomic.Int64  // starts under way, those that are just being sent included, see maySend
 	lookCount      int           // observations so far
 	looksSinceSend int           // observations since something was last sent or asked
 	slowestLook    time.Duration // the slowest observation so far
@@ -226,7 +228,7 @@ func (a *acting) advance(ctx context.Context) error {
 	if err := a.stepAside(ctx, ready); err != nil {
 		return err
 	}
-	if err := a.each(ctx, ready, sent, func(s *step) error { return a.start(ctx, s) }); err != nil {
+	if err := a.startAll(ctx, ready); err != nil {
 		return err
 	}
 	if err := a.verify(ctx); err != nil {
@@ -236,12 +238,13 @@ func (a *acting) advance(ctx context.Context) error {
 }
 
 // giveUp ends the round because the next one is due. Preempted jobs that still save go on with it; their records say
-// that they were asked.
+// that they were asked. A start that was sent may still come about, which the next round observes, and one that was not
+// sent has not failed.
 func (a *acting) giveUp(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.seenSince))
 	for _, s := range a.steps.filter((*step).awaited) {
-		if s.stage == sent {
-			s.PutOff = true // it may still start: the next round observes that
+		if s.Verb == Start {
+			s.PutOff = true
 			continue
 		}
 		a.fail(s, "not done before the next round was due")

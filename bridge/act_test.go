@@ -129,10 +129,11 @@ func TestAVictimThatSavesLongerThanARoundHoldsNoRoundUp(t *testing.T) {
 	if took := w.clock.Now().Sub(began); took != 300*time.Second {
 		t.Errorf("a round of %s, the next one is due after 300 s", took)
 	}
-	for _, s := range []bridge.Step{step(t, report, first, bridge.Preempt), step(t, report, second, bridge.Start)} {
-		if s.Error != "not done before the next round was due" {
-			t.Errorf("%s of job %d: %q", s.Verb, s.Job, s.Error)
-		}
+	if s := step(t, report, first, bridge.Preempt); s.Error != "not done before the next round was due" {
+		t.Errorf("preempt: %q", s.Error)
+	}
+	if s := step(t, report, second, bridge.Start); !s.PutOff || s.Error != "" {
+		t.Errorf("a start that was not sent: %+v, want it put off", s)
 	}
 	if w.round(); w.line.Count(slurmtest.Signal) != 1 {
 		t.Errorf("signalled %d times", w.line.Count(slurmtest.Signal))

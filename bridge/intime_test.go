@@ -112,6 +112,39 @@ func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
 	}
 }
 
+// Forty free nodes, forty jobs, a round of a minute, updates of a second one after the other, and a Slurm that starts
+// nothing: only as many starts are sent as can be taken back.
+func TestNoMoreStartsAreSentThanCanBeTakenBackInTheRound(t *testing.T) {
+	const n = 40
+	w := newWorld(t, n, oneGPU)
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{
+		Nodes: slurmtest.Rack(n, oneGPU, "gpu"), SchedulerDelay: time.Hour,
+	})
+	w.runner.Settings.Round, w.runner.Settings.Parallel = time.Minute, 1
+	for range n {
+		w.submit(1, model("gnmt"), forAges)
+	}
+	w.start(slow(w, func(c slurmtest.Call) time.Duration {
+		if c.Verb == slurmtest.Update {
+			return time.Second
+		}
+		return 0
+	}))
+	sent := 0
+	for _, s := range w.round().Steps {
+		if s.Verb == bridge.Start && len(s.Changes) > 0 {
+			sent++
+			if s.PutOff {
+				t.Errorf("the start of job %d was sent and not taken back", s.Job)
+			}
+		}
+	}
+	if sent < n/2 {
+		t.Errorf("%d starts were sent, though %d can be taken back", sent, n/2)
+	}
+	w.mustBeAsSubmitted()
+}
+
 // The time of a round may be over while Slurm has still to look at its starts, or nobody answers any more: they may
 // come about, and the next round says what became of them.
 func TestAStartThatWasSentWhenItsRoundIsCutOffIsPutOffAndNotFailed(t *testing.T) {

@@ -29,8 +29,7 @@ func (a *acting) failBlockedStarts() {
 }
 
 // startable lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up there.
-// A restarted job's own last run must be cleaned up, too. No start is listed that might not be taken back before the
-// round ends.
+// A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back.
 func (a *acting) startable() []*step {
 	if a.left() <= a.rollBackTime() {
 		return nil
@@ -51,21 +50,34 @@ func (a *acting) startable() []*step {
 			return busy || a.completing(n)
 		})
 	})
-	return ready[:a.inTime(len(ready))]
+	return ready
 }
 
-// inTime is how many of these starts can be sent, and all of them taken back, before the round ends, if each update
-// takes as long as the slowest so far; at least one.
-func (a *acting) inTime(starts int) int {
-	update, atOnce := a.update.get(), max(1, a.Settings.Parallel)
-	if update == 0 {
-		return starts
+// startAll sends these starts, as far as they can all be taken back before the round ends.
+func (a *acting) startAll(ctx context.Context, ready []*step) error {
+	a.sending.Store(int64(a.underWay()))
+	return a.each(ctx, ready, sent, func(s *step) error {
+		if !a.maySend() {
+			return errDue
+		}
+		return a.start(ctx, s)
+	})
+}
+
+// maySend reports whether one more start can be sent, and then be taken back with all that are under way before the
+// round ends. It counts that start as under way.
+func (a *acting) maySend() bool {
+	under := a.sending.Add(1)
+	return a.left() > a.updates.forCalls(1, 1)+a.timeToTakeBack(int(under))
+}
+
+// underWay counts the starts that were sent and neither came about nor were taken back.
+func (a *acting) underWay() int {
+	under := 0
+	for k := range a.steps {
+		under += asInt(a.steps[k].stage == sent)
 	}
-	batches := int((a.left() - a.rollBackTime()) / (2 * update))
-	if batches >= starts { // compared first: the product below may overflow
-		return starts
-	}
-	return min(starts, max(1, batches*atOnce))
+	return under
 }
 
 // hasRoom says that the nodes of a start have room for it. Other jobs may have taken what a preempted job left, and a
@@ -216,15 +228,13 @@ func (a *acting) whyLate(s *step) string {
 	return why
 }
 
-// rollBackTime is the time needed to take back the starts under way and one more, at the speed of the slowest calls so
-// far; at most half a round. It is 0 if calls take no noticeable time.
-func (a *acting) rollBackTime() time.Duration {
-	under := 1
-	for k := range a.steps {
-		under += asInt(a.steps[k].stage == sent)
-	}
-	width := max(1, a.Settings.Parallel)
-	return min(a.slowestLook+a.update.get()*time.Duration((under+width-1)/width), a.Settings.Round/2)
+// rollBackTime is the time needed to take back the starts under way and one more.
+func (a *acting) rollBackTime() time.Duration { return a.timeToTakeBack(a.underWay() + 1) }
+
+// timeToTakeBack is the time needed to take so many starts back: an observation as slow as the slowest so far, and the
+// updates. It is at most half a round, and 0 if calls take no noticeable time.
+func (a *acting) timeToTakeBack(starts int) time.Duration {
+	return min(a.slowestLook+a.updates.forCalls(starts, a.Settings.Parallel), a.Settings.Round/2)
 }
 
 func asInt(is bool) int {

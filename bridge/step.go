@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -118,7 +119,7 @@ func (a *acting) reach(s *step, to stage) {
 func (a *acting) write(ctx context.Context, s *step, u slurm.Update) error {
 	began := a.Clock.Elapsed()
 	err := a.Slurm.Update(ctx, u)
-	a.update.note(a.Clock.Elapsed() - began)
+	a.updates.note(a.Clock.Elapsed() - began)
 	if err != nil {
 		return err
 	}
@@ -186,19 +187,30 @@ func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step
 // errDue is the result of a step that was not begun because the round is over.
 var errDue = errors.New("the next round is due")
 
-// slowestCall is the longest of several durations, which may be noted concurrently.
-type slowestCall struct{ nanoseconds atomic.Int64 }
-
-func (l *slowestCall) note(d time.Duration) {
-	for {
-		most := l.nanoseconds.Load()
-		if int64(d) <= most || l.nanoseconds.CompareAndSwap(most, int64(d)) {
-			return
-		}
-	}
+// callTimes are the durations of one kind of call in this round. They may be noted concurrently.
+type callTimes struct {
+	mu      sync.Mutex
+	calls   int
+	sum     time.Duration
+	slowest time.Duration
 }
 
-func (l *slowestCall) get() time.Duration { return time.Duration(l.nanoseconds.Load()) }
+func (c *callTimes) note(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls, c.sum, c.slowest = c.calls+1, c.sum+d, max(c.slowest, d)
+}
+
+// forCalls is the time that so many calls take, atOnce of them at a time: the mean for each, and once as long as the
+// slowest so far. With the slowest for each, one slow call would keep a round from starting more than a few jobs.
+func (c *callTimes) forCalls(n, atOnce int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == 0 {
+		return 0
+	}
+	return c.slowest + c.sum/time.Duration(c.calls)*time.Duration((n-1)/max(1, atOnce))
+}
 
 // concernsAll says that an error would be the same for every job.
 func concernsAll(err error) bool {

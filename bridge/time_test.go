@@ -232,8 +232,7 @@ func TestAStartThatMightNotBeTakenBackInTimeIsLeftToTheNextRound(t *testing.T) {
 		return 0
 	}))
 	report := w.rounds(1)
-	if s := step(t, report, second, bridge.Start); s.Error != "not done before the next round was due" ||
-		len(s.Changes) != 0 {
+	if s := step(t, report, second, bridge.Start); !s.PutOff || s.Error != "" || len(s.Changes) != 0 {
 		t.Errorf("a start with six seconds left, of which an update takes fourteen: %+v", s)
 	}
 	w.mustBeAsSubmitted()
