@@ -27,6 +27,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(filter-out -trimpath,$(GOFLAGS))
 RACED := CGO_ENABLED=1 go test -race
+SUITE := tests/suite.sh
 
 include mk/*.mk
 
@@ -57,8 +58,8 @@ unit: vet
 	@$(MAKE) --no-print-directory test-timed
 
 image:
-	@$(CLUSTER) image
-	@[ $(SLURM) != 24.11 ] || SLURM=26.05 $(CLUSTER) image
+	@$(SUITE) "image 24.11" $(CLUSTER) image
+	@[ $(SLURM) != 24.11 ] || SLURM=26.05 $(SUITE) "image 26.05" $(CLUSTER) image
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
@@ -90,18 +91,18 @@ patient := $(PATIENT:%=./%) $(UNRACED:%=./%)
 test-unit: lint test-timed test-patient ## all tests that need no Slurm, with the race detector where there are goroutines
 
 test-timed:
-	go test -run '^$(WAITING)$$' ./cmd/synergy
-	$(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
-	$(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
+	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy
+	@$(SUITE) "unit, raced" env $(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	@$(SUITE) "nvml, raced" env $(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
 test-patient:
-	@nice -n 15 $(MAKE) --no-print-directory lint
-	nice -n 15 go test -timeout 30m $(sequential) $(UNRACED:%=./%)
-	nice -n 15 go test -timeout 30m -run '^$(SIMULATING)$$' ./cmd/synergy
-	nice -n 15 go test -timeout 30m -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
-	nice -n 15 go test -timeout 30m -run '^$(DYING)$$' $(PATIENT:%=./%)
-	nice -n 15 env $(RACED) -vet=off -p 2 -timeout 30m -skip '^$(DYING)$$' $(PATIENT:%=./%)
+	@$(SUITE) lint nice -n 15 $(MAKE) --no-print-directory lint
+	@$(SUITE) "unit, sequential" nice -n 15 go test -timeout 30m $(sequential) $(UNRACED:%=./%)
+	@$(SUITE) "scripts that simulate" nice -n 15 go test -timeout 30m -run '^$(SIMULATING)$$' ./cmd/synergy
+	@$(SUITE) "history of a day" nice -n 15 go test -timeout 30m -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
+	@$(SUITE) "dying at each call" nice -n 15 go test -timeout 30m -run '^$(DYING)$$' $(PATIENT:%=./%)
+	@$(SUITE) "rounds and simulator, raced" nice -n 15 env $(RACED) -vet=off -p 2 -timeout 30m -skip '^$(DYING)$$' $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
@@ -135,7 +136,7 @@ SHARE := share share_kills share_offence share_run
 SELDOM := seldom
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
-live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
+live = $(SUITE) "live$(1)" tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
 	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(SHARE) $(SELDOM) $(TORCH_TESTS))|$(DEVICES))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
@@ -162,7 +163,7 @@ test-live-share:
 NEXT := TestWhatTheWordChanges|TestStepsOfAPart|TestWhateverPlainSlurmStarts|TestAPluginForAnother
 
 test-live-next:
-	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
+	@SLURM=26.05 $(SUITE) live-next tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
 		./bridge/conformance ./tests/live
 
 # On one Slurm is enough: what it shows is of the Python package. It is no part of make test: on two cores that have other work a training is not disturbed as

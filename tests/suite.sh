@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# suite.sh NAME COMMAND...: runs a suite. If SUITES names a file, a line "seconds, seconds of CPU, exit status, NAME" is
+# added to it; the CPU of containers is not in it.
+set -uo pipefail
+name=$1
+shift
+began=$SECONDS
+"$@"
+status=$?
+if [ -n "${SUITES:-}" ]; then
+  cpu=$(times | awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] }; printf "%.0f", s }')
+  printf '%6d %6d %4d  %s\n' $((SECONDS - began)) "$cpu" "$status" "$name" >> "$SUITES"
+fi
+exit "$status"
