@@ -15,69 +15,69 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 	return new(Planner).Decide(c, p, a)
 }
 
-// turn decides job i when its turn in the policy's order comes. A running job stays, and may be resized to what it is
-// owed (fallBack, claim); a waiting job gets a place if there is one.
-func (b allocation) turn(i int) {
-	switch s := &b.seats[i]; s.standing {
+// scheduleJob decides job i when its turn in the policy's order comes. A running job stays, and may be resized to what
+// it is owed (shrinkToShare, claim); a waiting job gets a place if there is one.
+func scheduleJob(b *board, i int) {
+	switch s := &b.states[i]; s.standing {
 	case loose:
 		b.keep(i)
 		if b.jobs[i].Owed {
-			b.fallBack(i)
+			shrinkToShare(b, i)
 			return
 		}
-		b.claim(i)
+		raiseToOwed(b, i)
 	case waits:
-		b.place(i)
+		placeJob(b, i)
 	}
 }
 
-// place finds a place for waiting job i. For the first job in the order that has waited longer than rules.patience,
+// placeJob finds a place for waiting job i. For the first job in the order that has waited longer than rules.patience,
 // nodes are kept, and the cost of restarts no longer keeps it from a place. A job that waits only for its quotas gets
 // no nodes kept, since they would not help it.
-func (b allocation) place(i int) {
-	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
+func placeJob(b *board, i int) {
+	if b.jobs[i].Barred != "" || findPlace(b, i) {
 		return
 	}
-	if !b.reserve(i) {
+	if !reserveNodes(b, i) {
 		return
 	}
-	if b.seats[i].limit == byCost && b.seatSomewhere(i) {
+	if b.states[i].limit == byCost && findPlace(b, i) {
 		clear(b.reserved.servers)
 		return
 	}
-	b.clearNodes()
+	clearKeptNodes(b)
 }
 
 // denial records that the search for a place failed for one job of a class. Other jobs of the class are then denied
-// without another search, as far as the record applies to them (see denied).
+// without another search, as far as the record applies to them (see searchDenied).
 type denial struct {
 	freed int // board.freed at that time: the record holds until something is freed
 	limit limit
 	due   float64 // what the place was worth to the denied job; cost does not deny a job to which it is worth more
-	firm  bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not, see keptOff
+	firm  bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not
 	late  bool    // the denied job was overdue and could not stop jobs that precede it
 	key   float64 // policy key of the denied job
 }
 
-// denied reports whether a search for a job of the same class has failed, nothing has been freed since, and a search
-// for job i would fail for the same cause.
-func (b placement) denied(i int) bool {
-	d := &b.seats[i].class.denial
-	return d.freed == b.freed && (!d.firm || b.keptOff(i)) &&
-		(!d.late || b.seats[i].key > d.key)
+// searchDenied reports whether a search for a job of the same class has failed, nothing has been freed since, and a
+// search for job i would fail for the same cause.
+func searchDenied(b *board, i int) bool {
+	d := &b.states[i].class.denial
+	return d.freed == b.freed && (!d.firm || keptOffNodes(b, i)) &&
+		(!d.late || b.states[i].key > d.key)
 }
 
-// seatSomewhere gives job i a place that is free or can be made free by preemption; where only its quotas are in the
+// findPlace gives job i a place that is free or can be made free by preemption; where only its quotas are in the
 // way, by calling back loans inside the quotas. It reports whether it did, and notes what prevented it.
-func (b allocation) seatSomewhere(i int) bool {
-	s := &b.seats[i]
-	if d := &s.class.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
+func findPlace(b *board, i int) bool {
+	s := &b.states[i]
+	if d := &s.class.denial; searchDenied(b, i) && (d.limit != byCost || placeWorth(b, i) <= d.due) {
 		s.limit = d.limit
 		return false
 	}
-	due := b.due(i)
-	if p, _ := b.pinched(s.class); p != nil {
-		if slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.repay(i, w) }) {
+	due := placeWorth(b, i)
+	if p, _ := blockingQuota(b, s.class); p != nil {
+		if slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return placeWithinQuota(b, i, w) }) {
 			return true
 		}
 		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false, s.overdue, s.key}
@@ -85,18 +85,18 @@ func (b allocation) seatSomewhere(i int) bool {
 	}
 	b.limit = none
 	for _, w := range s.class.gangShapes {
-		if b.settleIn(i, w) || b.makeRoom(i, w) {
+		if placeInFreeRoom(b, i, w) || makeRoom(b, i, w) {
 			return true
 		}
 	}
-	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, b.keptOff(i), s.overdue, s.key}
+	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, keptOffNodes(b, i), s.overdue, s.key}
 	return false
 }
 
-// due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed: its remaining time, at most
-// rules.horizon, on its GPUs. It is infinite for the job that nodes are kept for. A job that has exceeded its declared
-// length counts as one of unknown length.
-func (b placement) due(i int) float64 {
+// placeWorth is what a place is worth to waiting job i, in GPU-seconds at the proportional speed: its remaining time,
+// at most rules.horizon, on its GPUs. It is infinite for the job that nodes are kept for. A job that has exceeded its
+// declared length counts as one of unknown length.
+func placeWorth(b *board, i int) float64 {
 	if b.reserved != nil && b.reserved.job == i {
 		return math.Inf(1)
 	}
@@ -107,28 +107,28 @@ func (b placement) due(i int) float64 {
 	return worth(j, 1, ahead)
 }
 
-// settleIn places job i where no job is disturbed, on the fullest servers that have room, so that empty servers stay
-// empty. It reports whether there is room.
-func (b placement) settleIn(i int, w gangShape) bool {
-	k := b.seats[i].class
-	servers := b.roomFor(i, w, func(size gres.Vector) bool { return b.affords(k, w.nodes, size) })
+// placeInFreeRoom places job i where no job is disturbed, on the fullest servers that have room, so that empty servers
+// stay empty. It reports whether there is room.
+func placeInFreeRoom(b *board, i int, w gangShape) bool {
+	k := b.states[i].class
+	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool { return affords(b, k, w.nodes, size) })
 	if servers == nil {
 		return false
 	}
-	b.seatAt(i, servers, b.least(i, w, servers[0]))
+	b.placeOn(i, servers, leastSize(b, i, w, servers[0]))
 	return true
 }
 
-// roomFor finds servers with free room for job i, the fullest first, where may accepts its least size; nil if there are
-// too few.
-func (b placement) roomFor(i int, w gangShape, may func(size gres.Vector) bool) []int {
-	k := b.seats[i].class
+// serversWithRoom finds servers with free room for job i, the fullest first, where may accepts its least size; nil if
+// there are too few.
+func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bool) []int {
+	k := b.states[i].class
 	found := gathering{nodes: w.nodes}
 	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
-		if b.lonely(w, n) {
+		if tooFewOfModel(b, w, n) {
 			return true
 		}
-		if least := b.least(i, w, n).Size; !b.bars(i, n) && least.Fits(b.servers[n].open()) && may(least) {
+		if least := leastSize(b, i, w, n).Size; !keptFrom(b, i, n) && least.Fits(b.servers[n].open()) && may(least) {
 			found.add(b.servers[n].model, n)
 		}
 		return found.servers == nil
@@ -137,8 +137,8 @@ func (b placement) roomFor(i int, w gangShape, may func(size gres.Vector) bool) 
 	return found.servers
 }
 
-// lonely reports that there are fewer servers of the model of server n than the gang needs.
-func (b constraints) lonely(w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
+// tooFewOfModel reports that there are fewer servers of the model of server n than the gang needs.
+func tooFewOfModel(b *board, w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
 // gathering collects servers by model until there are enough of one model for a gang.
 type gathering struct {
@@ -161,25 +161,26 @@ func (g *gathering) add(model, n int) {
 	}
 }
 
-// catchUp gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
+// fillFreed gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
 // reports whether any stopped job goes on.
-func (b allocation) catchUp() bool {
-	reprieved := b.reprieve()
-	b.backfill()
+func fillFreed(b *board) bool {
+	reprieved := reprieve(b)
+	backfill(b)
 	return reprieved
 }
 
 // reprieve lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left their
 // place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing that
 // would only leave their new place idle. It reports whether there were any.
-func (b allocation) reprieve() bool {
+func reprieve(b *board) bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
 	for again := true; again; {
 		again = false
 		for _, i := range b.stopped {
-			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && s.told.reason != Moves && !b.jobs[i].Owed &&
-				b.goOn(i) {
+			s := &b.states[i]
+			if s.stopped && s.answer.reason != Grows && s.answer.reason != Moves && !b.jobs[i].Owed &&
+				resumeStopped(b, i) {
 				again, reprieved = true, true
 			}
 		}
@@ -187,20 +188,20 @@ func (b allocation) reprieve() bool {
 	return reprieved
 }
 
-// goOn puts stopped job i back to its former place and size if there is room, and reports whether there was.
-func (b allocation) goOn(i int) bool {
-	j, now := b.jobs[i], b.seats[i]
+// resumeStopped puts stopped job i back to its former place and size if there is room, and reports whether there was.
+func resumeStopped(b *board, i int) bool {
+	j, now := b.jobs[i], b.states[i]
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) &&
-		(len(now.class.quotas) == 0 || b.mayReturn(i)) {
-		s := &b.seats[i]
+		(len(now.class.quotas) == 0 || mayReturn(b, i)) {
+		s := &b.states[i]
 		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
 		if now.standing == fixed { // it was only asked to give back a loan
 			s.standing = fixed
 		}
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])
 		s.gain = s.menu.gainOf(s.size)
-		s.stopped, s.cleared, s.told = false, false, nil
+		s.stopped, s.cleared, s.answer = false, false, nil
 		b.occupy(i)
 		b.stops++
 		b.freed++
@@ -221,37 +222,37 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 }
 
 // backfill places waiting jobs on what became free after their turn, without disturbing any job.
-func (b allocation) backfill() {
+func backfill(b *board) {
 	if b.filled == b.freed {
 		return
 	}
 	b.filled = b.freed
 	for _, i := range b.order {
-		s := &b.seats[i]
-		if s.standing != waits || b.denied(i) || b.jobs[i].Barred != "" {
+		s := &b.states[i]
+		if s.standing != waits || searchDenied(b, i) || b.jobs[i].Barred != "" {
 			continue
 		}
-		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.settleIn(i, w) }) {
-			s.class.denial.freed, s.class.denial.firm = b.freed, b.keptOff(i)
+		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return placeInFreeRoom(b, i, w) }) {
+			s.class.denial.freed, s.class.denial.firm = b.freed, keptOffNodes(b, i)
 		}
 	}
 }
 
-// plan reads the plan off the board.
-func (b allocation) plan() Plan {
-	decisions := make([]Decision, len(b.seats))
-	for i := range b.seats {
-		b.decide(i, &decisions[i])
+// readPlan reads the plan off the board.
+func readPlan(b *board) Plan {
+	decisions := make([]Decision, len(b.states))
+	for i := range b.states {
+		readDecision(b, i, &decisions[i])
 	}
 	return Plan{decisions}
 }
 
-// decide writes down the decision of job i.
-func (b allocation) decide(i int, d *Decision) {
-	s := &b.seats[i]
+// readDecision writes down the decision of job i.
+func readDecision(b *board, i int, d *Decision) {
+	s := &b.states[i]
 	d.Job = b.ids[i]
-	if s.told != nil {
-		d.Reason, d.Why = s.told.reason, s.told.why
+	if s.answer != nil {
+		d.Reason, d.Why = s.answer.reason, s.answer.why
 	}
 	if s.standing == waits {
 		return
@@ -261,7 +262,7 @@ func (b allocation) decide(i int, d *Decision) {
 	case (s.standing == fixed || s.standing == kept) && !s.stopped:
 		d.Grant = j.Running
 	default:
-		d.Grant = &Placement{Nodes: b.names(s.servers), PerNode: s.size}
+		d.Grant = &Placement{Nodes: serverNames(b, s.servers), PerNode: s.size}
 	}
 	d.Gain = s.gain
 	if s.menu != nil {
@@ -269,17 +270,17 @@ func (b allocation) decide(i int, d *Decision) {
 	}
 	switch {
 	case j.Running == nil:
-		d.Reason, d.Why = Starts, b.unmeasured(i)
+		d.Reason, d.Why = Starts, otherGPUText(b, i)
 	case d.Grant == j.Running || d.Grant.Equal(*j.Running):
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
 	case d.Reason == Grows && s.speed() <= s.was*(1+tie):
 		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
-		d.Why = explanation{b.constraints}.faster(i, *d.Grant)
+		d.Why = speedupText(b, i, *d.Grant)
 	}
 }
 
-func (b allocation) names(servers []int) []string {
+func serverNames(b *board, servers []int) []string {
 	names := make([]string, len(servers))
 	for k, n := range servers {
 		names[k] = b.servers[n].Name

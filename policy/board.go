@@ -15,11 +15,11 @@ type board struct {
 	c     *Cluster
 	alloc Allocator
 	jobs  []*Job // ascending in ID
-	// beside are jobs that share a GPU with their leader. They have no seat; only the policy's order counts them.
+	// beside are jobs that share a GPU with their leader. They have no state here; only the policy's order counts them.
 	beside  []*Job
 	ids     []int               // of jobs
 	servers []server            // ascending in name
-	seats   []seat              // of each job
+	states  []jobState          // of each job
 	order   []int               // jobs, in the policy's order
 	rank    []int               // of each job, its position in order
 	stake   func(i int) float64 // see Policy.stake
@@ -27,11 +27,11 @@ type board struct {
 	past
 	menus menus
 
-	now         *shelf // open servers by the GPUs that are free now
-	maybe       *shelf // open servers by the GPUs that are free once every displaceable job has left
-	closed      set    // servers on which no job may be started
-	roomy       set    // servers with more cores left than go with one GPU
-	uncontested set    // servers that no job waiting for GPUs could use
+	now          *levelIndex // open servers by the GPUs that are free now
+	displaceable *levelIndex // open servers by the GPUs that are free once every displaceable job has left
+	closed       set         // servers on which no job may be started
+	roomy        set         // servers with more cores left than go with one GPU
+	uncontested  set         // servers that no job waiting for GPUs could use
 
 	round    int          // counts up, so that what was cached in another round is recognised
 	stops    int          // running jobs that may still be stopped in this round
@@ -49,22 +49,22 @@ type board struct {
 	market  market
 
 	seasons   seasons
-	purses    []purse   // what is left of the cluster's quotas
-	idle      int       // GPUs that are free on open servers
-	called    int       // GPUs of unmanaged jobs for which this round calls loans back
-	interest  *interest // demand for free GPUs; nil until first used
-	stranded  int       // GPUs that are free but cannot be given their proportional share
-	mayStrand int       // how many GPUs jobs that cannot give back may leave stranded
+	balances  []quotaBalance // what is left of the cluster's quotas
+	idle      int            // GPUs that are free on open servers
+	called    int            // GPUs of unmanaged jobs for which this round calls loans back
+	interest  *interest      // demand for free GPUs; nil until first used
+	stranded  int            // GPUs that are free but cannot be given their proportional share
+	mayStrand int            // how many GPUs jobs that cannot give back may leave stranded
 
 	scratch
 }
 
 // scratch is reused memory. Nothing in it outlives the function that is named beside it.
 type scratch struct {
-	named []*Node    // setUp: ascending in name
-	line  line       // takeTurns
+	named []*Node    // setUpServers: ascending in name
+	line  line       // orderJobs
 	plans []clearing // makeRoom
-	seen  set        // lastFirst
+	seen  set        // visitLastFirst
 	asked []shrink   // able
 	calls []int      // lenders
 	trial []shrink   // bestTrade
@@ -120,11 +120,11 @@ const (
 	limits        // how many limits there are
 )
 
-// seat is the state of one job during the round: how it stands, where, and what it has been given.
-type seat struct {
+// jobState is the state of one job during the round: how it stands, where, and what it has been given.
+type jobState struct {
 	class    *jobClass
 	menu     *menu       // on the first of its servers
-	told     *answer     // why it waits or was stopped; nil: not told
+	answer   *answer     // why it waits or was stopped; nil: not told
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
@@ -149,7 +149,7 @@ func (b *board) vacate(i int) { b.book(i, -1) }
 
 // book books what job i holds, with sign -1 takes that back, and updates what is derived from it.
 func (b *board) book(i, sign int) {
-	s := &b.seats[i]
+	s := &b.states[i]
 	held := s.size.Times(sign)
 	if len(s.class.quotas) > 0 && len(s.servers) > 0 {
 		b.charge(i, billFor(len(s.servers), s.size), sign)
@@ -163,7 +163,7 @@ func (b *board) book(i, sign int) {
 		}
 		b.count(sv)
 		b.list(sv, i, sign)
-		b.reshelve(n)
+		b.reindex(n)
 		b.disturbed(n)
 	}
 }
@@ -182,7 +182,7 @@ func (b *board) count(sv *server) {
 func (b *board) disturbed(n int) {
 	b.unsettled(n)
 	for _, i := range b.servers[n].jobs {
-		if servers := b.seats[i].servers; len(servers) > 1 {
+		if servers := b.states[i].servers; len(servers) > 1 {
 			for _, m := range servers {
 				b.unsettled(m)
 			}
@@ -202,7 +202,7 @@ func (b *board) unsettled(n int) {
 func (b *board) list(sv *server, i, sign int) {
 	at, listed := slices.BinarySearch(sv.jobs, i)
 	switch {
-	case b.seats[i].standing == fixed:
+	case b.states[i].standing == fixed:
 	case sign > 0 && !listed:
 		sv.jobs = slices.Insert(sv.jobs, at, i)
 	case sign < 0 && listed:
@@ -210,14 +210,14 @@ func (b *board) list(sv *server, i, sign int) {
 	}
 }
 
-// reshelve updates the indexes of servers by free GPUs and cores.
-func (b *board) reshelve(n int) {
+// reindex updates the indexes of servers by free GPUs and cores.
+func (b *board) reindex(n int) {
 	sv := &b.servers[n]
 	if sv.Closed != "" {
 		return
 	}
 	b.now.put(n, sv.open().GPUs)
-	b.maybe.put(n, sv.free.GPUs)
+	b.displaceable.put(n, sv.free.GPUs)
 	if sv.open().Minus(sv.wished).CPUs > sv.share.CPUs {
 		b.roomy.add(n)
 	} else {
@@ -225,10 +225,10 @@ func (b *board) reshelve(n int) {
 	}
 }
 
-// reseat changes the standing and size of job i on its servers.
-func (b *board) reseat(i int, to standing, o sensitivity.Option) {
+// setSize changes the standing and size of job i on its servers.
+func (b *board) setSize(i int, to standing, o sensitivity.Option) {
 	b.vacate(i)
-	s := &b.seats[i]
+	s := &b.states[i]
 	s.standing, s.size, s.gain = to, o.Size, o.Gain
 	b.occupy(i)
 	if to == fresh {
@@ -238,13 +238,13 @@ func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 
 // keep lets running job i go on: its turn has come, and no later job may displace it any more.
 func (b *board) keep(i int) {
-	s := &b.seats[i]
+	s := &b.states[i]
 	s.standing = kept
 	for _, n := range s.servers {
 		sv := &b.servers[n]
 		sv.loose, sv.free = sv.loose.Minus(s.size), sv.free.Minus(s.size)
 		if sv.Closed == "" {
-			b.maybe.put(n, sv.free.GPUs)
+			b.displaceable.put(n, sv.free.GPUs)
 		}
 	}
 }
@@ -252,37 +252,37 @@ func (b *board) keep(i int) {
 // stir notes that the size of job i is free to choose.
 func (b *board) stir(i int) {
 	b.started = append(b.started, i)
-	for _, n := range b.seats[i].servers {
+	for _, n := range b.states[i].servers {
 		b.stirred.add(n)
 	}
 }
 
-// seatAt places job i, which has no place, on servers with size o.
-func (b *board) seatAt(i int, servers []int, o sensitivity.Option) {
-	s := &b.seats[i]
+// placeOn places job i, which has no place, on servers with size o.
+func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
+	s := &b.states[i]
 	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
 	s.menu = b.menu(s.class, o.Size.GPUs, servers[0])
 	b.occupy(i)
 	b.stir(i)
 }
 
-// unseat takes job i off its servers.
-func (b *board) unseat(i int) {
+// takeOff takes job i off its servers.
+func (b *board) takeOff(i int) {
 	b.vacate(i)
-	s := &b.seats[i]
+	s := &b.states[i]
 	s.standing, s.servers = waits, nil
 }
 
 // stop notes that running job i stops or restarts, and why. That uses up one of the stops that the rules allow in this
 // round. What the job held is free, so searches for room that failed before may succeed now (freed).
 func (b *board) stop(i int, reason Reason, why string) {
-	s := &b.seats[i]
+	s := &b.states[i]
 	if !s.stopped {
 		s.stopped = true
 		b.stops--
 		b.stopped = append(b.stopped, i)
 	}
-	s.told = &answer{reason, why}
+	s.answer = &answer{reason, why}
 	b.freed++
 }
 
@@ -306,12 +306,12 @@ func (b *board) restartCost(i int) float64 {
 	if !b.restarts(i) {
 		return 0
 	}
-	return worth(b.jobs[i], b.seats[i].speed(), b.jobs[i].restartLoss(b.c.Now))
+	return worth(b.jobs[i], b.states[i].speed(), b.jobs[i].restartLoss(b.c.Now))
 }
 
 // speed is the throughput of a job relative to that with the share of the reference server, the unit in which jobs on
 // different servers are compared.
-func (s *seat) speed() float64 {
+func (s *jobState) speed() float64 {
 	if s.menu == nil {
 		return s.gain
 	}
@@ -319,7 +319,7 @@ func (s *seat) speed() float64 {
 }
 
 // growing reports that a running job restarts to be faster.
-func (s *seat) growing() bool { return s.stopped && s.told.reason == Grows }
+func (s *jobState) growing() bool { return s.stopped && s.answer.reason == Grows }
 
 // worth is what running j for d at this speed is worth, in GPU-seconds at the proportional speed of the reference
 // server.

@@ -83,16 +83,16 @@ type checker struct {
 	plan     *Plan
 	sorted   []*Job // ascending in ID; nil if the snapshot is sorted so
 	decided  []bool
-	next     int                // position of the job that is expected to be decided next
-	stopped  int                // running jobs that stop or change
-	nodes    map[string]int     // by name; made at first use
-	tallies  []tally            // of each node
-	gangs    []gres.Vector      // see GangTotals; nil until first used
-	held     []held             // of each quota; nil: no job has one
-	sitters  map[chair][]sitter // jobs with a slot on each device; nil: no job shares a GPU
-	leavers  map[chair][]*Job   // jobs that leave their slot on a device for another grant
-	granted  map[int]*Placement // by job; nil: no job shares a GPU
-	wanted   map[string]bool    // nodes on which a job may start that does not run there; nil until first used
+	next     int                       // position of the job that is expected to be decided next
+	stopped  int                       // running jobs that stop or change
+	nodes    map[string]int            // by name; made at first use
+	tallies  []tally                   // of each node
+	gangs    []gres.Vector             // see GangTotals; nil until first used
+	held     []held                    // of each quota; nil: no job has one
+	sitters  map[deviceKey][]deviceJob // jobs with a slot on each device; nil: no job shares a GPU
+	leavers  map[deviceKey][]*Job      // jobs that leave their slot on a device for another grant
+	granted  map[int]*Placement        // by job; nil: no job shares a GPU
+	wanted   map[string]bool           // nodes on which a job may start that does not run there; nil until first used
 	counts   map[Promise]int
 	breaches []error
 }

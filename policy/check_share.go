@@ -9,11 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 )
 
-// chair is a device of a node.
-type chair struct{ node, device string }
+// deviceKey is a device of a node.
+type deviceKey struct{ node, device string }
 
-// sitter is a job with a slot on a device under the plan.
-type sitter struct {
+// deviceJob is a job with a slot on a device under the plan.
+type deviceJob struct {
 	j     *Job
 	g     *Placement
 	comes bool // it was not there before
@@ -39,11 +39,11 @@ func (k *checker) seats(p Plan) {
 func (k *checker) sit(j *Job, g *Placement) {
 	was := j.Running
 	if k.sitters == nil {
-		k.sitters, k.leavers = map[chair][]sitter{}, map[chair][]*Job{}
+		k.sitters, k.leavers = map[deviceKey][]deviceJob{}, map[deviceKey][]*Job{}
 	}
 	if g != nil && was != nil && was.Device != "" && (was.Device != g.Device || !slices.Equal(was.Nodes, g.Nodes)) {
 		for _, name := range was.Nodes {
-			k.leavers[chair{name, was.Device}] = append(k.leavers[chair{name, was.Device}], j)
+			k.leavers[deviceKey{name, was.Device}] = append(k.leavers[deviceKey{name, was.Device}], j)
 		}
 	}
 	if g == nil || g.Device == "" {
@@ -51,29 +51,29 @@ func (k *checker) sit(j *Job, g *Placement) {
 	}
 	for _, name := range g.Nodes {
 		stays := was != nil && was.Device == g.Device && slices.Contains(was.Nodes, name)
-		at := chair{name, g.Device}
-		k.sitters[at] = append(k.sitters[at], sitter{j, g, !stays})
+		at := deviceKey{name, g.Device}
+		k.sitters[at] = append(k.sitters[at], deviceJob{j, g, !stays})
 	}
 }
 
 // besides reports whether a job is granted a slot on a device that has other jobs, too.
 func (k *checker) besides(g *Placement) bool {
-	return g.Device != "" && len(g.Nodes) == 1 && len(k.sitters[chair{g.Nodes[0], g.Device}]) > 1
+	return g.Device != "" && len(g.Nodes) == 1 && len(k.sitters[deviceKey{g.Nodes[0], g.Device}]) > 1
 }
 
 // shared checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are there
 // already and stay are not the plan's doing.
 func (k *checker) shared() {
-	places := make([]chair, 0, len(k.sitters))
+	places := make([]deviceKey, 0, len(k.sitters))
 	for at := range k.sitters {
 		places = append(places, at)
 	}
-	slices.SortFunc(places, func(x, y chair) int {
+	slices.SortFunc(places, func(x, y deviceKey) int {
 		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.device, y.device))
 	})
 	for _, at := range places {
 		list := k.sitters[at]
-		if slices.ContainsFunc(list, func(s sitter) bool { return s.comes }) {
+		if slices.ContainsFunc(list, func(s deviceJob) bool { return s.comes }) {
 			k.together(at, list)
 		} else if len(list) > 1 {
 			k.undisturbed(at, list)
@@ -84,10 +84,10 @@ func (k *checker) shared() {
 // undisturbed checks a device that gets no new job: where the plan resizes one of its jobs or moves one elsewhere, that
 // must slow no other down below what it accepts. Stopping a job there is not judged, since it is done for the others'
 // sake.
-func (k *checker) undisturbed(at chair, list []sitter) {
+func (k *checker) undisturbed(at deviceKey, list []deviceJob) {
 	left := k.leavers[at]
 	n, known := k.node(at.node)
-	resized := func(s sitter) bool { return s.g.PerNode != s.j.Running.PerNode }
+	resized := func(s deviceJob) bool { return s.g.PerNode != s.j.Running.PerNode }
 	if !known || len(left) == 0 && !slices.ContainsFunc(list, resized) {
 		return
 	}
@@ -96,12 +96,12 @@ func (k *checker) undisturbed(at chair, list []sitter) {
 	if on < 0 {
 		return
 	}
-	before := make([]sitter, 0, len(list)+len(left))
+	before := make([]deviceJob, 0, len(list)+len(left))
 	for _, s := range list {
-		before = append(before, sitter{j: s.j, g: s.j.Running})
+		before = append(before, deviceJob{j: s.j, g: s.j.Running})
 	}
 	for _, j := range left {
-		before = append(before, sitter{j: j, g: j.Running})
+		before = append(before, deviceJob{j: j, g: j.Running})
 	}
 	was, is := expected(node, &node.Devices[on], before), expected(node, &node.Devices[on], list)
 	for i, s := range list {
@@ -118,7 +118,7 @@ func (k *checker) undisturbed(at chair, list []sitter) {
 
 // expected predicts the speeds of the jobs on a device together: of a high-class job relative to its speed alone, of a
 // low-class one relative to the proportional throughput.
-func expected(node *Node, d *Device, list []sitter) []float64 {
+func expected(node *Node, d *Device, list []deviceJob) []float64 {
 	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
 	for i, s := range list {
 		busy, gain := 1.0, 1.0
@@ -148,7 +148,7 @@ func importance(j *Job) share.Class {
 }
 
 // together checks all jobs on a device that gets a new one.
-func (k *checker) together(at chair, list []sitter) {
+func (k *checker) together(at deviceKey, list []deviceJob) {
 	for _, s := range list {
 		if s.j.Kept != nil && !s.comes {
 			k.breach(Fair, "job %d: was measured to keep %.3f of its speed alone on %s of %s, and somebody comes",
@@ -186,7 +186,7 @@ func (k *checker) together(at chair, list []sitter) {
 
 // holds checks that a device has slots and memory for its jobs, belongs to no other job, and has at most one high-class
 // job.
-func (k *checker) holds(at chair, d *Device, list []sitter) {
+func (k *checker) holds(at deviceKey, d *Device, list []deviceJob) {
 	if d.Foreign {
 		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
 	}
@@ -234,7 +234,7 @@ func (k *checker) owner(node string, d *Device) int {
 }
 
 // bearable checks that by prediction no job on a device is slower than it accepts.
-func (k *checker) bearable(at chair, node *Node, d *Device, list []sitter) {
+func (k *checker) bearable(at deviceKey, node *Node, d *Device, list []deviceJob) {
 	if len(list) == 1 {
 		return
 	}
@@ -252,7 +252,7 @@ func (k *checker) bearable(at chair, node *Node, d *Device, list []sitter) {
 
 // modeFor is how the jobs of a device will share it: a node fills a GPU (MPS) only for jobs of one user; otherwise they
 // take turns with look-ahead.
-func modeFor(d *Device, list []sitter) predict.Mode {
+func modeFor(d *Device, list []deviceJob) predict.Mode {
 	if d.Mode != share.Fill {
 		return predict.LookAhead
 	}

@@ -61,7 +61,7 @@ type eligibility struct {
 	round                  int         // the round that number is of
 	number                 int         // in the order in which the jobs of a round first have them
 	counted                int         // the round that free is of
-	free                   int         // free GPUs on its open servers, see freeIn
+	free                   int         // free GPUs on its open servers, see freeGPUsIn
 }
 
 // nameList is a list of names and where it was last seen: the jobs of one snapshot often share a list, which need not
@@ -104,8 +104,8 @@ func newCrowd() crowd {
 	return crowd{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
 }
 
-// classOf finds the class of a job, trying that of its last seat first; was may be nil.
-func (b *board) classOf(j *Job, was *seat) *jobClass {
+// classOf finds the class of a job, trying that of the last round first; was may be nil.
+func (b *board) classOf(j *Job, was *jobState) *jobClass {
 	if was != nil && was.class.season == b.seasonOf(j) && was.class.has(j, b.c.Rules, b.round) {
 		b.meet(was.class)
 		return was.class
@@ -287,9 +287,9 @@ func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	return m
 }
 
-// least is the smallest size with which job i may be started on server n.
-func (b constraints) least(i int, w gangShape, n int) sensitivity.Option {
-	return b.leastOf(b.seats[i].class, w, n)
+// leastSize is the smallest size with which job i may be started on server n.
+func leastSize(b *board, i int, w gangShape, n int) sensitivity.Option {
+	return b.leastOf(b.states[i].class, w, n)
 }
 
 // holdsLeast reports whether server n, if empty, could hold the least size of a job of class k. That is no more than

@@ -10,8 +10,13 @@
 //     round to round is compared with the snapshot before it is used.
 //   - Every attribute that distinguishes jobs is part of classKey, or different jobs are taken for equal.
 //   - A gang has the same amounts on all its nodes, which are equal: Slurm knows one size per job.
-//   - Check shares no code with the planner; of this package it uses what this file exports. Each layer of the planner
-//     (layers.go) leaves a plan that passes it.
+//   - Check shares no code with the planner; of this package it uses what this file exports.
+//
+// To read the planner, begin with Planner.decide. A snapshot is put on the board (layout.go), the jobs are put in the
+// policy's order (order.go), and each has its turn (allocation.go): it stays, or gets a place that is free, or one that
+// is made free by preemption (preemption.go, recall.go, evacuate.go). Then the passes of the allocator (pass.go)
+// arrange who starts, change running jobs where that gains more than it costs, and fill whole servers. All state of a
+// round is on the board; everything else is a function over it.
 package policy
 
 import (

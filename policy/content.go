@@ -7,7 +7,7 @@ import (
 
 // Contentment tells when a plan can no longer change. It caches the highest gain that a profile has on a server, so
 // profiles must not change under their pointers. The zero value works.
-type Contentment struct{ most map[seatOf]float64 }
+type Contentment struct{ most map[gainKey]float64 }
 
 // Of reports that nothing but the arrival or the end of a job can change this plan of the cluster, however much time
 // passes: every job runs and goes on as it was, and none could be faster on any server. It can tell only if all servers
@@ -45,8 +45,8 @@ func equalServers(nodes []Node) bool {
 	return len(nodes) > 0
 }
 
-// seatOf is so many GPUs of a server for a profile, the key of the cache.
-type seatOf struct {
+// gainKey is so many GPUs of a server for a profile, the key of the cache.
+type gainKey struct {
 	profile *sensitivity.Profile
 	gpus    int
 	server  gres.Vector
@@ -58,7 +58,7 @@ func (m *Contentment) fastest(j *Job, n *Node) float64 {
 	if p == nil {
 		return 0
 	}
-	key := seatOf{p, j.Running.PerNode.GPUs, server}
+	key := gainKey{p, j.Running.PerNode.GPUs, server}
 	gain, known := m.most[key]
 	if !known {
 		gain = p.Demand(gres.Proportional(server, key.gpus), server).Gain
@@ -67,9 +67,9 @@ func (m *Contentment) fastest(j *Job, n *Node) float64 {
 	return gain
 }
 
-func (m *Contentment) remember(key seatOf, gain float64) {
+func (m *Contentment) remember(key gainKey, gain float64) {
 	if m.most == nil {
-		m.most = map[seatOf]float64{}
+		m.most = map[gainKey]float64{}
 	}
 	m.most[key] = gain
 }

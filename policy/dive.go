@@ -14,7 +14,7 @@ import (
 // before and stays so. It does not help beside running jobs: what is best for this round's newcomers puts jobs with
 // large demands where they are in each other's way in the next round (measured, see ARCHITECTURE).
 type repack struct {
-	constraints
+	*board
 	part    set    // servers that take part
 	movable []int  // jobs that may be placed anew, ascending
 	class   []int  // the class of each of them
@@ -70,17 +70,18 @@ const (
 // nearly is the relative distance to the bound at which a plan is left as it is.
 const nearly = 1e-4
 
-// repack places starting jobs on servers of their own anew if that is worth more.
-func (b allocation) repack() {
-	r := repack{constraints: b.constraints}
+// repackStarts places starting jobs on servers of their own anew if that is worth more, and reports whether it did.
+func repackStarts(b *board) bool {
+	r := repack{board: b}
 	if !r.gather() || !r.classify() || !r.group() || !r.list() {
-		return
+		return false
 	}
-	berths := r.taken()
+	assignments, changed := r.taken(), false
 	if fillings := r.solve(); r.worth(fillings) > r.present*(1+tie) {
-		berths = r.berths(fillings)
+		assignments, changed = r.assignments(fillings), true
 	}
-	r.carryOut(berths)
+	r.carryOut(assignments)
+	return changed
 }
 
 // gather finds the jobs that may be placed anew; false if no job could gain by that, or if fewer than two servers take
@@ -89,7 +90,7 @@ func (r *repack) gather() bool {
 	hungry, looked := false, newSet(len(r.servers))
 	r.part = newSet(len(r.servers))
 	for _, i := range r.fresh() {
-		s := &r.seats[i]
+		s := &r.states[i]
 		if s.standing != fresh || len(s.servers) != 1 {
 			continue
 		}
@@ -111,7 +112,7 @@ func (r *repack) gather() bool {
 // maySitElsewhere reports whether the place of job i, which starts alone on one server, is open to choice: no job was
 // stopped for exactly that place, the job can be asked to give back, and no quota counts its cores or memory.
 func (r *repack) maySitElsewhere(i int) bool {
-	s, j := &r.seats[i], r.jobs[i]
+	s, j := &r.states[i], r.jobs[i]
 	return j.Running == nil && !s.cleared && s.class.lends && !r.c.Rationed(j)
 }
 
@@ -124,10 +125,10 @@ func (r *repack) takesPart(n int) bool {
 	}
 	all := sv.open()
 	for _, i := range sv.jobs {
-		if r.seats[i].standing != fresh {
+		if r.states[i].standing != fresh {
 			return false
 		}
-		all = all.Plus(r.seats[i].size)
+		all = all.Plus(r.states[i].size)
 	}
 	// Otherwise some jobs on it are fixed, or it is overdrawn.
 	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open())
@@ -142,7 +143,7 @@ func (r *repack) classify() bool {
 	}
 	byKind, byPack := map[alike]int{}, map[pack]int{}
 	for at, i := range r.movable {
-		key := alike{r.seats[i].class, r.seats[i].menu.profile}
+		key := alike{r.states[i].class, r.states[i].menu.profile}
 		c, known := byKind[key]
 		if !known {
 			k := key.class
@@ -200,7 +201,7 @@ func (r *repack) gpusOn(stands []stand) (gpus int) {
 func (r *repack) stand() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
-		s := &r.seats[i]
+		s := &r.states[i]
 		held[s.servers[0]] = held[s.servers[0]].Plus(s.size)
 	}
 	wanted := !r.part.within(r.uncontested)
@@ -242,7 +243,7 @@ func (r *repack) leaveOut() {
 			r.part.add(n)
 		}
 	}
-	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.seats[i].servers[0]) })
+	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.states[i].servers[0]) })
 }
 
 // list writes the problem down in numbers: what there is to fill, and how it is filled now; false if a class has no
@@ -279,7 +280,7 @@ func (r *repack) listJobs() []*jobClass {
 	r.uses = make([]float64, columns.Resources*len(r.stands))
 	examples := make([]*jobClass, len(r.classes))
 	for at, i := range r.movable {
-		s := &r.seats[i]
+		s := &r.states[i]
 		examples[r.class[at]] = s.class
 		r.problem.Demand[r.class[at]]++
 		r.present += float64(s.speed() * float64(s.size.GPUs))
@@ -340,53 +341,54 @@ func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 	return sum
 }
 
-// berth is a place for one job of a class.
-type berth struct {
+// assignment is a place for one job of a class.
+type assignment struct {
 	server int
 	option sensitivity.Option
 	speed  float64 // with that option on that server
 }
 
-// carryOut moves the jobs to their berths. Within a class, the earlier-ranked job gets the faster berth.
-func (r *repack) carryOut(berths [][]berth) {
+// carryOutClearing moves the jobs to their new places. Within a class, the earlier-ranked job gets the faster place.
+func (r *repack) carryOut(assignments [][]assignment) {
 	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {
 		turns[r.class[at]] = append(turns[r.class[at]], i)
 	}
 	type move struct {
 		job int
-		to  berth
+		to  assignment
 	}
 	var moves []move
 	for c, jobs := range turns {
 		slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(r.rank[x], r.rank[y]) })
-		slices.SortStableFunc(berths[c], func(x, y berth) int { return cmp.Compare(y.speed, x.speed) })
+		slices.SortStableFunc(assignments[c], func(x, y assignment) int { return cmp.Compare(y.speed, x.speed) })
 		for at, i := range jobs {
-			if s, to := &r.seats[i], berths[c][at]; s.servers[0] != to.server || s.size != to.option.Size {
-				r.unseat(i)
+			if s, to := &r.states[i], assignments[c][at]; s.servers[0] != to.server || s.size != to.option.Size {
+				r.takeOff(i)
 				moves = append(moves, move{i, to})
 			}
 		}
 	}
 	for _, m := range moves {
-		r.seatAt(m.job, r.only(m.to.server), m.to.option)
+		r.placeOn(m.job, r.only(m.to.server), m.to.option)
 	}
 }
 
 // taken lists the places that the jobs of each class have now.
-func (r *repack) taken() [][]berth {
-	all := make([][]berth, len(r.classes))
+func (r *repack) taken() [][]assignment {
+	all := make([][]assignment, len(r.classes))
 	for at, i := range r.movable {
-		s := &r.seats[i]
-		all[r.class[at]] = append(all[r.class[at]], berth{s.servers[0], sensitivity.Option{Size: s.size, Gain: s.gain},
-			s.speed()})
+		s := &r.states[i]
+		all[r.class[at]] = append(all[r.class[at]],
+			assignment{s.servers[0], sensitivity.Option{Size: s.size, Gain: s.gain},
+				s.speed()})
 	}
 	return all
 }
 
-// berths lists the places that fillings offer to the jobs of each class.
-func (r *repack) berths(fillings []columns.Filling) [][]berth {
-	all, filled := make([][]berth, len(r.classes)), make([]int, len(r.stands))
+// assignments lists the places that fillings offer to the jobs of each class.
+func (r *repack) assignments(fillings []columns.Filling) [][]assignment {
+	all, filled := make([][]assignment, len(r.classes)), make([]int, len(r.stands))
 	for _, f := range fillings {
 		for range f.Nodes {
 			n := r.stands[f.Shape].servers[filled[f.Shape]]
@@ -394,7 +396,7 @@ func (r *repack) berths(fillings []columns.Filling) [][]berth {
 			for _, o := range f.Options {
 				known := &r.problem.Options[f.Shape][o]
 				speed := known.Value / float64(known.Size.GPUs)
-				all[known.Class] = append(all[known.Class], berth{n, r.sizes[f.Shape][o], speed})
+				all[known.Class] = append(all[known.Class], assignment{n, r.sizes[f.Shape][o], speed})
 			}
 		}
 	}

@@ -12,17 +12,14 @@ import (
 // oneByOne is Tune without its last passes.
 func oneByOne() Allocator {
 	a := Tune()
-	a.finish = allocation.arrange
+	a.filling = nil
 	return a
 }
 
 // withStarts is Tune as it is on equal servers: without the last of these passes.
 func withStarts() Allocator {
 	a := Tune()
-	a.finish = func(b allocation) {
-		b.arrange()
-		b.repack()
-	}
+	a.filling = a.filling[:1]
 	return a
 }
 
@@ -36,7 +33,7 @@ func rateIn(c Cluster, plan Plan) (sum float64) {
 		}
 		b := &pl.board
 		n := b.index[d.Grant.Nodes[0]]
-		m := b.menu(b.seats[at].class, d.Grant.PerNode.GPUs, n)
+		m := b.menu(b.states[at].class, d.Grant.PerNode.GPUs, n)
 		sum += m.gainOf(d.Grant.PerNode) * m.unit * float64(d.Grant.Total().GPUs)
 	}
 	return sum

@@ -54,7 +54,7 @@ func (v *view) queue() []int {
 	l.begin(slices.Concat(v.jobs, v.beside))
 	p := FIFO()
 	for i := range v.jobs {
-		switch v.seats[i].standing {
+		switch v.states[i].standing {
 		case fixed:
 			l.add(entry{math.Inf(-1), i})
 		case loose:
@@ -75,7 +75,7 @@ func (v *view) queue() []int {
 
 // owed is the proportional share of job i, over all its nodes, of the servers that it may use; zero if it cannot run.
 func (v *view) owed(i int) gres.Vector {
-	k := v.seats[i].class
+	k := v.states[i].class
 	if len(k.gangShapes) == 0 || k.gpus > k.eligible.total.GPUs {
 		return gres.Vector{}
 	}

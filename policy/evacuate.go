@@ -9,44 +9,44 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules require: in each round as many
-// jobs leave as may be stopped, and what they leave is closed to all other jobs until the job starts. Otherwise jobs
-// that can be asked to leave would fill the nodes faster than a round may empty them, and a gang with more GPUs than
-// rules.max_preemptions would never start.
+// clearKeptNodes empties the nodes that are kept for a job, over as many rounds as the rules require: in each round as
+// many jobs leave as may be stopped, and what they leave is closed to all other jobs until the job starts. Otherwise
+// jobs that can be asked to leave would fill the nodes faster than a round may empty them, and a gang with more GPUs
+// than rules.max_preemptions would never start.
 //
 // It begins when every job left on these nodes can be asked to leave: before that, GPUs would idle for as long as
 // another job runs. The nodes that are nearest to being empty are chosen first, in each round anew, so the next round
 // chooses again the nodes that one round has begun to clear.
-func (b preemption) clearNodes() {
+func clearKeptNodes(b *board) {
 	r := b.reserved
-	if !b.clearable() {
+	if !keptNodesClearable(b) {
 		return
 	}
 	r.closed = true
-	for _, plan := range b.clearings() {
-		b.clearPart(&plan)
+	for _, plan := range planClearings(b) {
+		clearWithinRules(b, &plan)
 	}
 	for _, n := range r.nodes {
-		b.keepIdle(n)
+		withholdIdle(b, n)
 	}
 }
 
-// clearable reports whether the kept nodes could hold the least size of their job if all jobs left that may be asked to
-// leave, now or in a later round.
-func (b preemption) clearable() bool {
-	r, stays := b.reserved, b.staying()
+// keptNodesClearable reports whether the kept nodes could hold the least size of their job if all jobs left that may be
+// asked to leave, now or in a later round.
+func keptNodesClearable(b *board) bool {
+	r, stays := b.reserved, stayingOnKept(b)
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
-		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief).Minus(stays[n]))
+		return !leastSize(b, r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(tenuresOf(b)[n].brief).Minus(stays[n]))
 	})
 }
 
-// staying is what jobs hold on the kept nodes that could be asked to leave, but go before the job that the nodes are
-// kept for; by server, looked up by number only.
-func (b preemption) staying() map[int]gres.Vector {
+// stayingOnKept is what jobs hold on the kept nodes that could be asked to leave, but go before the job that the nodes
+// are kept for; by server, looked up by number only.
+func stayingOnKept(b *board) map[int]gres.Vector {
 	r, stays := b.reserved, map[int]gres.Vector{}
-	for v := range b.seats {
-		s := &b.seats[v]
-		if s.standing != loose && !b.brief(v) || b.givesWay(v, r.job) {
+	for v := range b.states {
+		s := &b.states[v]
+		if s.standing != loose && !stopsLater(b, v) || givesWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
@@ -58,79 +58,79 @@ func (b preemption) staying() map[int]gres.Vector {
 	return stays
 }
 
-// brief reports that running job v may not be stopped in this round, but may in a later one.
-func (b preemption) brief(v int) bool {
-	s, j := &b.seats[v], b.jobs[v]
+// stopsLater reports that running job v may not be stopped in this round, but may in a later one.
+func stopsLater(b *board, v int) bool {
+	s, j := &b.states[v], b.jobs[v]
 	return s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" &&
-		b.mayComeBack(v, s.class)
+		mayRestartLater(b, v, s.class)
 }
 
 // tenure describes the jobs on a server that cannot be displaced in this round.
 type tenure struct {
 	brief gres.Vector // held by those that may be asked in a later round: most have just started
-	until int64       // the last end of the others, see lastEnd; 0: there are none
+	until int64       // the last end of the others, see endOrder; 0: there are none
 }
 
-// tenure returns the tenures of all servers, computed when first used in a round.
-func (b preemption) tenure() []tenure {
+// tenuresOf returns the tenures of all servers, computed when first used in a round.
+func tenuresOf(b *board) []tenure {
 	if b.tenures.round == b.round {
 		return b.tenures.of
 	}
 	b.tenures.round, b.tenures.of = b.round, resized(b.tenures.of, len(b.servers))
 	clear(b.tenures.of)
-	for i := range b.seats {
-		s := &b.seats[i]
+	for i := range b.states {
+		s := &b.states[i]
 		if s.standing == waits || s.standing == loose {
 			continue
 		}
-		brief := b.brief(i)
+		brief := stopsLater(b, i)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
 				t.brief = t.brief.Plus(s.size)
 			} else {
-				t.until = max(t.until, b.lastEnd(i))
+				t.until = max(t.until, endOrder(b, i))
 			}
 		}
 	}
 	return b.tenures.of
 }
 
-// lastEnd is a number that orders jobs by when they end: by time limit, in nanoseconds; behind all these, jobs without
+// endOrder is a number that orders jobs by when they end: by time limit, in nanoseconds; behind all these, jobs without
 // time limit by when they started, in units of rules.patience.
-func (b preemption) lastEnd(i int) int64 {
+func endOrder(b *board, i int) int64 {
 	const never = math.MaxInt64 / 2
 	if b.jobs[i].TimeLimit == 0 {
-		return never + b.begun(i).UnixNano()/int64(b.c.Rules.patience())
+		return never + runBegan(b, i).UnixNano()/int64(b.c.Rules.patience())
 	}
-	return min(never, b.endOf(i).UnixNano())
+	return min(never, endOf(b, i).UnixNano())
 }
 
-// begun is when the run of job i began or begins.
-func (b preemption) begun(i int) time.Time {
-	if b.seats[i].standing == fresh {
+// runBegan is when the run of job i began or begins.
+func runBegan(b *board, i int) time.Time {
+	if b.states[i].standing == fresh {
 		return b.c.Now
 	}
 	return b.jobs[i].Started
 }
 
-// compareWaits puts servers first that are likely to be free first of jobs that cannot be asked to leave. Servers where
-// foreign jobs hold too many GPUs come last. Next come the servers whose last such job ends first by its time limit,
-// or, if it has none, started first, in units of rules.patience, so that no server that has begun to empty is given up
-// for one that began later. Among equals, those where such jobs hold the fewest GPUs come first, then those with most
-// idle GPUs.
-func (b preemption) compareWaits(w gangShape, x, y int) int {
-	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
+// compareExpectedWaits puts servers first that are likely to be free first of jobs that cannot be asked to leave.
+// Servers where foreign jobs hold too many GPUs come last. Next come the servers whose last such job ends first by its
+// time limit, or, if it has none, started first, in units of rules.patience, so that no server that has begun to empty
+// is given up for one that began later. Among equals, those where such jobs hold the fewest GPUs come first, then those
+// with most idle GPUs.
+func compareExpectedWaits(b *board, w gangShape, x, y int) int {
+	s, t, u, v := &b.servers[x], &b.servers[y], &tenuresOf(b)[x], &tenuresOf(b)[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
 	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.until, v.until),
 		cmp.Compare(t.free.GPUs+v.brief.GPUs, s.free.GPUs+u.brief.GPUs), cmp.Compare(t.open().GPUs, s.open().GPUs))
 }
 
-// clearings plans what has to happen on each of the kept nodes, as far as it can happen in this round, the shortest
+// planClearings plans what has to happen on each of the kept nodes, as far as it can happen in this round, the shortest
 // plan first.
-func (b preemption) clearings() []clearing {
+func planClearings(b *board) []clearing {
 	var plans []clearing
 	for _, n := range b.reserved.nodes {
-		if plan, can := b.clearServer(b.reserved.job, n, b.reserved.shape, len(b.servers[n].jobs)); can {
+		if plan, can := planClearing(b, b.reserved.job, n, b.reserved.shape, len(b.servers[n].jobs)); can {
 			plans = append(plans, plan)
 		}
 	}
@@ -140,26 +140,26 @@ func (b preemption) clearings() []clearing {
 	return plans
 }
 
-// clearPart carries out as much of a plan as the rules allow in this round, job by job.
-func (b preemption) clearPart(plan *clearing) {
+// clearWithinRules carries out as much of a plan as the rules allow in this round, job by job.
+func clearWithinRules(b *board, plan *clearing) {
 	id := b.jobs[b.reserved.job].ID
 	for _, v := range plan.leaves {
-		if b.stops > 0 && b.seats[v].standing == loose {
-			b.carryOut(&clearing{server: plan.server, leaves: []int{v}}, id)
+		if b.stops > 0 && b.states[v].standing == loose {
+			carryOutClearing(b, &clearing{server: plan.server, leaves: []int{v}}, id)
 		}
 	}
 	for _, s := range plan.shrinks {
-		if b.stops > 0 && b.seats[s.job].standing != waits {
-			b.carryOut(&clearing{server: plan.server, shrinks: []shrink{s}}, id)
+		if b.stops > 0 && b.states[s.job].standing != waits {
+			carryOutClearing(b, &clearing{server: plan.server, shrinks: []shrink{s}}, id)
 		}
 	}
 }
 
-// keepIdle withholds from all other jobs what is idle on server n, as far as the job needs it that the server is kept
-// for.
-func (b preemption) keepIdle(n int) {
+// withholdIdle withholds from all other jobs what is idle on server n, as far as the job needs it that the server is
+// kept for.
+func withholdIdle(b *board, n int) {
 	sv := &b.servers[n]
-	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})
+	idle := atMost(sv.open(), leastSize(b, b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})
 	sv.free = sv.free.Minus(idle)
 	b.reserved.kept += idle.GPUs
 	if b.reserved.idle == nil {
@@ -167,6 +167,6 @@ func (b preemption) keepIdle(n int) {
 	}
 	b.reserved.idle[n] = idle.GPUs
 	b.count(sv)
-	b.reshelve(n)
+	b.reindex(n)
 	b.disturbed(n)
 }

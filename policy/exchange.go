@@ -17,8 +17,8 @@ import (
 
 // market is what is known of the servers for exchanges. All of it is a cache that the board can rebuild.
 type market struct {
-	parties     []party         // of each server
-	rank        []int           // servers with a party, those that could gain most first
+	jobsOn      []serverJobs    // of each server
+	rank        []int           // servers with jobs to exchange, those that could gain most first
 	rich        []int           // if servers are many: those of rank that lack nothing, in the same order
 	at          prices          // of the round
 	wanted      []*eligibility  // eligible servers of jobs that wait for GPUs
@@ -44,28 +44,28 @@ type market struct {
 }
 
 func newMarket(servers int) market {
-	m := market{stamps: make([]int, servers), parties: make([]party, servers)}
-	for n := range m.parties {
-		m.parties[n] = party{server: n, stamp: -1}
+	m := market{stamps: make([]int, servers), jobsOn: make([]serverJobs, servers)}
+	for n := range m.jobsOn {
+		m.jobsOn[n] = serverJobs{server: n, stamp: -1}
 	}
 	return m
 }
 
-// party is the jobs of a server that an exchange may move or resize, and what they share.
-type party struct {
+// serverJobs is the jobs of a server that an exchange may move or resize, and what they share.
+type serverJobs struct {
 	server   int
 	partners []partner
-	hands    []hand // what it may give
-	at       prices // prices for which it was valued
-	stamp    int    // of the server when the partners' choices were listed
+	offers   []offer // what it may give
+	at       prices  // prices for which it was valued
+	stamp    int     // of the server when the partners' choices were listed
 	stock    []choice
 	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
 	room  gres.Vector
 	slack float64 // see price
-	least float64 // the smallest loss of a hand that it may give
+	least float64 // the smallest loss of an offer that it may give
 	// lacks is what they want beyond what is left, at the round's prices; negative: what they leave.
 	lacks  gres.Vector
-	alone  float64 // the most that they can net where they are, see onItsOwn; NaN: not computed
+	alone  float64 // the most that they can net where they are, see netWithoutExchange; NaN: not computed
 	curves []curve // of all partners but one, for each; empty: not computed
 }
 
@@ -79,24 +79,24 @@ type partner struct {
 	loss float64
 }
 
-// hand is what a server gives in an exchange: one or two of its partners, or an idle place.
-type hand struct {
+// offer is what a server gives in an exchange: one or two of its partners, or an idle place.
+type offer struct {
 	at    [2]int // indexes of its partners
 	count int    // how many of at are used
 	gpus  int
-	// loss is how much less the party nets at most, at the round's prices, if this leaves for a server of the same
-	// shape.
+	// loss is how much less the server's jobs net at most, at the round's prices, if this leaves for a server of the
+	// same shape.
 	loss  float64
-	reach float64 // see reachOf; NaN: not computed
+	reach float64 // see boundWithout; NaN: not computed
 }
 
-func (h hand) jobs() []int { return h.at[:h.count] }
+func (h offer) jobs() []int { return h.at[:h.count] }
 
-func (h hand) has(x int) bool { return slices.Contains(h.jobs(), x) }
+func (h offer) has(x int) bool { return slices.Contains(h.jobs(), x) }
 
 // trial is a possible exchange and the most that it may gain.
 type trial struct {
-	p, q  hand
+	p, q  offer
 	bound float64
 }
 
@@ -134,26 +134,26 @@ const fillsAsOne = 256
 const hardlyAGPU = 1.0 / 128
 
 // leastNet is the least that an exchange must net, in GPU-seconds.
-func (b appraisal) leastNet() float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
+func leastNet(b *board) float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
 
 // swap makes exchanges, beginning with the servers that could gain most, as long as there are any, and reports whether
 // there were.
-func (b exchanging) swap() bool {
+func swap(b *board) bool {
 	m := &b.market
 	if len(b.servers) < 2 {
 		return false
 	}
-	b.whoWaits()
-	if m.still && m.settledFor(b.board) {
+	listContested(b)
+	if m.still && m.settledFor(b) {
 		return false
 	}
 	done := false
 	for pass := 0; pass < passes; pass++ {
 		m.still = true
-		b.gather()
+		appraiseServers(b)
 		again := false
 		for _, n := range m.rank {
-			for b.exchangeFrom(n) {
+			for exchangeFrom(b, n) {
 				again, done = true, true
 			}
 		}
@@ -168,13 +168,13 @@ func (b exchanging) swap() bool {
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= looks }
 
 // exchangeFrom makes the best exchange of server n, and reports whether there is one.
-func (b exchanging) exchangeFrom(n int) bool {
+func exchangeFrom(b *board, n int) bool {
 	m := &b.market
-	p := &m.parties[n]
-	best := exchange{net: b.leastNet()}
+	p := &m.jobsOn[n]
+	best := exchange{net: leastNet(b)}
 	seen := 0
 	for _, o := range m.partnersOf(p) {
-		q := &m.parties[o]
+		q := &m.jobsOn[o]
 		if o == n {
 			continue
 		}
@@ -185,21 +185,21 @@ func (b exchanging) exchangeFrom(n int) bool {
 			m.still = false
 			break
 		}
-		if b.mayGain(p, q, best.net) {
-			b.between(p, q, &best)
+		if pairMayGain(b, p, q, best.net) {
+			searchPair(b, p, q, &best)
 		}
 	}
 	if best.orders == nil {
 		return false
 	}
-	b.carry(&best)
-	b.regather(best.orders)
+	carryOutExchange(b, &best)
+	reappraise(b, best.orders)
 	return true
 }
 
 // partnersOf lists the servers that one is compared with: all; or, if they are many, those that lack nothing, and only
 // for a server that lacks something.
-func (m *market) partnersOf(p *party) []int {
+func (m *market) partnersOf(p *serverJobs) []int {
 	switch {
 	case !m.many:
 		return m.rank
@@ -210,27 +210,27 @@ func (m *market) partnersOf(p *party) []int {
 }
 
 // lacking reports that its jobs want more cores or memory than there are, at the round's prices.
-func (p *party) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
+func (p *serverJobs) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
-// mayGain reports whether two servers may gain more than net. For servers of unlike shape this is known only when each
-// job's sizes on the other server have been listed; see fewShapes for when they are not compared.
-func (b exchanging) mayGain(p, q *party, net float64) bool {
+// pairMayGain reports whether two servers may gain more than net. For servers of unlike shape this is known only when
+// each job's sizes on the other server have been listed; see fewShapes for when they are not compared.
+func pairMayGain(b *board, p, q *serverJobs, net float64) bool {
 	switch {
-	case b.alike(p, q) && p.slack+q.slack-p.least-q.least <= net:
+	case sameShape(b, p, q) && p.slack+q.slack-p.least-q.least <= net:
 		return false
-	case b.alike(p, q):
+	case sameShape(b, p, q):
 		return true
 	}
 	return b.shapes <= fewShapes
 }
 
-// reachOf is the most that the jobs of a party can net if a hand leaves for a server of the same shape, which has all
-// its room for it, and the others have all the room where they are.
-func (b appraisal) reachOf(p *party, h *hand) float64 {
+// boundWithout is the most that the jobs of a server can net if an offer leaves for a server of the same shape, which
+// has all its room for it, and the others have all the room where they are.
+func boundWithout(b *board, p *serverJobs, h *offer) float64 {
 	if math.IsNaN(h.reach) {
-		h.reach = b.without(p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
+		h.reach = curveWithout(b, p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
 		for _, x := range h.jobs() {
-			h.reach += b.leaving(p.partners[x].job, p.partners[x].choices, prices{})
+			h.reach += valueIfMoved(b, p.partners[x].job, p.partners[x].choices, prices{})
 		}
 	}
 	return h.reach
@@ -240,67 +240,68 @@ func (b appraisal) reachOf(p *party, h *hand) float64 {
 // pair of shapes needs every job's sizes on both.
 const fewShapes = 8
 
-// alike reports that two parties are on servers of one shape.
-func (b appraisal) alike(p, q *party) bool {
+// sameShape reports that two servers have one shape.
+func sameShape(b *board, p, q *serverJobs) bool {
 	return b.servers[p.server].shape == b.servers[q.server].shape
 }
 
-// gather finds the parties of all servers, and ranks them by what an exchange could gain.
-func (b appraisal) gather() {
+// appraiseServers lists the jobs of all servers that an exchange may touch, and ranks them by what an exchange could
+// gain.
+func appraiseServers(b *board) {
 	m := &b.market
-	m.parties = resized(m.parties, len(b.servers))
+	m.jobsOn = resized(m.jobsOn, len(b.servers))
 	for n := range b.servers {
-		b.meetOn(n)
+		appraise(b, n)
 	}
-	m.at = b.pricesOf(m.parties)
+	m.at = pricesOf(b, m.jobsOn)
 	m.rank = m.rank[:0]
-	for n := range m.parties {
-		if p := &m.parties[n]; len(p.partners) > 0 {
-			b.price(p, m.at)
+	for n := range m.jobsOn {
+		if p := &m.jobsOn[n]; len(p.partners) > 0 {
+			priceServer(b, p, m.at)
 			m.rank = append(m.rank, n)
 		}
 	}
-	worth := func(n int) float64 { return m.parties[n].slack - m.parties[n].least }
+	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].least }
 	if many := len(m.rank) > looks; many != m.many {
 		m.many = many
 		b.forget()
 	}
 	slices.SortStableFunc(m.rank, func(x, y int) int { return cmp.Compare(worth(y), worth(x)) })
-	b.rankTheRich()
+	rankWithoutLack(b)
 }
 
-// rankTheRich lists the servers that lack nothing, if there are too many to compare all pairs.
-func (b appraisal) rankTheRich() {
+// rankWithoutLack lists the servers that lack nothing, if there are too many to compare all pairs.
+func rankWithoutLack(b *board) {
 	m := &b.market
 	m.rich = m.rich[:0]
 	if !m.many {
 		return
 	}
 	for _, n := range m.rank {
-		if !m.parties[n].lacking() {
+		if !m.jobsOn[n].lacking() {
 			m.rich = append(m.rich, n)
 		}
 	}
 }
 
-// regather updates the parties of the servers that an exchange has changed.
-func (b appraisal) regather(orders []order) {
-	for n := range b.market.parties {
+// reappraise updates the lists of the servers that an exchange has changed.
+func reappraise(b *board, orders []order) {
+	for n := range b.market.jobsOn {
 		if slices.ContainsFunc(orders, func(o order) bool { return o.server == n }) {
-			b.meetOn(n)
-			b.price(&b.market.parties[n], b.market.at)
+			appraise(b, n)
+			priceServer(b, &b.market.jobsOn[n], b.market.at)
 		}
 	}
 }
 
-// whoWaits lists the eligible servers of waiting jobs that could use a GPU that becomes free, and notes whether they
-// have changed.
-func (b appraisal) whoWaits() {
+// listContested lists the eligible servers of waiting jobs that could use a GPU that becomes free, and notes whether
+// they have changed.
+func listContested(b *board) {
 	m := &b.market
 	m.wanted, m.were = m.were[:0], m.wanted
-	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) &&
-			!slices.Contains(helpless, s.told.reason) {
+	for i := range b.states {
+		if s := &b.states[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) &&
+			!slices.Contains(helpless, s.answer.reason) {
 			m.wanted = append(m.wanted, s.class.eligible)
 		}
 	}
@@ -309,10 +310,10 @@ func (b appraisal) whoWaits() {
 	}
 }
 
-// meetOn finds the party of server n; the cached one stands if the server has not changed.
-func (b appraisal) meetOn(n int) {
-	m, p := &b.market, &b.market.parties[n]
-	jobs := b.partnersOn(n)
+// appraise lists the jobs of server n; the cached list stands if the server has not changed.
+func appraise(b *board, n int) {
+	m, p := &b.market, &b.market.jobsOn[n]
+	jobs := exchangeableOn(b, n)
 	if p.stamp == m.stamps[n] && slices.EqualFunc(p.partners, jobs,
 		func(x partner, i int) bool { return x.id == b.ids[i] }) {
 		for k, i := range jobs {
@@ -320,21 +321,21 @@ func (b appraisal) meetOn(n int) {
 		}
 		return
 	}
-	*p = party{server: n, stamp: m.stamps[n], partners: p.partners[:0], hands: p.hands, stock: p.stock[:0],
+	*p = serverJobs{server: n, stamp: m.stamps[n], partners: p.partners[:0], offers: p.offers, stock: p.stock[:0],
 		curves: p.curves, alone: math.NaN(),
 		at: prices{math.NaN(), 0}, room: b.servers[n].open().Max(gres.Vector{})}
 	for _, i := range jobs {
 		var list []choice
-		list, p.stock = b.choices(i, n, p.stock)
+		list, p.stock = listChoices(b, i, n, p.stock)
 		p.partners = append(p.partners, partner{job: i, id: b.ids[i], choices: list})
-		size := b.seats[i].size
+		size := b.states[i].size
 		p.room.CPUs, p.room.Memory = p.room.CPUs+size.CPUs, p.room.Memory+size.Memory
 	}
 }
 
-// partnersOn lists the jobs on server n that an exchange may touch: none if the server is kept for a job, since a job
-// that restarts there could not be asked to leave for some time.
-func (b appraisal) partnersOn(n int) []int {
+// exchangeableOn lists the jobs on server n that an exchange may touch: none if the server is kept for a job, since a
+// job that restarts there could not be asked to leave for some time.
+func exchangeableOn(b *board, n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.jobs = m.jobs[:0]
 	if sv.Closed != "" || !(gres.Vector{}).Fits(sv.open()) {
@@ -345,7 +346,7 @@ func (b appraisal) partnersOn(n int) []int {
 		return nil
 	}
 	for _, i := range sv.jobs {
-		if b.mayExchange(i) && len(m.jobs) < most {
+		if mayExchange(b, i) && len(m.jobs) < most {
 			m.jobs = append(m.jobs, i)
 		}
 	}
@@ -357,21 +358,21 @@ const most = 16
 
 // mayExchange reports whether job i may be moved or resized for the common gain. A job that ends before a restart must
 // have paid off stays.
-func (b appraisal) mayExchange(i int) bool {
-	s := &b.seats[i]
-	if len(s.servers) != 1 || s.cleared || !b.growable(i) || b.until(i, unknown) < b.c.Rules.payback() {
+func mayExchange(b *board, i int) bool {
+	s := &b.states[i]
+	if len(s.servers) != 1 || s.cleared || !growable(b, i) || timeUntilEnd(b, i, unknown) < b.c.Rules.payback() {
 		return false
 	}
 	if s.standing == kept && b.stops <= 0 {
 		b.market.still = false
 	}
-	return b.sizable(i)
+	return sizeIsFree(b, i)
 }
 
-// choices lists the sizes that job i may have on server n and what they net, at the end of stock. It returns that part
-// and the whole stock.
-func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
-	s := &b.seats[i]
+// listChoices lists the sizes that job i may have on server n and what they net, at the end of stock. It returns that
+// part and the whole stock.
+func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
+	s := &b.states[i]
 	m := b.menu(s.class, s.size.GPUs, n)
 	from, home, payback := len(stock), s.servers[0] == n, b.c.Rules.payback()
 	if home {
@@ -380,7 +381,7 @@ func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	if m.profile == s.menu.profile { // else its speed is unknown on one of the two
 		unit := m.unit / s.menu.unit
 		for _, o := range m.options {
-			net := b.netOver(i, o.Gain*unit, payback)
+			net := netOver(b, i, o.Gain*unit, payback)
 			if home && net <= 0 && s.size.Fits(o.Size) || s.growing() && o.Gain*m.unit < s.was {
 				continue
 			}
@@ -390,8 +391,8 @@ func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	return stock[from:len(stock):len(stock)], stock
 }
 
-// pricesOf finds prices at which all parties together want no more than they have.
-func (b appraisal) pricesOf(parties []party) prices {
+// pricesOf finds prices at which all jobs together want no more than their servers have.
+func pricesOf(b *board, parties []serverJobs) prices {
 	m := &b.market
 	m.groups, m.priced = m.groups[:0], math.MaxInt
 	var supply gres.Vector
@@ -402,14 +403,14 @@ func (b appraisal) pricesOf(parties []party) prices {
 		}
 		supply = supply.Plus(p.room)
 		for x := range p.partners {
-			g := b.seats[p.partners[x].job].menu
+			g := b.states[p.partners[x].job].menu
 			if g.crowd == 0 {
 				m.groups = append(m.groups, g)
 			}
 			g.crowd++
 		}
 	}
-	at := b.clearingPrices(b.sampled(supply))
+	at := clearingPrices(b, sampleMenus(b, supply))
 	for _, g := range m.groups {
 		g.crowd = 0
 	}
@@ -422,9 +423,9 @@ const mostPriced = 256
 // forPrices are the menus that prices are computed from.
 func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampled keeps every n-th of the menus to compute prices from, if there are too many, and returns their part of the
-// supply.
-func (b appraisal) sampled(supply gres.Vector) gres.Vector {
+// sampleMenus keeps every n-th of the menus to compute prices from, if there are too many, and returns their part of
+// the supply.
+func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 	m := &b.market
 	step := (len(m.groups) + mostPriced - 1) / mostPriced
 	if step < 2 {
@@ -446,16 +447,19 @@ func (b appraisal) sampled(supply gres.Vector) gres.Vector {
 
 // clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is. The
 // search for the price of a core begins with the value of the largest gain, that for a MiB with a thousandth of it.
-func (b appraisal) clearingPrices(supply gres.Vector) prices {
+func clearingPrices(b *board, supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
 	for _, g := range b.market.forPrices() {
-		highest = max(highest, b.valueOf(g, g.demand().Gain))
+		highest = max(highest, valueOf(b, g, g.demand().Gain))
 	}
 	for range 2 {
-		at.core = leastPrice(highest, func(core float64) bool { return b.wanted(prices{core, at.memory}).CPUs <= supply.CPUs })
+		at.core = leastPrice(
+			highest,
+			func(core float64) bool { return demandAt(b, prices{core, at.memory}).CPUs <= supply.CPUs },
+		)
 		at.memory = leastPrice(highest/1000,
-			func(memory float64) bool { return b.wanted(prices{at.core, memory}).Memory <= supply.Memory })
+			func(memory float64) bool { return demandAt(b, prices{at.core, memory}).Memory <= supply.Memory })
 	}
 	return at
 }
@@ -477,17 +481,17 @@ func leastPrice(high float64, does func(price float64) bool) float64 {
 }
 
 // valueOf is what a gain on a menu is worth over rules.payback, in GPU-seconds.
-func (b appraisal) valueOf(m *menu, gain float64) float64 {
+func valueOf(b *board, m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
-// wanted is what all partners would take at these prices.
-func (b appraisal) wanted(at prices) gres.Vector {
+// demandAt is what all partners would take at these prices.
+func demandAt(b *board, at prices) gres.Vector {
 	var sum gres.Vector
 	for _, g := range b.market.forPrices() {
 		best, most := 0, math.Inf(-1)
 		for k := range g.options {
-			if v := b.valueOf(g, g.options[k].Gain) - at.of(g.options[k].Size); v > most {
+			if v := valueOf(b, g, g.options[k].Gain) - at.of(g.options[k].Size); v > most {
 				best, most = k, v
 			}
 		}
@@ -496,14 +500,14 @@ func (b appraisal) wanted(at prices) gres.Vector {
 	return sum
 }
 
-// price computes the slack of a party: what its jobs could net at most if cores and memory could be bought and sold at
-// these prices. Two parties of one shape never net more together than the sum of their slacks, wherever their jobs go
-// and whatever the prices, since slacks are a dual of what they can do.
-func (b appraisal) price(p *party, at prices) {
+// priceServer computes the slack of a server: what its jobs could net at most if cores and memory could be bought and
+// sold at these prices. Two servers of one shape never net more together than the sum of their slacks, wherever their
+// jobs go and whatever the prices, since slacks are a dual of what they can do.
+func priceServer(b *board, p *serverJobs, at prices) {
 	if p.at == at {
 		return
 	}
-	p.at, p.hands = at, p.hands[:0]
+	p.at, p.offers = at, p.offers[:0]
 	for x := range p.curves {
 		p.curves[x] = p.curves[x][:0]
 	}
@@ -515,7 +519,7 @@ func (b appraisal) price(p *party, at prices) {
 	}
 	for k := range p.partners {
 		x := &p.partners[k]
-		now, wants := b.seats[x.job].size, gres.Vector{}
+		now, wants := b.states[x.job].size, gres.Vector{}
 		x.best = 0
 		for c := range x.choices {
 			o := &x.choices[c]
@@ -524,28 +528,28 @@ func (b appraisal) price(p *party, at prices) {
 				x.best, wants = net, more
 			}
 		}
-		x.loss = x.best - b.leaving(x.job, x.choices, at)
+		x.loss = x.best - valueIfMoved(b, x.job, x.choices, at)
 		p.slack, p.lacks, p.least = p.slack+x.best, p.lacks.Plus(wants), min(p.least, x.loss)
 	}
 }
 
-// leaving is the most that the choices of job i net at these prices if it has to be started anew.
-func (b appraisal) leaving(i int, choices []choice, at prices) float64 {
-	s, leave := &b.seats[i], math.Inf(-1)
+// valueIfMoved is the most that the choices of job i net at these prices if it has to be started anew.
+func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
+	s, leave := &b.states[i], math.Inf(-1)
 	for k := range choices {
 		o := &choices[k]
 		net := o.net
 		if o.stay {
-			net = b.netOver(i, o.gain, b.c.Rules.payback())
+			net = netOver(b, i, o.gain, b.c.Rules.payback())
 		}
 		leave = max(leave, net-at.of(o.size.Minus(s.size)))
 	}
 	return leave
 }
 
-// between looks for an exchange between two servers that nets more than the best so far. A search in vain is
+// searchPair looks for an exchange between two servers that nets more than the best so far. A search in vain is
 // remembered, unless something beside the two servers stood in the way.
-func (b exchanging) between(p, q *party, best *exchange) {
+func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
 	note := vain{stamps: [2]int{m.stamps[pair[0]], m.stamps[pair[1]]}, era: m.era, work: m.left}
@@ -554,34 +558,34 @@ func (b exchanging) between(p, q *party, best *exchange) {
 		return
 	}
 	m.left, m.stock = m.left-1, m.stock[:0]
-	least, inVain := b.leastNet(), !b.counted(p.server) && !b.counted(q.server)
-	for _, t := range b.trialsOf(p, q, &note) {
+	least, inVain := leastNet(b), !hasQuotas(b, p.server) && !hasQuotas(b, q.server)
+	for _, t := range listTrials(b, p, q, &note) {
 		if t.bound <= least {
 			break
 		}
 		m.left--
 		before := m.filling.work
-		orders, net := b.try(p, q, t)
+		orders, net := sizeTrial(b, p, q, t)
 		m.left -= (m.filling.work - before) / fillsAsOne
 		if net <= least {
 			continue
 		}
 		inVain = false
-		if net > best.net && b.permits(orders) {
+		if net > best.net && ordersAllowed(b, orders) {
 			best.net, best.orders = net, slices.Clone(orders)
 		}
 		least = best.net
 	}
 	if inVain {
 		note.work -= m.left
-		b.remember(pair, note)
+		rememberVain(b, pair, note)
 	} else {
 		m.still = false
 	}
 }
 
-// remember notes that two servers have nothing to gain from each other.
-func (b appraisal) remember(pair [2]int, what vain) {
+// rememberVain notes that two servers have nothing to gain from each other.
+func rememberVain(b *board, pair [2]int, what vain) {
 	m := &b.market
 	if m.tested == nil || len(m.tested) > looks*len(b.servers) {
 		m.tested = map[[2]int]vain{}
@@ -589,20 +593,20 @@ func (b appraisal) remember(pair [2]int, what vain) {
 	m.tested[pair] = what
 }
 
-// trialsOf lists the exchanges between two servers that may gain, the largest bound first.
-func (b exchanging) trialsOf(p, q *party, note *vain) []trial {
+// listTrials lists the exchanges between two servers that may gain, the largest bound first.
+func listTrials(b *board, p, q *serverJobs, note *vain) []trial {
 	m := &b.market
 	m.trials = m.trials[:0]
-	b.dealHands(p)
-	b.dealHands(q)
-	for x := range p.hands {
-		for y := range q.hands {
-			h, k := &p.hands[x], &q.hands[y]
-			if !b.mayPay(p, q, h, k) || !b.mayGo(p, h, q) || !b.mayGo(q, k, p) {
+	listOffers(b, p)
+	listOffers(b, q)
+	for x := range p.offers {
+		for y := range q.offers {
+			h, k := &p.offers[x], &q.offers[y]
+			if !offersMatch(b, p, q, h, k) || !mayMoveOffer(b, p, h, q) || !mayMoveOffer(b, q, k, p) {
 				continue
 			}
-			if h.gpus == k.gpus || b.mayIdle(p, q, k.gpus-h.gpus) {
-				b.consider(p, q, h, k)
+			if h.gpus == k.gpus || mayUseIdlePlace(b, p, q, k.gpus-h.gpus) {
+				addTrial(b, p, q, h, k)
 			} else {
 				note.idle = true
 			}
@@ -612,56 +616,56 @@ func (b exchanging) trialsOf(p, q *party, note *vain) []trial {
 	return m.trials
 }
 
-// mayPay reports whether two hands match and their exchange may gain. They match with as many GPUs on both sides and at
-// most three jobs, or with one job for an idle place.
-func (b exchanging) mayPay(p, q *party, h, k *hand) bool {
+// offersMatch reports whether two offers match and their exchange may gain. They match with as many GPUs on both sides
+// and at most three jobs, or with one job for an idle place.
+func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 	switch jobs := h.count + k.count; {
 	case h.count > 0 && k.count > 0 && (jobs > 3 || h.gpus != k.gpus), jobs != 1 && (h.count == 0 || k.count == 0):
 		return false
-	case !b.alike(p, q): // what the jobs can net on the other server is not known yet
+	case !sameShape(b, p, q): // what the jobs can net on the other server is not known yet
 		return jobs <= 2
 	case jobs > 2 && b.market.many:
 		return false
 	}
-	least := b.leastNet()
-	return p.slack+q.slack-h.loss-k.loss > least && b.reachOf(p, h)+b.reachOf(q, k) > least
+	least := leastNet(b)
+	return p.slack+q.slack-h.loss-k.loss > least && boundWithout(b, p, h)+boundWithout(b, q, k) > least
 }
 
-// dealHands lists what party p may give: an idle place, each of its partners, and each two partners of one size.
-func (b appraisal) dealHands(p *party) {
-	if len(p.hands) > 0 {
+// listOffers lists what server p may give: an idle place, each of its partners, and each two partners of one size.
+func listOffers(b *board, p *serverJobs) {
+	if len(p.offers) > 0 {
 		return
 	}
 	if p.room.GPUs > 0 {
-		p.hands = append(p.hands, hand{reach: math.NaN()})
+		p.offers = append(p.offers, offer{reach: math.NaN()})
 	}
-	singles := len(p.hands)
+	singles := len(p.offers)
 	for x := range p.partners {
-		p.hands = append(p.hands, hand{[2]int{x}, 1, b.seats[p.partners[x].job].size.GPUs, p.partners[x].loss,
+		p.offers = append(p.offers, offer{[2]int{x}, 1, b.states[p.partners[x].job].size.GPUs, p.partners[x].loss,
 			math.NaN()})
 	}
-	for x, end := singles, len(p.hands); x < end; x++ {
+	for x, end := singles, len(p.offers); x < end; x++ {
 		for y := x + 1; y < end; y++ {
-			if h, k := &p.hands[x], &p.hands[y]; h.gpus == k.gpus {
-				p.hands = append(p.hands, hand{[2]int{h.at[0], k.at[0]}, 2, 2 * h.gpus, h.loss + k.loss, math.NaN()})
+			if h, k := &p.offers[x], &p.offers[y]; h.gpus == k.gpus {
+				p.offers = append(p.offers, offer{[2]int{h.at[0], k.at[0]}, 2, 2 * h.gpus, h.loss + k.loss, math.NaN()})
 			}
 		}
 	}
 }
 
-// mayGo reports whether the jobs of a hand could be started on the server of party q.
-func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
+// mayMoveOffer reports whether the jobs of an offer could be started on server q.
+func mayMoveOffer(b *board, p *serverJobs, h *offer, q *serverJobs) bool {
 	for _, x := range h.jobs() {
-		if i := p.partners[x].job; !b.seats[i].class.eligible.servers.has(q.server) || b.bars(i, q.server) {
+		if i := p.partners[x].job; !b.states[i].class.eligible.servers.has(q.server) || keptFrom(b, i, q.server) {
 			return false
 		}
 	}
 	return true
 }
 
-// mayIdle reports whether a job may move for an idle place, from q with more GPUs, or from p with -more. It may where
-// that leaves waiting jobs with the same places as before, or where no job waits that could use any.
-func (b exchanging) mayIdle(p, q *party, more int) bool {
+// mayUseIdlePlace reports whether a job may move for an idle place, from q with more GPUs, or from p with -more. It may
+// where that leaves waiting jobs with the same places as before, or where no job waits that could use any.
+func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
 	}
@@ -669,42 +673,42 @@ func (b exchanging) mayIdle(p, q *party, more int) bool {
 	if b.uncontested.has(p.server) && b.uncontested.has(q.server) {
 		return q.room.GPUs >= -more
 	}
-	return b.alike(p, q) && q.room.GPUs == p.room.GPUs-more &&
+	return sameShape(b, p, q) && q.room.GPUs == p.room.GPUs-more &&
 		!slices.ContainsFunc(b.market.wanted,
 			func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
-// consider adds an exchange to the trials if it may gain.
-func (b exchanging) consider(p, q *party, h, k *hand) {
-	bound := b.boundOn(p, h, q, k)
+// addTrial adds an exchange to the trials if it may gain.
+func addTrial(b *board, p, q *serverJobs, h, k *offer) {
+	bound := boundWith(b, p, h, q, k)
 	if bound <= impossible/2 {
 		return
 	}
-	if bound += b.boundOn(q, k, p, h); bound > b.leastNet() {
+	if bound += boundWith(b, q, k, p, h); bound > leastNet(b) {
 		b.market.trials = append(b.market.trials, trial{*h, *k, bound})
 	}
 }
 
-// boundOn is the most that party p can net without hand h and with hand k of party q.
-func (b appraisal) boundOn(p *party, h *hand, q *party, k *hand) float64 {
+// boundWith is the most that the jobs of server p can net without offer h and with offer k of server q.
+func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float64 {
 	m := &b.market
 	lists := m.lists[:0]
 	for _, y := range k.jobs() {
-		lists = append(lists, b.choicesOf(q, y, p.server))
+		lists = append(lists, choicesElsewhere(b, q, y, p.server))
 	}
 	m.lists = lists
-	return b.without(p, *h).best(p.room.CPUs, m.at.memory, lists) + float64(m.at.memory*float64(p.room.Memory))
+	return curveWithout(b, p, *h).best(p.room.CPUs, m.at.memory, lists) + float64(m.at.memory*float64(p.room.Memory))
 }
 
-// choicesOf lists the choices of a partner on another server.
-func (b appraisal) choicesOf(q *party, y, n int) []choice {
-	list, stock := b.choices(q.partners[y].job, n, b.market.stock)
+// choicesElsewhere lists the choices of a partner on another server.
+func choicesElsewhere(b *board, q *serverJobs, y, n int) []choice {
+	list, stock := listChoices(b, q.partners[y].job, n, b.market.stock)
 	b.market.stock = stock
 	return list
 }
 
-// without is the curve of a party without a hand, cached for hands of one partner.
-func (b appraisal) without(p *party, h hand) curve {
+// curveWithout is the curve of a server without an offer, cached for offers of one partner.
+func curveWithout(b *board, p *serverJobs, h offer) curve {
 	m := &b.market
 	for len(p.curves) < len(p.partners) {
 		p.curves = append(p.curves, nil)
@@ -726,23 +730,25 @@ func (b appraisal) without(p *party, h hand) curve {
 	return f
 }
 
-// try sizes both servers as well as possible after an exchange. It returns the orders, in reused memory, and what they
-// net beyond what the servers could do without it.
-func (b exchanging) try(p, q *party, t trial) (orders []order, net float64) {
-	orders, here, ok := b.sizes(nil, p, t.p, q, t.q)
+// sizeTrial sizes both servers as well as possible after an exchange. It returns the orders, in reused memory, and what
+// they net beyond what the servers could do without it.
+func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []order, net float64) {
+	orders, here, ok := sizeServer(b, nil, p, t.p, q, t.q)
 	if !ok {
 		return nil, impossible
 	}
-	orders, there, ok := b.sizes(orders, q, t.q, p, t.p)
+	orders, there, ok := sizeServer(b, orders, q, t.q, p, t.p)
 	if !ok {
 		return nil, impossible
 	}
-	return orders, here + there - b.onItsOwn(p) - b.onItsOwn(q)
+	return orders, here + there - netWithoutExchange(b, p) - netWithoutExchange(b, q)
 }
 
-// sizes adds the orders for server p if it gives one hand and takes another, and returns what they net; false if there
-// is no room.
-func (b appraisal) sizes(orders []order, p *party, gives hand, q *party, takes hand) ([]order, float64, bool) {
+// sizeServer adds the orders for server p if it gives one offer and takes another, and returns what they net; false if
+// there is no room.
+func sizeServer(
+	b *board, orders []order, p *serverJobs, gives offer, q *serverJobs, takes offer,
+) ([]order, float64, bool) {
 	m := &b.market
 	jobs, lists := []int{}, m.lists[:0]
 	for x := range p.partners {
@@ -751,7 +757,7 @@ func (b appraisal) sizes(orders []order, p *party, gives hand, q *party, takes h
 		}
 	}
 	for _, y := range takes.jobs() {
-		jobs, lists = append(jobs, q.partners[y].job), append(lists, b.choicesOf(q, y, p.server))
+		jobs, lists = append(jobs, q.partners[y].job), append(lists, choicesElsewhere(b, q, y, p.server))
 	}
 	m.lists = lists
 	net, picks, ok := m.filling.solve(p.room, lists)
@@ -763,68 +769,68 @@ func (b appraisal) sizes(orders []order, p *party, gives hand, q *party, takes h
 	return orders, net, ok
 }
 
-// onItsOwn is the most that the jobs of a party can net where they are.
-func (b appraisal) onItsOwn(p *party) float64 {
+// netWithoutExchange is the most that the jobs of a server can net where they are.
+func netWithoutExchange(b *board, p *serverJobs) float64 {
 	if math.IsNaN(p.alone) {
-		_, p.alone, _ = b.sizes(nil, p, hand{}, nil, hand{})
+		_, p.alone, _ = sizeServer(b, nil, p, offer{}, nil, offer{})
 	}
 	return p.alone
 }
 
-// permits reports whether the rules and quotas allow the orders.
-func (b exchanging) permits(orders []order) bool {
+// ordersAllowed reports whether the rules and quotas allow the orders.
+func ordersAllowed(b *board, orders []order) bool {
 	stops := 0
 	for _, o := range orders {
 		stops += asInt(b.restarts(o.job))
 	}
-	return stops <= b.stops && b.affordAll(orders)
+	return stops <= b.stops && quotasAllow(b, orders)
 }
 
-// affordAll reports whether the quotas leave what the jobs are to have together.
-func (b exchanging) affordAll(orders []order) bool {
-	for q := range b.purses {
+// quotasAllow reports whether the quotas leave what the jobs are to have together.
+func quotasAllow(b *board, orders []order) bool {
+	for q := range b.balances {
 		var more gres.Vector
 		for _, o := range orders {
-			if s := &b.seats[o.job]; slices.Contains(s.class.quotas, q) {
+			if s := &b.states[o.job]; slices.Contains(s.class.quotas, q) {
 				more = more.Plus(o.choice.size.Minus(s.size))
 			}
 		}
-		if (more.CPUs > 0 || more.Memory > 0) && !b.purses[q].left.plus(bill{amount: more}, -1).covered() {
+		if (more.CPUs > 0 || more.Memory > 0) && !b.balances[q].left.plus(bill{amount: more}, -1).covered() {
 			return false
 		}
 	}
 	return true
 }
 
-// carry carries out an exchange.
-func (b exchanging) carry(e *exchange) {
+// carryOutExchange carries out an exchange.
+func carryOutExchange(b *board, e *exchange) {
 	slices.SortFunc(e.orders, func(x, y order) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.orders, func(x, y order) int {
 		return cmp.Or(cmp.Compare(x.choice.net, y.choice.net), cmp.Compare(y.job, x.job))
 	})
 	for _, o := range e.orders {
-		if s := &b.seats[o.job]; s.standing == kept || s.growing() {
-			reason, why := b.reasonOf(o, b.jobs[first.job].ID)
+		if s := &b.states[o.job]; s.standing == kept || s.growing() {
+			reason, why := exchangeReason(b, o, b.jobs[first.job].ID)
 			b.stop(o.job, reason, why)
 		}
 	}
 	for _, o := range e.orders {
-		b.unseat(o.job)
+		b.takeOff(o.job)
 	}
 	for _, o := range e.orders {
-		b.seatAt(o.job, b.only(o.server), sensitivity.Option{Size: o.choice.size, Gain: o.choice.gain})
+		b.placeOn(o.job, b.only(o.server), sensitivity.Option{Size: o.choice.size, Gain: o.choice.gain})
 	}
 	b.freed++
 }
 
-// reasonOf says why a running job is restarted for an exchange by which job id gains most.
-func (b exchanging) reasonOf(o order, id int) (Reason, string) {
-	s, to := &b.seats[o.job], b.servers[o.server].Name
+// exchangeReason says why a running job is restarted for an exchange by which job id gains most.
+func exchangeReason(b *board, o order, id int) (Reason, string) {
+	s, to := &b.states[o.job], b.servers[o.server].Name
 	switch {
 	case o.choice.gain*b.menu(s.class, s.size.GPUs, o.server).unit > s.was*(1+tie):
 		return Grows, ""
 	case b.jobs[o.job].Running.Nodes[0] != to:
 		return Moves, fmt.Sprintf("moves to %s, so that job %d gains more than all the restarts cost", to, id)
 	}
-	return Shrinks, b.thanks(shrink{job: o.job, to: sensitivity.Option{Gain: o.choice.gain}}, id)
+	return Shrinks, shrinkText(b, shrink{job: o.job, to: sensitivity.Option{Gain: o.choice.gain}}, id)
 }

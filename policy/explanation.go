@@ -15,18 +15,18 @@ type answer struct {
 	why    string
 }
 
-// explain tells every waiting job the one reason for that: what would have to be different for it to run.
-func (b explanation) explain() {
-	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && !s.stopped {
-			s.told = b.reasonFor(i)
+// explainWaits tells every waiting job the one reason for that: what would have to be different for it to run.
+func explainWaits(b *board) {
+	for i := range b.states {
+		if s := &b.states[i]; s.standing == waits && !s.stopped {
+			s.answer = reasonToWait(b, i)
 		}
 	}
 }
 
-// faster says how much faster a job that grows becomes by its restart.
-func (b explanation) faster(i int, to Placement) string {
-	j, s := b.jobs[i], &b.seats[i]
+// speedupText says how much faster a job that grows becomes by its restart.
+func speedupText(b *board, i int, to Placement) string {
+	j, s := b.jobs[i], &b.states[i]
 	verb := "restarts"
 	if !slices.Equal(j.Running.Nodes, to.Nodes) {
 		verb = "moves"
@@ -34,29 +34,29 @@ func (b explanation) faster(i int, to Placement) string {
 	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
 }
 
-// reasonFor finds why job i waits. What holds for a whole class is cached there.
-func (b explanation) reasonFor(i int) *answer {
+// reasonToWait finds why job i waits. What holds for a whole class is cached there.
+func reasonToWait(b *board, i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
 	}
-	if out := b.shutOut(i); out != nil {
+	if out := reservationAnswer(b, i); out != nil {
 		return out
 	}
 	if r := b.reserved; r != nil && r.job == i && r.kept > 0 {
-		return b.clearingFor(i)
+		return clearingAnswer(b, i)
 	}
-	s := &b.seats[i]
+	s := &b.states[i]
 	told := &s.class.told[s.limit]
 	if told.reason == "" {
-		*told = b.lacks(i)
+		*told = firstLack(b, i)
 	}
 	return told
 }
 
-// lacks finds what is missing for job i: the first of a possible size, nodes that could hold it, open nodes, equal
+// firstLack finds what is missing for job i: the first of a possible size, nodes that could hold it, open nodes, equal
 // nodes, quotas, permission to stop others, free GPUs, and room on nodes.
-func (b explanation) lacks(i int) answer {
-	j, k := b.jobs[i], b.seats[i].class
+func firstLack(b *board, i int) answer {
+	j, k := b.jobs[i], b.states[i].class
 	switch {
 	case k.never != "":
 		return answer{Shape, k.never}
@@ -70,59 +70,59 @@ func (b explanation) lacks(i int) answer {
 		return answer{Shape, f.tooFew(j, w)}
 	case f.count-closed < w.nodes:
 		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w),
-			b.lastClosed(f))}
+			closedNodeText(b, f))}
 	}
 	if w.nodes > 1 {
-		if most, enough := b.equalNodes(k, true); !enough {
+		if most, enough := mostEqualNodes(b, k, true); !enough {
 			return answer{
 				Shape,
 				fmt.Sprintf("needs %d equal nodes, and of those that could hold part of it at most %d are equal",
 					w.nodes, most),
 			}
 		}
-		if most, enough := b.equalNodes(k, false); !enough {
+		if most, enough := mostEqualNodes(b, k, false); !enough {
 			return answer{
 				Closed,
 				fmt.Sprintf("needs %d equal nodes, and of those that are open at most %d are equal (%s)",
-					w.nodes, most, b.lastClosed(f)),
+					w.nodes, most, closedNodeText(b, f)),
 			}
 		}
 	}
-	if p, needs := b.pinched(k); p != nil {
+	if p, needs := blockingQuota(b, k); p != nil {
 		return answer{InQuota, p.emptied(needs)}
 	}
-	switch b.seats[i].limit {
+	switch b.states[i].limit {
 	case byRule:
 		return answer{Limit,
 			"would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
 	case byCost:
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
 	}
-	switch free := b.freeFor(k); {
+	switch free := freeGPUsFor(b, k); {
 	case free < j.GPUs && b.reserved != nil && b.reserved.kept > 0 && free+b.reserved.kept >= j.GPUs:
-		return answer{HeldBack, b.heldFor(i)}
+		return answer{HeldBack, keptForText(b, i)}
 	case free < j.GPUs:
 		return k.turn(free)
 	}
-	c := b.survey(i, w)
+	c := surveyNodes(b, i, w)
 	switch {
 	case c.enough < w.nodes && c.enough+c.withheld >= w.nodes:
-		return answer{HeldBack, b.heldFor(i)}
+		return answer{HeldBack, keptForText(b, i)}
 	case c.enough < w.nodes:
 		return answer{Gang, c.scattered(w)}
 	case c.purse != nil:
 		return answer{InQuota, c.purse.emptied(c.needs)}
 	case c.barred > 0:
-		return answer{HeldBack, b.heldFor(i)}
+		return answer{HeldBack, keptForText(b, i)}
 	}
 	return c.starved(w)
 }
 
-// heldFor tells job i for which job nodes are kept, and which jobs may use them meanwhile.
-func (b explanation) heldFor(i int) string {
+// keptForText tells job i for which job nodes are kept, and which jobs may use them meanwhile.
+func keptForText(b *board, i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
 	var may []string
-	if !b.staysForGood(i) {
+	if !staysForGood(b, i) {
 		may = append(may, "that declares a checkpoint")
 	}
 	if by := b.reserved.until; by.After(b.c.Now) {
@@ -134,8 +134,8 @@ func (b explanation) heldFor(i int) string {
 	return why + "; only a job " + strings.Join(may, " or ") + " may use it meanwhile"
 }
 
-// clearingFor tells job i how far the clearing of its nodes has come.
-func (b explanation) clearingFor(i int) *answer {
+// clearingAnswer tells job i how far the clearing of its nodes has come.
+func clearingAnswer(b *board, i int) *answer {
 	return &answer{Clearing,
 		fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
 			are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
@@ -152,8 +152,8 @@ func (k *jobClass) turn(free int) answer {
 	return k.busy
 }
 
-// freeIn counts the free GPUs on the open eligible nodes, once a round.
-func (b constraints) freeIn(z *eligibility) int {
+// freeGPUsIn counts the free GPUs on the open eligible nodes, once a round.
+func freeGPUsIn(b *board, z *eligibility) int {
 	if z.counted != b.round {
 		z.counted, z.free = b.round, 0
 		for n := range b.servers {
@@ -165,9 +165,9 @@ func (b constraints) freeIn(z *eligibility) int {
 	return z.free
 }
 
-// freeFor counts the free GPUs where jobs of class k may be started, as far as reservations allow.
-func (b constraints) freeFor(k *jobClass) int {
-	free := b.freeIn(k.eligible)
+// freeGPUsFor counts the free GPUs where jobs of class k may be started, as far as reservations allow.
+func freeGPUsFor(b *board, k *jobClass) int {
+	free := freeGPUsIn(b, k.eligible)
 	if k.shut == nil {
 		return free
 	}
@@ -216,9 +216,9 @@ func (b *board) fitOf(k *jobClass) *fit {
 	return f
 }
 
-// equalNodes is the largest number of equal nodes that could hold their part of a gang, with or without closed nodes;
-// enough: for one of its shapes there are as many as it needs.
-func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool) {
+// mostEqualNodes is the largest number of equal nodes that could hold their part of a gang, with or without closed
+// nodes; enough: for one of its shapes there are as many as it needs.
+func mostEqualNodes(b *board, k *jobClass, closed bool) (most int, enough bool) {
 	for _, w := range k.gangShapes {
 		equal := map[int]int{} // by model
 		for n := range b.servers {
@@ -234,8 +234,8 @@ func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool
 	return most, enough
 }
 
-// lastClosed names one of the closed nodes that could hold the job, and why it is closed.
-func (b explanation) lastClosed(f *fit) string {
+// closedNodeText names one of the closed nodes that could hold the job, and why it is closed.
+func closedNodeText(b *board, f *fit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
 		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
 			return fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
@@ -253,42 +253,42 @@ type survey struct {
 	barred int // of those, nodes that are kept for another job
 	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
 	withheld int
-	purse    *purse // the quota that leaves too little for the last node with room
+	purse    *quotaBalance // the quota that leaves too little for the last node with room
 	needs    bill
 	short    *server
 	lack     gres.Vector // what is missing on short
 }
 
-// survey looks at what the open nodes have free for job i in shape w.
-func (b explanation) survey(i int, w gangShape) survey {
-	k := b.seats[i].class
-	c := survey{free: b.freeFor(k)}
+// surveyNodes looks at what the open nodes have free for job i in shape w.
+func surveyNodes(b *board, i int, w gangShape) survey {
+	k := b.states[i].class
+	c := survey{free: freeGPUsFor(b, k)}
 	for n := range b.servers {
 		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.shutTo(n) {
 			c.most = max(c.most, sv.open().GPUs)
 			if k.fit.able.has(n) {
 				c.best = max(c.best, sv.open().GPUs)
-				b.inspect(&c, i, w, n)
+				addToSurvey(b, &c, i, w, n)
 			}
 		}
 	}
 	return c
 }
 
-// inspect adds an open server that could hold a part of job i to a survey.
-func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
-	sv, k := &b.servers[n], b.seats[i].class
+// addToSurvey adds an open server that could hold a part of job i to a survey.
+func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
+	sv, k := &b.servers[n], b.states[i].class
 	least := b.leastOf(k, w, n).Size
 	lack := least.Minus(sv.open())
 	switch {
 	case lack.GPUs > 0 && lack.GPUs <= b.reserved.keeps(n):
 		c.withheld++
 	case lack.GPUs > 0:
-	case covered(lack) && !b.affords(k, w.nodes, least):
+	case covered(lack) && !affords(b, k, w.nodes, least):
 		c.enough++
 		c.needs = billFor(w.nodes, least)
-		c.purse = b.short(k, c.needs)
-	case covered(lack) && b.yields(i, n):
+		c.purse = shortQuota(b, k, c.needs)
+	case covered(lack) && yieldsServer(b, i, n):
 		c.enough++
 		c.barred++
 	case covered(lack):
@@ -296,7 +296,7 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 	default:
 		c.enough++
 		if binds := lack.Minus(
-			preemption{placement(b)}.callableOn(n),
+			callableOn(b, n),
 		); !covered(
 			binds,
 		) { // calling back loans would free the rest

@@ -40,9 +40,9 @@ func within(few, many []string) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(w string) bool { return !slices.Contains(many, w) })
 }
 
-// unmeasured says that the profile of job i, which starts, is for another GPU; empty if it is not.
-func (b constraints) unmeasured(i int) string {
-	s, p := &b.seats[i], b.jobs[i].Profile
+// otherGPUText says that the profile of job i, which starts, is for another GPU; empty if it is not.
+func otherGPUText(b *board, i int) string {
+	s, p := &b.states[i], b.jobs[i].Profile
 	gpu := b.servers[s.servers[0]].GPUType
 	if ProfileOn(p, gpu) == p {
 		return ""

@@ -2,22 +2,22 @@ package policy
 
 // GPUCount counts the GPUs that placements hold: jobs with slots on one device hold one GPU together. The zero value
 // has counted nothing.
-type GPUCount struct{ seats map[heldSeat]bool }
+type GPUCount struct{ seats map[heldSlot]bool }
 
-// heldSeat is a device of a node that has been counted.
-type heldSeat struct{ node, device string }
+// heldSlot is a device of a node that has been counted.
+type heldSlot struct{ node, device string }
 
 // More counts a placement, and returns how many GPUs it holds on each of its nodes beyond those counted before.
 func (c *GPUCount) More(p Placement) int {
 	if p.Device == "" || len(p.Nodes) != 1 {
 		return p.PerNode.GPUs
 	}
-	at := heldSeat{p.Nodes[0], p.Device}
+	at := heldSlot{p.Nodes[0], p.Device}
 	if c.seats[at] {
 		return 0
 	}
 	if c.seats == nil {
-		c.seats = map[heldSeat]bool{}
+		c.seats = map[heldSlot]bool{}
 	}
 	c.seats[at] = true
 	return p.PerNode.GPUs

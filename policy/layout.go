@@ -11,7 +11,7 @@ import (
 // past is what the last round left. It tells where a job is most likely found.
 type past struct {
 	known []int // IDs of its jobs, ascending
-	sat   []seat
+	sat   []jobState
 	turns []int // its order of jobs, as positions in known
 	here  []int // number in this round of each of its jobs; -1: it has left
 	come  []int // jobs of this round that it did not have
@@ -19,8 +19,8 @@ type past struct {
 	rules Rules
 }
 
-// lay sets the board up for a round: first the servers, empty, then every running job in its place.
-func (b layout) lay(c *Cluster, a Allocator) {
+// layOut sets the board up for a round: first the servers, empty, then every running job in its place.
+func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
 	b.stops, b.freed, b.filled, b.called, b.limit, b.reserved = math.MaxInt, 0, 0, 0, none, nil
@@ -28,19 +28,19 @@ func (b layout) lay(c *Cluster, a Allocator) {
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
-	b.setUp()
+	setUpServers(b)
 	b.market.left = work
-	b.lookAhead()
-	b.openPurses()
-	b.welcome()
-	b.shelve()
+	findReservations(b)
+	setUpQuotas(b)
+	placeRunning(b)
+	indexServers(b)
 }
 
-// setUp empties the servers, and builds the topology anew if the nodes or the allocator have changed.
-func (b layout) setUp() {
+// setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed.
+func setUpServers(b *board) {
 	b.named = byName(b.named, b.c.Nodes)
 	if len(b.classes) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
-		b.build(b.named)
+		buildTopology(b, b.named)
 	}
 	if len(b.menus) > many || b.menus == nil {
 		b.menus = menus{}
@@ -68,64 +68,66 @@ func (b *board) forget() {
 	}
 }
 
-// welcome finds the class of every job and places those that run. The jobs of both rounds come in the order of IDs.
-func (b layout) welcome() {
-	b.turnOver()
+// placeRunning finds the class of every job and places those that run. The jobs of both rounds come in the order of
+// IDs.
+func placeRunning(b *board) {
+	keepPast(b)
 	b.jobs = byID(b.jobs, b.c.Jobs)
-	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
+	b.ids, b.states = resized(b.ids, len(b.jobs)), resized(b.states, len(b.jobs))
 	at := 0
 	for i, j := range b.jobs {
 		b.ids[i] = j.ID
 		for ; at < len(b.known) && b.known[at] < j.ID; at++ {
-			b.gone(at)
+			noteGone(b, at)
 		}
 		if at < len(b.known) && b.known[at] == j.ID {
 			b.here[at] = i
-			b.admit(i, &b.sat[at])
+			fillInJob(b, i, &b.sat[at])
 			at++
 			continue
 		}
 		b.come = append(b.come, i)
-		b.admit(i, nil)
+		fillInJob(b, i, nil)
 	}
 	for ; at < len(b.known); at++ {
-		b.gone(at)
+		noteGone(b, at)
 	}
 }
 
-// turnOver makes the last round the past.
-func (b layout) turnOver() {
+// keepPast makes the last round the past.
+func keepPast(b *board) {
 	b.known, b.ids = b.ids, b.known
-	b.sat, b.seats = b.seats, b.sat
+	b.sat, b.states = b.states, b.sat
 	b.turns, b.order = b.order, b.turns
 	b.here, b.come = resized(b.here, len(b.known)), b.come[:0]
 }
 
-// admit fills in the seat of job i, and notes which servers differ from its seat in the last round, nil if it had none.
-func (b layout) admit(i int, was *seat) {
-	j, s := b.jobs[i], &b.seats[i]
-	*s = seat{}
+// fillInJob fills in the state of job i, and notes which servers differ from its state in the last round, nil if it had
+// none.
+func fillInJob(b *board, i int, was *jobState) {
+	j, s := b.jobs[i], &b.states[i]
+	*s = jobState{}
 	s.class = b.classOf(j, was)
 	if j.Running != nil {
-		b.seatRunning(i, was)
+		placeRunningJob(b, i, was)
 	}
 	switch {
 	case was == nil:
-		b.changed(s.servers)
+		noteChanged(b, s.servers)
 	case !s.standsAs(was):
-		b.changed(s.servers)
-		b.changed(was.servers)
+		noteChanged(b, s.servers)
+		noteChanged(b, was.servers)
 	}
 }
 
-// gone notes that a job of the last round has left.
-func (b layout) gone(at int) {
+// noteGone notes that a job of the last round has left.
+func noteGone(b *board, at int) {
 	b.here[at] = -1
-	b.changed(b.sat[at].servers)
+	noteChanged(b, b.sat[at].servers)
 }
 
-// changed notes that servers are not as the last round left them.
-func (b layout) changed(servers []int) {
+// noteChanged notes that servers are not as the last round left them.
+func noteChanged(b *board, servers []int) {
 	for _, n := range servers {
 		b.dirty.add(n)
 	}
@@ -134,8 +136,8 @@ func (b layout) changed(servers []int) {
 // resized is a list of n elements, in the memory of another if that is enough.
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
-// shelve indexes the servers by what running jobs leave, and adds up what is free on them.
-func (b layout) shelve() {
+// indexServers indexes the servers by what running jobs leave, and adds up what is free on them.
+func indexServers(b *board) {
 	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirred)
 	clear(b.closed)
@@ -146,32 +148,33 @@ func (b layout) shelve() {
 			b.disturbed(n)
 		}
 		if sv.Closed == "" {
-			b.reshelve(n)
+			b.reindex(n)
 			continue
 		}
 		b.closed.add(n)
 		b.now.put(n, off)
-		b.maybe.put(n, off)
+		b.displaceable.put(n, off)
 	}
 }
 
-// seatRunning puts a running job in its place: fixed if it must not be touched, else until its turn. A job on a node
-// that has left the cluster is not touched, since it is unknown what it holds, nor one that could not be started again.
-func (b layout) seatRunning(i int, was *seat) {
-	j, s := b.jobs[i], &b.seats[i]
-	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
+// placeRunningJob puts a running job in its place: fixed if it must not be touched, else until its turn. A job on a
+// node that has left the cluster is not touched, since it is unknown what it holds, nor one that could not be started
+// again.
+func placeRunningJob(b *board, i int, was *jobState) {
+	j, s := b.jobs[i], &b.states[i]
+	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, findServers(b, j.Running.Nodes, was)
 	if len(s.servers) > 0 {
 		s.menu = b.menu(s.class, s.size.GPUs, s.servers[0])
 		s.gain = s.gainAsIn(was)
 	}
 	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
 	s.earned = j.hasEarned(b.c)
-	if s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.class) {
+	if s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && mayRestartLater(b, i, s.class) {
 		switch {
 		case j.mayStop(b.c):
 			s.standing = loose
 		case j.callable(b.c):
-			b.lend(i)
+			listLender(b, i)
 		}
 	}
 	if len(s.class.quotas) > 0 {
@@ -219,23 +222,23 @@ func (j *Job) hasEarned(c *Cluster) bool {
 
 // standsAs reports whether a running job is as the last round left it and has no more left to do: a restart that was
 // not worth it then is not worth it now.
-func (s *seat) standsAs(was *seat) bool {
+func (s *jobState) standsAs(was *jobState) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.standing == fixed && was.standing == fixed && !was.stopped ||
 			s.standing == loose && was.standing == kept && !was.stopped) &&
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 
-// gainAsIn is the gain of a running job, taken from its last seat if that was the same.
-func (s *seat) gainAsIn(was *seat) float64 {
+// gainAsIn is the gain of a running job, taken from the last round if that was the same.
+func (s *jobState) gainAsIn(was *jobState) float64 {
 	if was != nil && was.menu == s.menu && was.size == s.size {
 		return was.gain
 	}
 	return s.menu.gainOf(s.size)
 }
 
-// found finds the nodes of a placement by name, looking first where the job was in the last round.
-func (b layout) found(names []string, was *seat) []int {
+// findServers finds the nodes of a placement by name, looking first where the job was in the last round.
+func findServers(b *board, names []string, was *jobState) []int {
 	if was != nil &&
 		slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
 		return was.servers

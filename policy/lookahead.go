@@ -31,21 +31,21 @@ type Next struct {
 // the planner is asked for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
-		b := lookahead{pl.lay(&c, p, a)}
+		b := pl.lay(&c, p, a)
 		for _, i := range b.order {
-			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
+			if b.states[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
 				continue
 			}
-			if next, could := b.next(i); could && (b.sitsDown(i) || !yield(next)) {
+			if next, could := nextGrant(b, i); could && (mayShareDevice(b, i) || !yield(next)) {
 				return
 			}
 		}
 	}
 }
 
-// sitsDown reports that waiting job i could be sent to a device, where others can join it. Slurm by itself would start
-// it with a GPU of its own, which no other job can share for as long as it runs.
-func (b lookahead) sitsDown(i int) bool {
+// mayShareDevice reports that waiting job i could be sent to a device, where others can join it. Slurm by itself would
+// start it with a GPU of its own, which no other job can share for as long as it runs.
+func mayShareDevice(b *board, i int) bool {
 	j := b.jobs[i]
 	return j.Share != nil && slices.ContainsFunc(b.c.Nodes, func(n Node) bool {
 		return n.Closed == "" && j.suits(&n) && slices.ContainsFunc(n.Devices, func(d Device) bool {
@@ -56,10 +56,10 @@ func (b lookahead) sitsDown(i int) bool {
 
 // Queue lists the waiting jobs in the policy's order, including those that may not start. The cluster is not changed.
 func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
-	b := lookahead{pl.lay(&c, p, a)}
+	b := pl.lay(&c, p, a)
 	queue := make([]int, 0, len(b.order))
 	for _, i := range b.order {
-		if b.seats[i].standing == waits {
+		if b.states[i].standing == waits {
 			queue = append(queue, b.ids[i])
 		}
 	}
@@ -74,30 +74,30 @@ func (c *Cluster) Rationed(j *Job) bool {
 	})
 }
 
-// next is what waiting job i would be given if it were alone; false if it could not run. What keeps one job of a class
-// from running keeps all of them.
-func (b lookahead) next(i int) (next Next, could bool) {
-	k := b.seats[i].class
+// nextGrant is what waiting job i would be given if it were alone; false if it could not run. What keeps one job of a
+// class from running keeps all of them.
+func nextGrant(b *board, i int) (next Next, could bool) {
+	k := b.states[i].class
 	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {
 		return Next{}, false
 	}
-	n, could := b.serverFor(k)
+	n, could := anyServerFor(b, k)
 	if !could {
 		k.denial.freed = b.freed
 		return Next{}, false
 	}
 	w := k.gangShapes[0]
-	size := b.anywhere(k, b.wished(k, b.menu(k, w.gpus, n)))
+	size := raiseForAll(b, k, wishOn(b, k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
-	if !b.fitsSome(k, size) || !size.Fits(k.terms.most(k.tasks)) {
+	if !fitsSomeServer(b, k, size) || !size.Fits(k.terms.most(k.tasks)) {
 		return Next{}, false
 	}
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// serverFor finds a server that could hold a part of a job of class k, an open one if there is one; false if there are
-// too few of them, or its quotas leave too little.
-func (b constraints) serverFor(k *jobClass) (n int, found bool) {
+// anyServerFor finds a server that could hold a part of a job of class k, an open one if there is one; false if there
+// are too few of them, or its quotas leave too little.
+func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.shut != nil {
 		able.without(k.shut)
@@ -105,7 +105,7 @@ func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	if able.shared(able) < k.gangShapes[0].nodes {
 		return 0, false
 	}
-	if p, _ := b.pinched(k); p != nil {
+	if p, _ := blockingQuota(b, k); p != nil {
 		return 0, false
 	}
 	open := slices.Clone(able)
@@ -118,8 +118,8 @@ func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	return n, true
 }
 
-// fitsSome reports whether a size fits on a server that could hold a part of a job of class k.
-func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
+// fitsSomeServer reports whether a size fits on a server that could hold a part of a job of class k.
+func fitsSomeServer(b *board, k *jobClass, size gres.Vector) bool {
 	able := b.fitOf(k).able
 	for n := range b.servers {
 		if able.has(n) && size.Fits(b.servers[n].Total) {
@@ -129,9 +129,9 @@ func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
 	return false
 }
 
-// anywhere raises a size until it contains the least size of a job of class k on every server where Slurm could start
-// it with that size.
-func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
+// raiseForAll raises a size until it contains the least size of a job of class k on every server where Slurm could
+// start it with that size.
+func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 	w := k.gangShapes[0]
 	for again := true; again; {
 		again = false
@@ -149,8 +149,8 @@ func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
 	return size
 }
 
-// wished is what a job of class k would be given of a menu if it were alone.
-func (b lookahead) wished(k *jobClass, m *menu) gres.Vector {
+// wishOn is what a job of class k would be given of a menu if it were alone.
+func wishOn(b *board, k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.lends {
 		return sizes[len(sizes)-1].Size

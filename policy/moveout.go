@@ -74,7 +74,7 @@ func (m *move) before(other *move) bool {
 	return m.was < other.was-same
 }
 
-// mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain.
+// mayRelocate reports that a job goes on unchanged under the plan, and may be restarted for a gain.
 func (t *seating) mayMove(j *Job) bool {
 	d := t.decision(j.ID)
 	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)

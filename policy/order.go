@@ -28,9 +28,9 @@ type view struct {
 	pack   *packing  // see packed
 }
 
-// view is what the keys of a policy may use in this round.
-func (b turns) view() *view {
-	return &view{board: b.board, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.beside)))}
+// policyView is what the keys of a policy may use in this round.
+func policyView(b *board) *view {
+	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.beside)))}
 }
 
 // loss is the running time, in seconds, that a restart of job i costs.
@@ -212,18 +212,18 @@ func remainingOrHalf(j *Job) time.Duration {
 	return remaining(j)
 }
 
-// takeTurns puts the jobs in the order of p. Every order ends in the job ID, in which the jobs come.
-func (b turns) takeTurns(p Policy) {
-	v := b.view()
+// orderJobs puts the jobs in the order of p. Every order ends in the job ID, in which the jobs come.
+func orderJobs(b *board, p Policy) {
+	v := policyView(b)
 	b.line.begin(b.jobs)
 	b.stake = func(i int) float64 { return p.stake(i, v) }
-	b.findOverdue()
-	for _, i := range b.expected() {
+	findOverdue(b)
+	for _, i := range lastOrder(b) {
 		key := p.key(i, v)
 		if b.jobs[i].Running != nil {
 			key = lessStake(key, b.stake(i))
 		}
-		if b.seats[i].key = key; b.seats[i].overdue {
+		if b.states[i].key = key; b.states[i].overdue {
 			key = math.Min(key, -math.MaxFloat64) // before any key, and behind the job of First
 		}
 		b.line.add(entry{key, i})
@@ -245,8 +245,8 @@ func lessStake(key, stake float64) float64 {
 	return key - stake
 }
 
-// expected is the order of the last round, followed by the jobs that have come since.
-func (b turns) expected() []int {
+// lastOrder is the order of the last round, followed by the jobs that have come since.
+func lastOrder(b *board) []int {
 	order := b.turns[:0]
 	for _, was := range b.turns {
 		if i := b.here[was]; i >= 0 {

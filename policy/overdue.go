@@ -19,10 +19,11 @@ const overdueShare = 1.0 / 8
 //
 // A job stays overdue until it ends. If running made it less overdue, two jobs would take a place from each other in
 // turns. An overdue job goes only before jobs that have passed it, see precedes.
-func (b turns) findOverdue() {
-	late, last := b.late[:0], b.lastToCome()
+func findOverdue(b *board) {
+	late, last := b.late[:0], youngestRunning(b)
 	for i, j := range b.jobs {
-		if b.seats[i].overdue = false; (j.Running != nil || j.Barred == "") && b.waited(j) >= b.c.Rules.patience() &&
+		if b.states[i].overdue = false; (j.Running != nil || j.Barred == "") &&
+			totalWait(b, j) >= b.c.Rules.patience() &&
 			(j.Running != nil || last >= 0 && b.compareArrivals(i, last) < 0) {
 			late = append(late, i)
 		}
@@ -34,8 +35,8 @@ func (b turns) findOverdue() {
 		if room <= 0 {
 			return
 		}
-		if !b.staysForGood(i) && b.couldRun(i) {
-			b.seats[i].overdue = true
+		if !staysForGood(b, i) && couldRun(b, i) {
+			b.states[i].overdue = true
 			room -= float64(b.jobs[i].GPUs)
 		}
 	}
@@ -46,8 +47,8 @@ func (b *board) compareArrivals(x, y int) int {
 	return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
 }
 
-// lastToCome is the running job that came last; -1: none runs.
-func (b turns) lastToCome() int {
+// youngestRunning is the running job that came last; -1: none runs.
+func youngestRunning(b *board) int {
 	last := -1
 	for i, j := range b.jobs {
 		if j.Running != nil && (last < 0 || b.compareArrivals(i, last) > 0) {
@@ -60,20 +61,20 @@ func (b turns) lastToCome() int {
 // precedes reports that job v goes before job i however long i has waited: it came first, and the policy has it first.
 // To stop it would swap two jobs for nothing, and back again when v is overdue in turn.
 func (b *board) precedes(v, i int) bool {
-	return b.seats[i].overdue && b.seats[v].key <= b.seats[i].key && b.compareArrivals(v, i) < 0
+	return b.states[i].overdue && b.states[v].key <= b.states[i].key && b.compareArrivals(v, i) < 0
 }
 
 // couldRun reports whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from
 // that.
-func (b turns) couldRun(i int) bool {
+func couldRun(b *board, i int) bool {
 	if b.jobs[i].Running != nil {
 		return true
 	}
-	k := b.seats[i].class
+	k := b.states[i].class
 	if k.asked != b.round {
 		k.asked, k.could = b.round, false
 		if len(k.gangShapes) > 0 {
-			_, k.could = b.serverFor(k)
+			_, k.could = anyServerFor(b, k)
 		}
 	}
 	return k.could

@@ -132,10 +132,11 @@ func (s *site) judgeStops(plan Plan) (stops int) {
 		k := slices.IndexFunc(c.Jobs, func(j Job) bool { return j.ID == id })
 		victim, taker := &c.Jobs[i], &c.Jobs[k]
 		first := taker.Arrival.Before(victim.Arrival) || taker.Arrival.Equal(victim.Arrival) && id < victim.ID
-		passed := first && on.waited(taker) >= c.Rules.patience()
-		if on.seats[k].key >= on.seats[i].key && !passed || s.policy.Name == "fifo" && !first {
+		passed := first && totalWait(on, taker) >= c.Rules.patience()
+		if on.states[k].key >= on.states[i].key && !passed || s.policy.Name == "fifo" && !first {
 			s.t.Errorf("after %v: job %d, which came at %v, is stopped for job %d, which came at %v and has waited %v",
-				c.Now.Sub(epoch), victim.ID, victim.Arrival.Sub(epoch), id, taker.Arrival.Sub(epoch), on.waited(taker))
+				c.Now.Sub(epoch), victim.ID, victim.Arrival.Sub(epoch), id, taker.Arrival.Sub(epoch),
+				totalWait(on, taker))
 		}
 	}
 	return stops

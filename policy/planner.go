@@ -36,26 +36,24 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 
 // decide plans a round in which every job has its GPUs to itself.
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
-	on := pl.lay(&c, p, a)
-	b := allocation{preemption{placement{on}}}
-	others, next := recall(b), 0
+	b, next := pl.lay(&c, p, a), 0
 	for _, i := range b.order {
-		next = others.serveBefore(i, next)
-		b.turn(i)
+		next = serveUnmanagedBefore(b, i, next)
+		scheduleJob(b, i)
 	}
-	others.serveRest(next)
-	b.catchUp()
-	explanation{on}.explain()
+	serveUnmanagedRest(b, next)
+	fillFreed(b)
+	explainWaits(b)
 	a.finish(b)
-	return b.plan()
+	return readPlan(b)
 }
 
 // lay puts the snapshot on the board, with its jobs in the order of the policy.
-func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
-	on := constraints{&pl.board}
-	layout{on}.lay(c, a)
-	turns{on}.takeTurns(p)
-	return on
+func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) *board {
+	b := &pl.board
+	layOut(b, c, a)
+	orderJobs(b, p)
+	return b
 }
 
 // topology is what stays the same as long as the nodes and the allocator do: which jobs may use which servers, and with
@@ -85,8 +83,8 @@ func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	})
 }
 
-// build makes the topology and its servers anew.
-func (b layout) build(nodes []*Node) {
+// buildTopology makes the topology and its servers anew.
+func buildTopology(b *board, nodes []*Node) {
 	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
 	for i, n := range nodes {
 		was := *n
@@ -100,17 +98,17 @@ func (b layout) build(nodes []*Node) {
 	for i, n := range nodes {
 		b.servers[i].share, b.alone[i] = gres.Proportional(n.Total, 1), i
 	}
-	b.shapeUp()
-	b.now, b.maybe = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest)
+	numberShapes(b)
+	b.now, b.displaceable = newLevelIndex(len(nodes), b.largest), newLevelIndex(len(nodes), b.largest)
 	for _, s := range []*set{&b.roomy, &b.uncontested, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
 		*s = newSet(len(nodes))
 	}
 	b.market = newMarket(len(nodes))
-	b.seats, b.ids, b.order = nil, nil, nil // their classes belong to the old topology
+	b.states, b.ids, b.order = nil, nil, nil // their classes belong to the old topology
 }
 
-// shapeUp numbers the shapes of servers, that is their totals and GPU types.
-func (b layout) shapeUp() {
+// numberShapes numbers the shapes of servers, that is their totals and GPU types.
+func numberShapes(b *board) {
 	type shape struct {
 		total   gres.Vector
 		gpuType string
@@ -126,14 +124,14 @@ func (b layout) shapeUp() {
 	}
 	b.shapes = len(numbers)
 	b.reference = Reference(b.topology.nodes)
-	b.findModels()
+	findModels(b)
 }
 
 // findModels finds which servers are equal for a gang: those with as many GPUs of one type and as many cores whose
 // memory differs by no more than Slack. The smallest of them is their model. A gang has one size on all its nodes, so
 // its share and its menu are those of the model, which every one of them can give; to ask for the last MiB of the
 // largest would keep it from running at all.
-func (b layout) findModels() {
+func findModels(b *board) {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {
 		node := &b.topology.nodes[n]

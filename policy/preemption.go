@@ -30,33 +30,33 @@ type shrink struct {
 
 // makeRoom places job i by disturbing running jobs: first by calling back what others hold beyond their share, and only
 // then by stopping jobs that come later in the order. It reports whether it did.
-func (b preemption) makeRoom(i int, w gangShape) bool {
-	eligible := b.seats[i].class.eligible.servers
+func makeRoom(b *board, i int, w gangShape) bool {
+	eligible := b.states[i].class.eligible.servers
 	if b.stops <= 0 {
-		if b.maybe.reaches(w.gpus, eligible) {
+		if b.displaceable.reaches(w.gpus, eligible) {
 			b.limit = byRule
 		}
 		return false
 	}
-	b.plans = b.givers(b.plans[:0], i, w)
-	if b.clear(i, w, b.plans) {
+	b.plans = addGiveBackPlans(b, b.plans[:0], i, w)
+	if clearAndPlace(b, i, w, b.plans) {
 		return true
 	}
-	if !b.maybe.reaches(w.gpus, eligible) {
+	if !b.displaceable.reaches(w.gpus, eligible) {
 		return false
 	}
-	b.plans = b.leavers(b.plans, i, w)
-	return b.clear(i, w, b.plans)
+	b.plans = addLeavePlans(b, b.plans, i, w)
+	return clearAndPlace(b, i, w, b.plans)
 }
 
-// givers adds plans for servers with enough free GPUs on which no job has to leave to make room.
-func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
-	k := b.seats[i].class
+// addGiveBackPlans adds plans for servers with enough free GPUs on which no job has to leave to make room.
+func addGiveBackPlans(b *board, all []clearing, i int, w gangShape) []clearing {
+	k := b.states[i].class
 	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
-		if b.bars(i, n) {
+		if keptFrom(b, i, n) {
 			return true
 		}
-		if plan, can := b.clearServer(i, n, w, 0); can {
+		if plan, can := planClearing(b, i, n, w, 0); can {
 			all = append(all, plan)
 		}
 		return len(all) < max(looks, 4*w.nodes)
@@ -68,14 +68,15 @@ func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
 // the order.
 const tries = 16
 
-// leavers adds plans for servers that jobs have to leave, beginning with the last jobs in the order.
-func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
-	k, most := b.seats[i].class, len(all)+max(tries, 4*w.nodes)
-	b.lastFirst(i, func(n int) bool {
-		if !k.eligible.servers.has(n) || b.servers[n].Closed != "" || b.bars(i, n) || b.servers[n].free.GPUs < w.gpus {
+// addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order.
+func addLeavePlans(b *board, all []clearing, i int, w gangShape) []clearing {
+	k, most := b.states[i].class, len(all)+max(tries, 4*w.nodes)
+	visitLastFirst(b, i, func(n int) bool {
+		if !k.eligible.servers.has(n) || b.servers[n].Closed != "" || keptFrom(b, i, n) ||
+			b.servers[n].free.GPUs < w.gpus {
 			return true
 		}
-		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
+		if plan, can := planClearing(b, i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
 			all = append(all, plan)
 		}
 		return len(all) < most
@@ -83,16 +84,16 @@ func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
 	return all
 }
 
-// lastFirst visits the servers of the running jobs that come after job i in the order, those of the last job first,
-// each server once, until visit returns false.
-func (b preemption) lastFirst(i int, visit func(n int) bool) {
-	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
+// visitLastFirst visits the servers of the running jobs that come after job i in the order, those of the last job
+// first, each server once, until visit returns false.
+func visitLastFirst(b *board, i int, visit func(n int) bool) {
+	for b.tail > 0 && b.states[b.order[b.tail-1]].standing != loose {
 		b.tail--
 	}
 	seen := b.seen
 	clear(seen)
 	for at := b.tail - 1; at > b.rank[i]; at-- {
-		s := &b.seats[b.order[at]]
+		s := &b.states[b.order[at]]
 		if s.standing != loose {
 			continue
 		}
@@ -108,17 +109,17 @@ func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	}
 }
 
-// clear places job i on servers of one model after clearing them, if the rules allow it and it is worth it. It takes
-// the servers where the jobs that leave are last in the order, or, if that costs too much, where it costs least.
-func (b preemption) clear(i int, w gangShape, plans []clearing) bool {
+// clearAndPlace places job i on servers of one model after clearing them, if the rules allow it and it is worth it. It
+// takes the servers where the jobs that leave are last in the order, or, if that costs too much, where it costs least.
+func clearAndPlace(b *board, i int, w gangShape, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
-		chosen := b.ofOneModel(plans, w.nodes)
+		chosen := pickOneModel(b, plans, w.nodes)
 		if chosen == nil {
 			return false
 		}
-		if b.affordable(chosen, b.due(i), b.stops) {
-			b.move(i, w, chosen)
+		if worthStopping(b, chosen, placeWorth(b, i), b.stops) {
+			carryOutAndPlace(b, i, w, chosen)
 			return true
 		}
 	}
@@ -135,21 +136,21 @@ func cheapFirst(x, y clearing) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
 }
 
-// move carries the plans out and seats job i.
-func (b preemption) move(i int, w gangShape, plans []clearing) {
+// carryOutAndPlace carries the plans out and places job i.
+func carryOutAndPlace(b *board, i int, w gangShape, plans []clearing) {
 	servers := make([]int, 0, len(plans))
 	for k := range plans {
-		b.carryOut(&plans[k], b.jobs[i].ID)
+		carryOutClearing(b, &plans[k], b.jobs[i].ID)
 		servers = append(servers, plans[k].server)
 	}
 	slices.Sort(servers)
-	b.seatAt(i, servers, b.least(i, w, servers[0]))
-	b.seats[i].cleared = true
+	b.placeOn(i, servers, leastSize(b, i, w, servers[0]))
+	b.states[i].cleared = true
 }
 
-// ofOneModel takes so many clearings of servers of one model, in the order given, that do not contradict each other;
+// pickOneModel takes so many clearings of servers of one model, in the order given, that do not contradict each other;
 // nil if there are too few.
-func (b preemption) ofOneModel(all []clearing, nodes int) []clearing {
+func pickOneModel(b *board, all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
 		for k := range all {
@@ -186,50 +187,50 @@ func contradicts(c, p *clearing) bool {
 	return false
 }
 
-// clearServer plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
+// planClearing plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
 // false if it cannot.
-func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool) {
+func planClearing(b *board, i, n int, w gangShape, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
-	if b.lonely(w, n) {
+	if tooFewOfModel(b, w, n) {
 		return plan, false
 	}
-	need := b.least(i, w, n).Size
-	if k := b.seats[i].class; k.shutSoon(n) || !b.affords(k, w.nodes, need) {
+	need := leastSize(b, i, w, n).Size
+	if k := b.states[i].class; k.shutSoon(n) || !affords(b, k, w.nodes, need) {
 		return plan, false
 	}
 	left := sv.open()
 	for !need.Fits(left) {
-		if need.GPUs <= left.GPUs && b.giveBackFrom(b.sources(&plan), &plan, need.Minus(left), i) {
+		if need.GPUs <= left.GPUs && addGiveBackBy(b, giveBackSources(b, &plan), &plan, need.Minus(left), i) {
 			break
 		}
-		v := b.nextToLeave(sv, plan.leaves, i)
+		v := nextToLeave(b, sv, plan.leaves, i)
 		if v < 0 || len(plan.leaves) >= most {
 			return plan, false
 		}
 		plan.leaves = append(plan.leaves, v)
-		left = left.Plus(b.seats[v].size)
+		left = left.Plus(b.states[v].size)
 	}
-	b.spare(&plan, need, left)
-	b.weigh(&plan)
+	spareFromPlan(b, &plan, need, left)
+	costPlan(b, &plan)
 	return plan, true
 }
 
-// spare takes jobs off the plan that need not leave after all, the earliest in the order first.
-func (b preemption) spare(plan *clearing, need, left gres.Vector) {
+// spareFromPlan takes jobs off the plan that need not leave after all, the earliest in the order first.
+func spareFromPlan(b *board, plan *clearing, need, left gres.Vector) {
 	for _, s := range plan.shrinks {
 		left = left.Plus(s.freed)
 	}
 	for k := len(plan.leaves) - 1; k >= 0; k-- {
-		if without := left.Minus(b.seats[plan.leaves[k]].size); need.Fits(without) {
+		if without := left.Minus(b.states[plan.leaves[k]].size); need.Fits(without) {
 			left = without
 			plan.leaves = slices.Delete(plan.leaves, k, k+1)
 		}
 	}
 }
 
-// weigh computes what the plan costs, and the earliest rank among the jobs that leave.
-func (b preemption) weigh(plan *clearing) {
+// costPlan computes what the plan costs, and the earliest rank among the jobs that leave.
+func costPlan(b *board, plan *clearing) {
 	plan.last = math.MaxInt
 	for _, v := range plan.leaves {
 		plan.last = min(plan.last, b.rank[v])
@@ -242,10 +243,10 @@ func (b preemption) weigh(plan *clearing) {
 
 // nextToLeave is the last job in the order, of those on the server that may have to leave it for job i and are not gone
 // yet; -1 if there is none.
-func (b preemption) nextToLeave(sv *server, gone []int, i int) int {
+func nextToLeave(b *board, sv *server, gone []int, i int) int {
 	last := -1
 	for _, v := range sv.jobs {
-		if b.seats[v].standing != loose || slices.Contains(gone, v) || b.precedes(v, i) {
+		if b.states[v].standing != loose || slices.Contains(gone, v) || b.precedes(v, i) {
 			continue
 		}
 		if last < 0 || b.rank[v] > b.rank[last] {
@@ -255,18 +256,18 @@ func (b preemption) nextToLeave(sv *server, gone []int, i int) int {
 	return last
 }
 
-// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that
+// addGiveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that
 // lose least for what they give. It reports whether they can free it.
-func (b preemption) giveBack(plan *clearing, missing gres.Vector, i int) bool {
-	return b.giveBackFrom(b.servers[plan.server].jobs, plan, missing, i)
+func addGiveBack(b *board, plan *clearing, missing gres.Vector, i int) bool {
+	return addGiveBackBy(b, b.servers[plan.server].jobs, plan, missing, i)
 }
 
-// giveBackFrom is giveBack by the given jobs.
-func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i int) bool {
-	able := b.able(jobs, plan, missing, i)
+// addGiveBackBy is addGiveBack by the given jobs.
+func addGiveBackBy(b *board, jobs []int, plan *clearing, missing gres.Vector, i int) bool {
+	able := listShrinks(b, jobs, plan, missing, i)
 	left := missing
 	for k := range able {
-		s := b.shrunk(able[k].job, left, i)
+		s := shrinkOf(b, able[k].job, left, i)
 		if s.freed.Max(gres.Vector{}) == (gres.Vector{}) {
 			continue // others have freed what it could
 		}
@@ -279,59 +280,62 @@ func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector
 	return false
 }
 
-// sources are the jobs that may give back for a clearing. If the server lacks no GPUs, protected runs give back loans,
-// too, since GPUs that a job is owed would idle; but not on servers that are cleared over several rounds, where no job
-// starts in this one.
-func (b preemption) sources(plan *clearing) []int {
+// giveBackSources are the jobs that may give back for a clearing. If the server lacks no GPUs, protected runs give back
+// loans, too, since GPUs that a job is owed would idle; but not on servers that are cleared over several rounds, where
+// no job starts in this one.
+func giveBackSources(b *board, plan *clearing) []int {
 	clearedLater := b.reserved != nil && b.reserved.closed && b.reserved.servers.has(plan.server)
 	if len(plan.leaves) == 0 && !clearedLater {
-		return b.lenders(plan.server)
+		return lendersOn(b, plan.server)
 	}
 	return b.servers[plan.server].jobs
 }
 
-// able lists the jobs that may be asked to shrink, and how far each can, least loss first.
-func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
+// listShrinks lists the jobs that may be asked to shrink, and how far each can, least loss first.
+func listShrinks(b *board, jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
 		}
-		if !b.sizable(v) && !b.owedRoom(i) {
+		if !sizeIsFree(b, v) && !needsOwedRoom(b, i) {
 			continue
 		}
-		if s := b.shrunk(v, missing, i); s.freed.Max(gres.Vector{}) != (gres.Vector{}) && b.resizable(v) {
-			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed.Max(gres.Vector{}), missing)
+		if s := shrinkOf(b, v, missing, i); s.freed.Max(gres.Vector{}) != (gres.Vector{}) && resizable(b, v) {
+			s.loss = -netOver(b, v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed.Max(gres.Vector{}), missing)
 			able = append(able, s)
 		}
 	}
-	slices.SortFunc(able, func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) })
+	slices.SortFunc(
+		able,
+		func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) },
+	)
 	b.asked = able
 	return able
 }
 
-// owedRoom reports that job i needs room for what it is owed, and not to be faster than that.
-func (b preemption) owedRoom(i int) bool {
-	return i == nobody || b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
+// needsOwedRoom reports that job i needs room for what it is owed, and not to be faster than that.
+func needsOwedRoom(b *board, i int) bool {
+	return i == nobody || b.states[i].standing == waits || b.states[i].gain < 1 || b.jobs[i].Owed
 }
 
 // covered reports that neither cores nor memory are missing.
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-// shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it.
+// shrinkOf is the largest size of running job v that frees what is missing for job i, or the one that frees most of it.
 // For a job that is owed a place, a job that restarts to be faster may become slower than it was, but not for one that
 // only grows.
-func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
-	s := &b.seats[v]
+func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
+	s := &b.states[v]
 	slowest := 0.0
-	if s.growing() && i != nobody && b.seats[i].standing != waits {
+	if s.growing() && i != nobody && b.states[i].standing != waits {
 		slowest = s.was
 	}
 	best := shrink{job: v}
 	sizes := b.alloc.sizes(s.menu)
 	for k := len(sizes) - 1; k >= 0; k-- {
 		less := s.size.Minus(sizes[k].Size)
-		if less.CPUs < 0 || less.Memory < 0 && !b.roundsUp(v, less) || sizes[k].Gain*s.menu.unit < slowest {
+		if less.CPUs < 0 || less.Memory < 0 && !memoryRoundsUp(b, v, less) || sizes[k].Gain*s.menu.unit < slowest {
 			continue
 		}
 		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)),
@@ -347,20 +351,20 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	return best
 }
 
-// roundsUp reports that the memory of running job v grows by rounding alone when its cores shrink, and that its servers
-// have room for that; less is what it would give back, with negative memory. Memory by the core is in whole MiB: 12
-// cores of 20,833 MiB are more than 18 of 13,888.
-func (b preemption) roundsUp(v int, less gres.Vector) bool {
-	s := &b.seats[v]
+// memoryRoundsUp reports that the memory of running job v grows by rounding alone when its cores shrink, and that its
+// servers have room for that; less is what it would give back, with negative memory. Memory by the core is in whole
+// MiB: 12 cores of 20,833 MiB are more than 18 of 13,888.
+func memoryRoundsUp(b *board, v int, less gres.Vector) bool {
+	s := &b.states[v]
 	return b.jobs[v].PerCore && int(-less.Memory) < s.size.CPUs &&
 		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].open().Memory < -less.Memory })
 }
 
-// spared is the most that the jobs on server n could give back, if each were as small as it can be.
-func (b preemption) spared(n int) gres.Vector {
+// mostGivenBack is the most that the jobs on server n could give back, if each were as small as it can be.
+func mostGivenBack(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range b.servers[n].jobs {
-		s := &b.seats[v]
+		s := &b.states[v]
 		least := s.size
 		for _, o := range b.alloc.sizes(s.menu) {
 			least = atMost(least, o.Size)
@@ -372,9 +376,10 @@ func (b preemption) spared(n int) gres.Vector {
 
 // resizable reports whether running job i may be restarted where it is with another size: it saves, it could be started
 // there today, its quotas are not overdrawn, and all its nodes are of one model.
-func (b constraints) resizable(i int) bool {
-	j, s := b.jobs[i], &b.seats[i]
-	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs ||
+func resizable(b *board, i int) bool {
+	j, s := b.jobs[i], &b.states[i]
+	if !restartable(b, i) || j.Barred != "" || !affordsMore(b, i, gres.Vector{}) ||
+		s.size.GPUs*len(s.servers) != j.GPUs ||
 		j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
 	}
@@ -389,22 +394,22 @@ func (b constraints) resizable(i int) bool {
 	return true
 }
 
-// saves reports whether job i could be restarted with another size: a running job if it saves, one that the plan starts
-// if it can be asked again later.
-func (b constraints) saves(i int) bool {
-	if s := &b.seats[i]; s.standing == fresh {
+// restartable reports whether job i could be restarted with another size: a running job if it saves, one that the plan
+// starts if it can be asked again later.
+func restartable(b *board, i int) bool {
+	if s := &b.states[i]; s.standing == fresh {
 		return s.class.lends
 	}
 	return b.jobs[i].Saves
 }
 
-// affordable reports whether the plans stop at most so many jobs and the restarts cost at most what is due, and notes
-// which of the two is exceeded. What a job holds beyond its share is a loan, so its loss does not count.
-func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
+// worthStopping reports whether the plans stop at most so many jobs and the restarts cost at most what is due, and
+// notes which of the two is exceeded. What a job holds beyond its share is a loan, so its loss does not count.
+func worthStopping(b *board, plans []clearing, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
 	count := func(v int) {
-		if !slices.Contains(stopped, v) && !b.seats[v].stopped {
+		if !slices.Contains(stopped, v) && !b.states[v].stopped {
 			stopped = append(stopped, v)
 			cost += b.restartCost(v)
 		}
@@ -428,82 +433,82 @@ func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
 	return false
 }
 
-// carryOut stops and shrinks the jobs of a plan, for the job with an ID.
-func (b preemption) carryOut(p *clearing, id int) {
+// carryOutClearing stops and shrinks the jobs of a plan, for the job with an ID.
+func carryOutClearing(b *board, p *clearing, id int) {
 	for _, v := range p.leaves {
 		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
-		b.unseat(v) // does nothing if a gang has left with another server already
+		b.takeOff(v) // does nothing if a gang has left with another server already
 	}
 	for _, s := range p.shrinks {
-		st := b.seats[s.job].standing
-		if b.seats[s.job].size.Fits(s.to.Size) {
+		st := b.states[s.job].standing
+		if b.states[s.job].size.Fits(s.to.Size) {
 			continue // a gang has shrunk enough for another server
 		}
 		if st != fresh {
-			b.stop(s.job, Shrinks, b.thanks(s, id))
+			b.stop(s.job, Shrinks, shrinkText(b, s, id))
 		}
-		b.reseat(s.job, st, s.to)
+		b.setSize(s.job, st, s.to)
 	}
 }
 
-// thanks says why a job shrinks for another.
-func (b preemption) thanks(s shrink, id int) string {
-	if s.to.Gain >= b.seats[s.job].gain {
+// shrinkText says why a job shrinks for another.
+func shrinkText(b *board, s shrink, id int) string {
+	if s.to.Gain >= b.states[s.job].gain {
 		return fmt.Sprintf("gives what makes it no faster to job %d", id)
 	}
 	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
-// fallBack gives running job i exactly its proportional share where it is, see Job.Owed. What it was lent becomes free;
-// what it lacks is free or was lent to others.
-func (b preemption) fallBack(i int) {
-	s := &b.seats[i]
+// shrinkToShare gives running job i exactly its proportional share where it is, see Job.Owed. What it was lent becomes
+// free; what it lacks is free or was lent to others.
+func shrinkToShare(b *board, i int) {
+	s := &b.states[i]
 	to := s.menu.owed[0]
-	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) || !b.affordsMore(i, to.Size.Minus(s.size)) {
+	if s.size == to.Size || b.stops <= 0 || !resizable(b, i) || !affordsMore(b, i, to.Size.Minus(s.size)) {
 		return
 	}
-	plans, can := b.clearFor(i, to.Size)
-	if !can || !b.affordable(plans, math.Inf(1), b.stops-1) {
+	plans, can := planResize(b, i, to.Size)
+	if !can || !worthStopping(b, plans, math.Inf(1), b.stops-1) {
 		return
 	}
 	for k := range plans {
-		b.carryOut(&plans[k], b.jobs[i].ID)
+		carryOutClearing(b, &plans[k], b.jobs[i].ID)
 	}
 	b.stop(i, Shrinks, "goes back to its proportional share, since its speed contradicts its profile")
-	b.reseat(i, fresh, to)
+	b.setSize(i, fresh, to)
 }
 
-// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent; false if
-// it cannot.
-func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
-	s := &b.seats[i]
+// planResize plans, on each server of running job i, how it gets to a size there from what is free or was lent; false
+// if it cannot.
+func planResize(b *board, i int, to gres.Vector) (plans []clearing, can bool) {
+	s := &b.states[i]
 	for _, n := range s.servers {
 		plan := clearing{server: n}
 		missing := to.Minus(s.size).Minus(b.servers[n].open())
-		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
+		if !covered(missing) && !addGiveBack(b, &plan, missing, i) || overlap(plans, &plan) {
 			return nil, false
 		}
-		b.weigh(&plan)
+		costPlan(b, &plan)
 		plans = append(plans, plan)
 	}
 	return plans, true
 }
 
-// claim raises running job i, if it is slower than it is owed, to the least size that keeps the promise, from what is
-// free or was lent, if that is worth the restarts.
-func (b preemption) claim(i int) {
-	s := &b.seats[i]
-	if s.gain >= 1 || b.stops <= 0 || !b.resizable(i) {
+// raiseToOwed raises running job i, if it is slower than it is owed, to the least size that keeps the promise, from
+// what is free or was lent, if that is worth the restarts.
+func raiseToOwed(b *board, i int) {
+	s := &b.states[i]
+	if s.gain >= 1 || b.stops <= 0 || !resizable(b, i) {
 		return
 	}
 	to := b.alloc.sizes(s.menu)[0]
-	plans, can := b.clearFor(i, to.Size)
-	if net := b.netOver(i, to.Gain, b.until(i, b.c.Rules.horizon())); !can ||
-		!b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
+	plans, can := planResize(b, i, to.Size)
+	if net := netOver(b, i, to.Gain, timeUntilEnd(b, i, b.c.Rules.horizon())); !can ||
+		!affordsMore(b, i, to.Size.Minus(s.size)) || net <= 0 || !worthStopping(b, plans, net, b.stops-1) {
 		return
 	}
 	for k := range plans {
-		b.carryOut(&plans[k], b.jobs[i].ID)
+		carryOutClearing(b, &plans[k], b.jobs[i].ID)
 	}
-	b.resize(i, to)
+	resize(b, i, to)
 }

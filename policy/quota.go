@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// purse is a quota during the round, and what running and granted jobs leave of it.
-type purse struct {
+// quotaBalance is a quota during the round, and what running and granted jobs leave of it.
+type quotaBalance struct {
 	*Quota
 	left bill
 }
@@ -31,12 +31,12 @@ func (x bill) plus(y bill, times int) bill {
 // covered reports that nothing is overdrawn.
 func (x bill) covered() bool { return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount) }
 
-// openPurses sets up what is left of each quota before any job is placed.
-func (b layout) openPurses() {
-	b.purses = b.purses[:0]
+// setUpQuotas sets up what is left of each quota before any job is placed.
+func setUpQuotas(b *board) {
+	b.balances = b.balances[:0]
 	for i := range b.c.Quotas {
 		q := &b.c.Quotas[i]
-		b.purses = append(b.purses, purse{q, bill{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
+		b.balances = append(b.balances, quotaBalance{q, bill{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
 			GPUs: limitOf(q.GPUs), CPUs: limitOf(q.CPUs), Memory: gres.Memory(limitOf(int(q.Memory))),
 		}}})
 	}
@@ -52,44 +52,44 @@ func limitOf(n int) int {
 
 // charge books what job i holds on its quotas, times -1 to take that back.
 func (b *board) charge(i int, held bill, times int) {
-	for _, q := range b.seats[i].class.quotas {
-		if q < len(b.purses) {
-			b.purses[q].left = b.purses[q].left.plus(held, -times)
+	for _, q := range b.states[i].class.quotas {
+		if q < len(b.balances) {
+			b.balances[q].left = b.balances[q].left.plus(held, -times)
 		}
 	}
 }
 
-// short finds the first quota of jobs of class k that does not leave so much more; nil if all do.
-func (b constraints) short(k *jobClass, more bill) *purse {
+// shortQuota finds the first quota of jobs of class k that does not leave so much more; nil if all do.
+func shortQuota(b *board, k *jobClass, more bill) *quotaBalance {
 	for _, q := range k.quotas {
-		if q < len(b.purses) && !b.purses[q].left.plus(more, -1).covered() {
-			return &b.purses[q]
+		if q < len(b.balances) && !b.balances[q].left.plus(more, -1).covered() {
+			return &b.balances[q]
 		}
 	}
 	return nil
 }
 
 // affords reports whether the quotas of jobs of class k leave one more of them its size on each of so many nodes.
-func (b constraints) affords(k *jobClass, nodes int, size gres.Vector) bool {
-	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
+func affords(b *board, k *jobClass, nodes int, size gres.Vector) bool {
+	return len(k.quotas) == 0 || shortQuota(b, k, billFor(nodes, size)) == nil
 }
 
 // affordsMore reports whether its quotas let job i, which has a place, have more on each of its nodes. It is false for
 // no more, too, if others have overdrawn them: the job could not be started with anything then.
-func (b constraints) affordsMore(i int, more gres.Vector) bool {
-	s := &b.seats[i]
-	return len(s.class.quotas) == 0 || b.short(s.class, bill{amount: more.Times(len(s.servers))}) == nil
+func affordsMore(b *board, i int, more gres.Vector) bool {
+	s := &b.states[i]
+	return len(s.class.quotas) == 0 || shortQuota(b, s.class, bill{amount: more.Times(len(s.servers))}) == nil
 }
 
 // mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. If they are
 // overdrawn it may, as long as no other job has been granted anything of them.
-func (b constraints) mayReturn(i int) bool {
-	k, was := b.seats[i].class, b.jobs[i].Running
-	if b.affords(k, len(was.Nodes), was.PerNode) {
+func mayReturn(b *board, i int) bool {
+	k, was := b.states[i].class, b.jobs[i].Running
+	if affords(b, k, len(was.Nodes), was.PerNode) {
 		return true
 	}
-	for v := range b.seats {
-		s := &b.seats[v]
+	for v := range b.states {
+		s := &b.states[v]
 		anew := v != i && (s.standing == fresh || s.standing == kept && s.stopped)
 		if anew && slices.ContainsFunc(s.class.quotas, func(q int) bool { return slices.Contains(k.quotas, q) }) {
 			return false
@@ -98,13 +98,13 @@ func (b constraints) mayReturn(i int) bool {
 	return true
 }
 
-// pinched finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of it; nil
-// if it is not quotas that do.
-func (b constraints) pinched(k *jobClass) (*purse, bill) {
+// blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of
+// it; nil if it is not quotas that do.
+func blockingQuota(b *board, k *jobClass) (*quotaBalance, bill) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, bill{}
 	}
-	var which *purse
+	var which *quotaBalance
 	var needs bill
 	for _, w := range k.gangShapes {
 		for n := range b.servers {
@@ -112,7 +112,7 @@ func (b constraints) pinched(k *jobClass) (*purse, bill) {
 				continue
 			}
 			least := billFor(w.nodes, b.leastOf(k, w, n).Size)
-			p := b.short(k, least)
+			p := shortQuota(b, k, least)
 			if p == nil {
 				return nil, bill{}
 			}
@@ -124,45 +124,45 @@ func (b constraints) pinched(k *jobClass) (*purse, bill) {
 	return which, needs
 }
 
-// repay places job i, which waits only for its quotas' cores or memory, where there is room: others of the same quotas
-// give back what they hold beyond their least, wherever they run.
-func (b preemption) repay(i int, w gangShape) bool {
-	k := b.seats[i].class
-	servers := b.roomFor(i, w, func(size gres.Vector) bool {
+// placeWithinQuota places job i, which waits only for its quotas' cores or memory, where there is room: others of the
+// same quotas give back what they hold beyond their least, wherever they run.
+func placeWithinQuota(b *board, i int, w gangShape) bool {
+	k := b.states[i].class
+	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool {
 		due := billFor(w.nodes, size)
 		// Cores and memory of the quotas do not count here: they are called back below.
 		due.amount.CPUs, due.amount.Memory = math.MinInt/4, math.MinInt64/4
-		return b.short(k, due) == nil
+		return shortQuota(b, k, due) == nil
 	})
 	if servers == nil || slices.ContainsFunc(servers, k.shutSoon) {
 		return false
 	}
-	least := b.least(i, w, servers[0])
+	least := leastSize(b, i, w, servers[0])
 	plan := clearing{server: servers[0]}
-	missing, lenders := b.lacking(k, billFor(w.nodes, least.Size))
-	if !b.giveBackFrom(lenders, &plan, missing, i) || !b.affordable([]clearing{plan}, b.due(i), b.stops) {
+	missing, lenders := quotaLack(b, k, billFor(w.nodes, least.Size))
+	if !addGiveBackBy(b, lenders, &plan, missing, i) || !worthStopping(b, []clearing{plan}, placeWorth(b, i), b.stops) {
 		return false
 	}
-	b.carryOut(&plan, b.jobs[i].ID)
-	b.seatAt(i, servers, least)
+	carryOutClearing(b, &plan, b.jobs[i].ID)
+	b.placeOn(i, servers, least)
 	return true
 }
 
-// lacking is how much more cores and memory one more job needs than its quotas leave, and which jobs count in all the
+// quotaLack is how much more cores and memory one more job needs than its quotas leave, and which jobs count in all the
 // quotas that are short.
-func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
+func quotaLack(b *board, k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
-		if q >= len(b.purses) {
+		if q >= len(b.balances) {
 			continue
 		}
-		if left := b.purses[q].left.plus(needs, -1); !left.covered() {
+		if left := b.balances[q].left.plus(needs, -1); !left.covered() {
 			short, missing = append(short, q), missing.Max(gres.Vector{}.Minus(left.amount))
 		}
 	}
 	missing.GPUs = 0
-	for v := range b.seats {
-		s := &b.seats[v]
+	for v := range b.states {
+		s := &b.states[v]
 		shares := func(q int) bool { return slices.Contains(s.class.quotas, q) }
 		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short,
 			func(q int) bool { return !shares(q) }) {
@@ -172,15 +172,15 @@ func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lend
 	return missing, lenders
 }
 
-// sparesQuota reports whether job i, which cannot be asked to give back, would leave its quotas the share of the GPUs
-// that others may still take from them.
-func (b constraints) sparesQuota(i int, more gres.Vector) bool {
-	s := &b.seats[i]
+// leavesQuotaShare reports whether job i, which cannot be asked to give back, would leave its quotas the share of the
+// GPUs that others may still take from them.
+func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
+	s := &b.states[i]
 	for _, q := range s.class.quotas {
-		if q >= len(b.purses) {
+		if q >= len(b.balances) {
 			continue
 		}
-		left := b.purses[q].left
+		left := b.balances[q].left
 		rest := left.amount.Minus(more.Times(len(s.servers)))
 		if gpus := min(left.amount.GPUs, b.idle); !b.proportion(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs,
 			Memory: rest.Memory}) {
@@ -198,15 +198,15 @@ func (b *board) proportion(gpus int) gres.Vector {
 	return gres.Proportional(b.total, gpus)
 }
 
-// counted reports whether a job on server n has quotas. What they leave changes from round to round, so what is found
+// hasQuotas reports whether a job on server n has quotas. What they leave changes from round to round, so what is found
 // out about the server is not cached.
-func (b constraints) counted(n int) bool {
-	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs,
-		func(i int) bool { return len(b.seats[i].class.quotas) > 0 })
+func hasQuotas(b *board, n int) bool {
+	return len(b.balances) > 0 && slices.ContainsFunc(b.servers[n].jobs,
+		func(i int) bool { return len(b.states[i].class.quotas) > 0 })
 }
 
 // emptied says what of a quota is taken.
-func (p *purse) emptied(needs bill) string {
+func (p *quotaBalance) emptied(needs bill) string {
 	left, most := p.left, p.Quota
 	switch {
 	case left.jobs < needs.jobs:

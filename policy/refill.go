@@ -16,11 +16,11 @@ import (
 // filling says which jobs share a server; their sizes are found afterwards, with the restarts subtracted.
 type refill struct {
 	repack
-	// crews are the jobs of each server that takes part that may be moved or resized, by index in movable; of each
+	// groups are the jobs of each server that takes part that may be moved or resized, by index in movable; of each
 	// class those that had best stay come first.
-	crews map[int][]int
-	to    []int // the server that each movable job is to be on
-	group []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
+	groups map[int][]int
+	to     []int // the server that each movable job is to be on
+	group  []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
 }
 
 // mostMatches bounds how often servers are compared with fillings: up to a thousand equal servers may take part.
@@ -30,11 +30,11 @@ const mostMatches = 1 << 20
 // fillings are searched for: about that part of the jobs has to move for another filling.
 const loyalty = 0.25
 
-// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and reports whether it
-// did.
-func (b allocation) refill() bool {
-	r := refill{repack: repack{constraints: b.constraints}, crews: map[int][]int{}}
-	if !r.gatherAll(appraisal(b)) || !r.classify() || !r.repack.group() || !r.list() {
+// refillServers exchanges jobs between servers where that pays, as many servers at a time as it takes, and reports
+// whether it did.
+func refillServers(b *board) bool {
+	r := refill{repack: repack{board: b}, groups: map[int][]int{}}
+	if !r.gatherAll(b) || !r.classify() || !r.repack.group() || !r.list() {
 		return false
 	}
 	if r.tooMany() || r.triedInVain() {
@@ -46,7 +46,7 @@ func (b allocation) refill() bool {
 	}
 	done := false
 	for _, servers := range r.rings() {
-		done = r.turn(exchanging{appraisal(b)}, servers) || done
+		done = r.turn(b, servers) || done
 	}
 	if done {
 		r.market.refilled = attempt{}
@@ -61,7 +61,7 @@ type attempt struct {
 }
 
 // triedInVain reports whether nothing has changed since filling anew gained nothing, and notes the present state. What
-// the rules or quotas kept from being done may be possible later, see turn.
+// the rules or quotas kept from being done may be possible later, see scheduleJob.
 func (r *refill) triedInVain() bool {
 	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -83,8 +83,8 @@ func (r *refill) tooMany() bool {
 }
 
 // gatherAll finds the jobs that may be placed anew; false if no job could gain by that, or no running job may move:
-// beside running jobs the others are placed one after the other, see repack.
-func (r *refill) gatherAll(b appraisal) bool {
+// beside running jobs the others are placed one after the other, see repackStarts.
+func (r *refill) gatherAll(b *board) bool {
 	hungry, runs := false, false
 	r.part = newSet(len(r.servers))
 	for n := range r.servers {
@@ -93,10 +93,10 @@ func (r *refill) gatherAll(b appraisal) bool {
 			continue
 		}
 		for _, i := range sv.jobs {
-			s := &r.seats[i]
+			s := &r.states[i]
 			starts := s.standing == fresh && r.jobs[i].Running == nil
-			if !b.mayExchange(i) || starts && !r.maySitElsewhere(i) ||
-				!starts && s.stopped && !s.growing() && s.told.reason != Moves {
+			if !mayExchange(b, i) || starts && !r.maySitElsewhere(i) ||
+				!starts && s.stopped && !s.growing() && s.answer.reason != Moves {
 				continue
 			}
 			r.movable = append(r.movable, i)
@@ -143,7 +143,7 @@ func (r *refill) listPresent() (all []present) {
 		}
 	}
 	for at, i := range r.movable {
-		s := &r.seats[i]
+		s := &r.states[i]
 		on := standOf[s.servers[0]]
 		if r.optionOf(on, at) < 0 {
 			value := float64(s.speed() * float64(s.size.GPUs))
@@ -155,21 +155,21 @@ func (r *refill) listPresent() (all []present) {
 	for s := range r.stands {
 		r.sortSizes(s)
 	}
-	crews := map[int][]int{}
+	jobGroups := map[int][]int{}
 	for at, i := range r.movable {
-		n := r.seats[i].servers[0]
-		crews[n] = append(crews[n], at)
+		n := r.states[i].servers[0]
+		jobGroups[n] = append(jobGroups[n], at)
 	}
 	payback := r.c.Rules.payback().Seconds()
 	for s := range r.stands {
 		for _, n := range r.stands[s].servers {
 			p := present{stand: s}
-			for _, at := range crews[n] {
+			for _, at := range jobGroups[n] {
 				p.options = append(p.options, r.optionOf(s, at))
 				p.bonus += loyalty * r.restartCost(r.movable[at]) / payback
 			}
 			slices.Sort(p.options)
-			if r.crews[n] = r.loyal(crews[n]); p.options != nil {
+			if r.groups[n] = r.loyal(jobGroups[n]); p.options != nil {
 				all = append(all, p)
 			}
 		}
@@ -178,13 +178,13 @@ func (r *refill) listPresent() (all []present) {
 }
 
 // loyal orders jobs of a server by class, and within a class by the cost of a restart, the largest first.
-func (r *refill) loyal(crew []int) []int {
-	slices.SortStableFunc(crew, func(x, y int) int {
+func (r *refill) loyal(jobGroup []int) []int {
+	slices.SortStableFunc(jobGroup, func(x, y int) int {
 		i, j := r.movable[x], r.movable[y]
 		return cmp.Or(cmp.Compare(r.class[x], r.class[y]), cmp.Compare(r.restartCost(j), r.restartCost(i)),
 			cmp.Compare(r.rank[i], r.rank[j]))
 	})
-	return crew
+	return jobGroup
 }
 
 // sortSizes sorts the sizes of a stand by class.
@@ -203,21 +203,21 @@ func (r *refill) sortSizes(s int) {
 
 // optionOf finds the option that is the present size of a job on stand s; -1: there is none.
 func (r *refill) optionOf(s, at int) int {
-	size := r.seats[r.movable[at]].size
+	size := r.states[r.movable[at]].size
 	return slices.IndexFunc(r.problem.Options[s],
 		func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
 }
 
-// crew is the classes of the jobs that a server is to have, ascending.
-type crew []int
+// jobGroup is the classes of the jobs that a server is to have, ascending.
+type jobGroup []int
 
-// crewsOf lists the crews that fillings have for a stand.
-func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
+// jobGroupsOf lists the groups that fillings have for a stand.
+func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup) {
 	for _, f := range fillings {
 		if f.Shape != s {
 			continue
 		}
-		c := crew{}
+		c := jobGroup{}
 		for _, o := range f.Options {
 			c = append(c, r.problem.Options[s][o].Class)
 		}
@@ -238,11 +238,11 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 	}
 	missing, spare := make([][]int, len(r.classes)), make([][]int, len(r.classes))
 	for s := range r.stands {
-		crews, servers := r.crewsOf(s, fillings), r.stands[s].servers
-		got := r.match(crews, servers)
+		jobGroups, servers := r.jobGroupsOf(s, fillings), r.stands[s].servers
+		got := r.match(jobGroups, servers)
 		for k, n := range servers {
 			left := got[k]
-			for _, at := range r.crews[n] {
+			for _, at := range r.groups[n] {
 				if x, stays := slices.BinarySearch(left, r.class[at]); stays {
 					left, r.to[at] = slices.Delete(slices.Clone(left), x, x+1), n
 				} else {
@@ -263,30 +263,30 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 	return true
 }
 
-// match decides which crew each server is to have, the best matches first; nil for a server where there are fewer
-// crews.
-func (r *refill) match(crews []crew, servers []int) []crew {
-	type pair struct{ crew, server, common int }
+// match decides which jobGroup each server is to have, the best matches first; nil for a server where there are fewer
+// groups.
+func (r *refill) match(jobGroups []jobGroup, servers []int) []jobGroup {
+	type pair struct{ jobGroup, server, common int }
 	var pairs []pair
 	for k, n := range servers {
-		has := r.crews[n]
-		for c := range crews {
-			pairs = append(pairs, pair{c, k, r.common(crews[c], has)})
+		has := r.groups[n]
+		for c := range jobGroups {
+			pairs = append(pairs, pair{c, k, r.common(jobGroups[c], has)})
 		}
 	}
 	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.common, x.common) })
-	got, given := make([]crew, len(servers)), make([]bool, len(crews))
+	got, given := make([]jobGroup, len(servers)), make([]bool, len(jobGroups))
 	done := make([]bool, len(servers))
 	for _, p := range pairs {
-		if !given[p.crew] && !done[p.server] {
-			got[p.server], given[p.crew], done[p.server] = crews[p.crew], true, true
+		if !given[p.jobGroup] && !done[p.server] {
+			got[p.server], given[p.jobGroup], done[p.server] = jobGroups[p.jobGroup], true, true
 		}
 	}
 	return got
 }
 
-// common is how many GPUs of a server's jobs, which are in the order of classes, stay with crew c.
-func (r *refill) common(c crew, has []int) (gpus int) {
+// common is how many GPUs of a server's jobs, which are in the order of classes, stay with jobGroup c.
+func (r *refill) common(c jobGroup, has []int) (gpus int) {
 	x, y := 0, 0
 	for x < len(c) && y < len(has) {
 		switch k := r.class[has[y]]; {
@@ -305,7 +305,7 @@ func (r *refill) common(c crew, has []int) (gpus int) {
 // send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already.
 func (r *refill) send(jobs, servers []int) {
 	for _, at := range jobs {
-		home := r.seats[r.movable[at]].servers[0]
+		home := r.states[r.movable[at]].servers[0]
 		k := max(0, slices.IndexFunc(servers, func(n int) bool { return r.root(n) == r.root(home) }))
 		r.to[at] = servers[k]
 		r.group[r.root(servers[k])] = r.root(home)
@@ -338,10 +338,10 @@ func (r *refill) rings() (all [][]int) {
 }
 
 // turn lets servers exchange jobs if they net more than each could by itself, and reports whether it did.
-func (r *refill) turn(b exchanging, servers []int) bool {
+func (r *refill) turn(b *board, servers []int) bool {
 	var e exchange
 	for _, n := range servers {
-		comes, stays := []int{}, r.jobsOf(r.crews[n])
+		comes, stays := []int{}, r.jobsOf(r.groups[n])
 		for at, to := range r.to {
 			if to == n {
 				comes = append(comes, r.movable[at])
@@ -349,20 +349,20 @@ func (r *refill) turn(b exchanging, servers []int) bool {
 		}
 		room := r.servers[n].open().Max(gres.Vector{})
 		for _, i := range stays {
-			room = room.Plus(r.seats[i].size)
+			room = room.Plus(r.states[i].size)
 		}
-		orders, net := b.sized(n, room, comes)
-		_, alone := b.sized(n, room, stays)
+		orders, net := bestSizesOn(b, n, room, comes)
+		_, alone := bestSizesOn(b, n, room, stays)
 		e.net, e.orders = e.net+net-alone, append(e.orders, orders...)
 	}
 	switch {
-	case !(e.net > b.leastNet()) || len(e.orders) == 0:
+	case !(e.net > leastNet(b)) || len(e.orders) == 0:
 		return false
-	case !b.permits(e.orders):
+	case !ordersAllowed(b, e.orders):
 		r.market.refilled = attempt{}
 		return false
 	}
-	b.carry(&e)
+	carryOutExchange(b, &e)
 	return true
 }
 
@@ -373,14 +373,14 @@ func (r *refill) jobsOf(list []int) (jobs []int) {
 	return jobs
 }
 
-// sized returns what has to be done so that jobs have the best sizes on server n, and what that nets; -Inf if there is
-// no room for them.
-func (b appraisal) sized(n int, room gres.Vector, jobs []int) (orders []order, net float64) {
+// bestSizesOn returns what has to be done so that jobs have the best sizes on server n, and what that nets; -Inf if
+// there is no room for them.
+func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []order, net float64) {
 	var lists [][]choice
 	var stock []choice
 	for _, i := range jobs {
 		var list []choice
-		list, stock = b.choices(i, n, stock)
+		list, stock = listChoices(b, i, n, stock)
 		lists = append(lists, list)
 	}
 	net, picks, ok := b.market.filling.solve(room, lists)

@@ -16,9 +16,9 @@ type reservation struct {
 	shape   gangShape
 	nodes   []int // in the order in which they were chosen
 	servers set
-	// until is the time before which the nodes cannot all have room for the job, see shadow.
+	// until is the time before which the nodes cannot all have room for the job, see keptRoomTime.
 	until  time.Time
-	closed bool        // to all other jobs, while the nodes are cleared, see clearNodes
+	closed bool        // to all other jobs, while the nodes are cleared, see clearKeptNodes
 	kept   int         // idle GPUs that are kept on them meanwhile
 	idle   map[int]int // the same by server; looked up by number only
 }
@@ -31,81 +31,85 @@ func (r *reservation) keeps(n int) int {
 	return r.idle[n]
 }
 
-// bars reports whether job i must be kept off server n for the sake of another job, or since a reservation begins there
-// before job i would end.
-func (b constraints) bars(i, n int) bool {
-	if b.seats[i].class.shutTo(n) {
+// keptFrom reports whether job i must be kept off server n for the sake of another job, or since a reservation begins
+// there before job i would end.
+func keptFrom(b *board, i, n int) bool {
+	if b.states[i].class.shutTo(n) {
 		return true
 	}
-	return b.yields(i, n)
+	return yieldsServer(b, i, n)
 }
 
-// yields reports whether job i must be kept off server n for the sake of another job.
-func (b constraints) yields(i, n int) bool {
+// yieldsServer reports whether job i must be kept off server n for the sake of another job.
+func yieldsServer(b *board, i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
 	}
-	return b.reserved.closed || b.keptOff(i)
+	return b.reserved.closed || keptOffNodes(b, i)
 }
 
 // staysForGood reports that job i, once it runs, gives way to no job.
-func (b constraints) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
+func staysForGood(b *board, i int) bool { return math.IsInf(b.stake(i), 1) }
 
-// reserve keeps nodes for waiting job i, if it is the first in the order to have waited longer than rules.patience, and
-// reports whether it did. Nodes on which its quotas would not let it run are not kept.
-func (b preemption) reserve(i int) bool {
-	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].class.apart {
+// reserveNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than
+// rules.patience, and reports whether it did. Nodes on which its quotas would not let it run are not kept.
+func reserveNodes(b *board, i int) bool {
+	if b.reserved != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
+		b.states[i].class.apart {
 		return false
 	}
-	for _, w := range b.seats[i].class.gangShapes {
-		if servers := b.soonest(i, w); servers != nil {
+	for _, w := range b.states[i].class.gangShapes {
+		if servers := soonestNodes(b, i, w); servers != nil {
 			b.reserved = &reservation{job: i, shape: w, nodes: servers, servers: newSet(len(b.servers))}
 			for _, n := range servers {
 				b.reserved.servers.add(n)
 			}
-			b.reserved.until = b.shadow(b.reserved)
+			b.reserved.until = keptRoomTime(b, b.reserved)
 			return true
 		}
 	}
-	b.seats[i].class.apart = true
+	b.states[i].class.apart = true
 	return false
 }
 
-// waited is how long j has waited, in all its waits.
-func (b constraints) waited(j *Job) time.Duration {
+// totalWait is how long j has waited, in all its waits.
+func totalWait(b *board, j *Job) time.Duration {
 	served := time.Duration(j.Attained / float64(max(1, j.GPUs)) * float64(time.Second))
 	return b.c.Now.Sub(j.Arrival) - served
 }
 
-// mayLiveOn reports whether server n, if it were empty, and the quotas would do for job i now.
-func (b constraints) mayLiveOn(i int, w gangShape, n int) bool {
-	k := b.seats[i].class
-	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) &&
-		(len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
+// couldHold reports whether server n, if it were empty, and the quotas would do for job i now.
+func couldHold(b *board, i int, w gangShape, n int) bool {
+	k := b.states[i].class
+	return !tooFewOfModel(b, w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) &&
+		(len(k.quotas) == 0 || affords(b, k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
 // comparePlenty puts servers first that have more of what job i needs beyond its share. Jobs without terms need nothing
 // beyond it.
-func (b placement) comparePlenty(i int, w gangShape, x, y int) int {
-	if b.seats[i].class.terms == (terms{}) {
+func comparePlenty(b *board, i int, w gangShape, x, y int) int {
+	if b.states[i].class.terms == (terms{}) {
 		return 0
 	}
-	lack := func(n int) gres.Vector { return b.least(i, w, n).Size.Minus(b.servers[n].free).Max(gres.Vector{}) }
+	lack := func(n int) gres.Vector { return leastSize(b, i, w, n).Size.Minus(b.servers[n].free).Max(gres.Vector{}) }
 	v, u := lack(x), lack(y)
 	return cmp.Or(cmp.Compare(v.GPUs, u.GPUs), cmp.Compare(v.CPUs, u.CPUs), cmp.Compare(v.Memory, u.Memory))
 }
 
-// soonest picks the nodes on which job i could start first; nil if there are too few.
-func (b preemption) soonest(i int, w gangShape) []int {
-	z := b.seats[i].class.eligible
+// soonestNodes picks the nodes on which job i could start first; nil if there are too few.
+func soonestNodes(b *board, i int, w gangShape) []int {
+	z := b.states[i].class.eligible
 	var able []int
 	for n := range b.servers {
 		sv := &b.servers[n]
-		if z.servers.has(n) && sv.Closed == "" && sv.Total.GPUs >= w.gpus && b.mayLiveOn(i, w, n) {
+		if z.servers.has(n) && sv.Closed == "" && sv.Total.GPUs >= w.gpus && couldHold(b, i, w, n) {
 			able = append(able, n)
 		}
 	}
-	slices.SortStableFunc(able, func(x, y int) int { return cmp.Or(b.comparePlenty(i, w, x, y), b.compareWaits(w, x, y)) })
+	slices.SortStableFunc(
+		able,
+		func(x, y int) int { return cmp.Or(comparePlenty(b, i, w, x, y), compareExpectedWaits(b, w, x, y)) },
+	)
 	found := gathering{nodes: w.nodes}
 	for _, n := range able {
 		if found.add(b.servers[n].model, n); found.servers != nil {

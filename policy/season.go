@@ -13,7 +13,7 @@ type seasons struct {
 	any     bool                // a server is or will be reserved
 	begins  []time.Time         // of the reservations to come, each time once, ascending
 	shut    map[stretch]set     // servers on which no such run may begin
-	returns map[comingBack]bool // see mayComeBack
+	returns map[comingBack]bool // see mayRestartLater
 }
 
 // season is what jobs have in common that may be started on the same servers, as far as reservations go.
@@ -35,8 +35,8 @@ type comingBack struct {
 	crossed int
 }
 
-// lookAhead finds the reservations of the round.
-func (b constraints) lookAhead() {
+// findReservations finds the reservations of the round.
+func findReservations(b *board) {
 	before := b.seasons.any
 	b.seasons = seasons{}
 	for n := range b.servers {
@@ -116,10 +116,10 @@ func (k *jobClass) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
 // there.
 func (k *jobClass) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
 
-// mayComeBack reports whether running job i of class k, if it were stopped, could be started again before reservations
-// keep it from all servers that suit it, with a round to spare beside the one until it is decided again: a job stopped
-// an hour before maintenance would otherwise come back only when that is over.
-func (b constraints) mayComeBack(i int, k *jobClass) bool {
+// mayRestartLater reports whether running job i of class k, if it were stopped, could be started again before
+// reservations keep it from all servers that suit it, with a round to spare beside the one until it is decided again: a
+// job stopped an hour before maintenance would otherwise come back only when that is over.
+func mayRestartLater(b *board, i int, k *jobClass) bool {
 	if !b.seasons.any {
 		return true
 	}
@@ -130,16 +130,16 @@ func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	if !known {
 		shut := b.shutTo(s)
 		may = !shut.meets(k.eligible.servers) || slices.ContainsFunc(k.gangShapes,
-			func(w gangShape) bool { return b.wide(k, w, shut) >= w.nodes })
+			func(w gangShape) bool { return countHolding(b, k, w, shut) >= w.nodes })
 		b.seasons.returns[key] = may
 	}
 	return may
 }
 
-// wide counts the open servers that class k may use and that could hold one node's part of its gang if they were empty,
-// without those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of the class
-// that is stopped now could not start again before that reservation is over.
-func (b constraints) wide(k *jobClass, w gangShape, shut set) int {
+// countHolding counts the open servers that class k may use and that could hold one node's part of its gang if they
+// were empty, without those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of
+// the class that is stopped now could not start again before that reservation is over.
+func countHolding(b *board, k *jobClass, w gangShape, shut set) int {
 	count := 0
 	for n := range b.servers {
 		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.eligible.servers.has(n) &&
@@ -150,10 +150,10 @@ func (b constraints) wide(k *jobClass, w gangShape, shut set) int {
 	return count
 }
 
-// shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they
-// do not.
-func (b explanation) shutOut(i int) *answer {
-	k := b.seats[i].class
+// reservationAnswer is the answer to job i if reservations keep it from too many of the servers that could hold it; nil
+// if they do not.
+func reservationAnswer(b *board, i int) *answer {
+	k := b.states[i].class
 	if k.shut == nil || len(k.gangShapes) == 0 {
 		return nil
 	}
@@ -168,19 +168,19 @@ func (b explanation) shutOut(i int) *answer {
 	if open.shared(open) >= w.nodes {
 		return nil
 	}
-	return &answer{InReservation, b.runsInto(i, shut)}
+	return &answer{InReservation, reservationText(b, i, shut)}
 }
 
-// runsInto says which reservation job i would run into on those servers. It names, of the first reservation on each,
-// the last to begin, since before that one there is most time.
-func (b explanation) runsInto(i int, shut set) string {
+// reservationText says which reservation job i would run into on those servers. It names, of the first reservation on
+// each, the last to begin, since before that one there is most time.
+func reservationText(b *board, i int, shut set) string {
 	var last *Reservation
 	at := 0
 	for n := range b.servers {
 		if !shut.has(n) {
 			continue
 		}
-		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].class.season.now}); last == nil ||
+		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.states[i].class.season.now}); last == nil ||
 			cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
 			last, at = r, n
 		}

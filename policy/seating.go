@@ -308,7 +308,7 @@ func (t *seating) promised(j *Job, g *Placement) gres.Vector {
 		return g.PerNode
 	}
 	node := &t.c.Nodes[n]
-	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), g.PerNode.GPUs, max(1, j.Tasks), node.Total, termsOf(j),
+	key := slotKey{menuKey{ProfileOn(j.Profile, node.GPUType), g.PerNode.GPUs, max(1, j.Tasks), node.Total, termsOf(j),
 		node.Total, false}, promise}
 	sizes, known := t.sizes[key]
 	if !known {
@@ -380,8 +380,8 @@ func (t *seating) seatAll() {
 	}
 }
 
-// offer is a slot that a job can have.
-type offer struct {
+// slotOffer is a slot that a job can have.
+type slotOffer struct {
 	on   *shared
 	size sensitivity.Option
 	// more is what all jobs on the device train with it beyond what they would train without it, in shares.
@@ -443,8 +443,8 @@ func (t *seating) seat(j *Job, d *Decision) {
 
 // bestOf compares a job with all devices: best is the slot to take, wanted the one that it would get if others had no
 // more than they are promised, and last what kept it from one. An offer without a device is none.
-func (t *seating) bestOf(j *Job) (best, wanted offer, last obstacle) {
-	better := func(o, than *offer) bool { return o.on != nil && (than.on == nil || o.more > than.more+same) }
+func (t *seating) bestOf(j *Job) (best, wanted slotOffer, last obstacle) {
+	better := func(o, than *slotOffer) bool { return o.on != nil && (than.on == nil || o.more > than.more+same) }
 	d := demand{profile: j.Profile, class: j.Share.Class, tasks: j.Tasks, terms: termsOf(j)}
 	if t.fills {
 		d.user = j.User
@@ -513,13 +513,13 @@ func (t *seating) kindOf(j *Job) kind {
 
 // match finds whether job j could have a slot on device k, which admits it: with what is left, or, if that is too
 // little, with what would be left if others had no more than they are promised.
-func (t *seating) match(j *Job, k int, row []prospect) (found, wanted offer, failed obstacle) {
+func (t *seating) match(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
 	switch {
 	case len(p.sizes) == 0:
-		return offer{}, offer{}, obstacle{}
+		return slotOffer{}, slotOffer{}, obstacle{}
 	case p.slow:
-		return offer{}, offer{}, obstacle{tooSlow, on, p.sizes[len(p.sizes)-1].Size}
+		return slotOffer{}, slotOffer{}, obstacle{tooSlow, on, p.sizes[len(p.sizes)-1].Size}
 	}
 	r := &t.rooms[on.node]
 	for i := range p.sizes {
@@ -532,13 +532,13 @@ func (t *seating) match(j *Job, k int, row []prospect) (found, wanted offer, fai
 		case !t.affords(j, o.Size):
 			failed = further(failed, obstacle{noBudget, on, o.Size})
 		case fits:
-			return offer{on, *o, float64(p.own*o.Gain) + p.others - p.before}, offer{}, obstacle{}
+			return slotOffer{on, *o, float64(p.own*o.Gain) + p.others - p.before}, slotOffer{}, obstacle{}
 		default:
-			wanted = offer{on, *o, float64(p.own*o.Gain) + p.others - p.before}
+			wanted = slotOffer{on, *o, float64(p.own*o.Gain) + p.others - p.before}
 			failed = further(failed, obstacle{noRoom, on, o.Size})
 		}
 	}
-	return offer{}, wanted, failed
+	return slotOffer{}, wanted, failed
 }
 
 // further is the obstacle at the later stage.
@@ -670,7 +670,7 @@ func (t *seating) lacks(on *shared, size gres.Vector) answer {
 }
 
 // take gives a job a slot.
-func (t *seating) take(j *Job, d *Decision, o *offer) {
+func (t *seating) take(j *Job, d *Decision, o *slotOffer) {
 	node := &t.c.Nodes[o.on.node]
 	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
 	d.Reason, d.Why, d.Fair = Shares, "", gres.Proportional(node.Total, 1)
@@ -690,7 +690,7 @@ func (r *room) take(size gres.Vector) {
 }
 
 // want notes what would have to be kept for a slot.
-func (t *seating) want(o *offer) {
+func (t *seating) want(o *slotOffer) {
 	if t.wanted == nil {
 		t.wanted = make([]gres.Vector, len(t.c.Nodes))
 	}

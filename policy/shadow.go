@@ -18,12 +18,12 @@ type ending struct {
 	size gres.Vector
 }
 
-// shadow is the earliest time at which all kept nodes could have room for their job: when those jobs have left that may
-// be asked to, and enough of the others have reached their time limits.
-func (b preemption) shadow(r *reservation) time.Time {
-	held, latest := b.holdersOf(r), b.c.Now
+// keptRoomTime is the earliest time at which all kept nodes could have room for their job: when those jobs have left
+// that may be asked to, and enough of the others have reached their time limits.
+func keptRoomTime(b *board, r *reservation) time.Time {
+	held, latest := holdersOf(b, r), b.c.Now
 	for _, n := range r.nodes {
-		if at := b.roomAt(n, b.least(r.job, r.shape, n).Size, held[n]); at.After(latest) {
+		if at := roomAt(b, n, leastSize(b, r.job, r.shape, n).Size, held[n]); at.After(latest) {
 			latest = at
 		}
 	}
@@ -32,35 +32,35 @@ func (b preemption) shadow(r *reservation) time.Time {
 
 // holdersOf lists what is held on the kept nodes by jobs that cannot be asked to leave for the job that they are kept
 // for; by server, looked up by number only.
-func (b preemption) holdersOf(r *reservation) map[int][]ending {
+func holdersOf(b *board, r *reservation) map[int][]ending {
 	held := map[int][]ending{}
-	for v := range b.seats {
-		s := &b.seats[v]
-		if s.standing == waits || b.givesWay(v, r.job) {
+	for v := range b.states {
+		s := &b.states[v]
+		if s.standing == waits || givesWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
 			if r.servers.has(n) {
-				held[n] = append(held[n], ending{b.endOf(v), s.size})
+				held[n] = append(held[n], ending{endOf(b, v), s.size})
 			}
 		}
 	}
 	for _, n := range r.nodes {
 		for _, e := range b.servers[n].ForeignEnds {
-			held[n] = append(held[n], ending{b.notPast(e.At), e.Size})
+			held[n] = append(held[n], ending{notBeforeNow(b, e.At), e.Size})
 		}
 	}
 	return held
 }
 
 // givesWay reports that running job v may be asked to leave for job i, now or in a later round.
-func (b preemption) givesWay(v, i int) bool {
-	return (b.seats[v].standing == loose || b.brief(v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
+func givesWay(b *board, v, i int) bool {
+	return (b.states[v].standing == loose || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
 // roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs without
 // a known end count as jobs without time limit.
-func (b preemption) roomAt(n int, need gres.Vector, held []ending) time.Time {
+func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)
 	for _, e := range sv.ForeignEnds {
@@ -80,36 +80,36 @@ func (b preemption) roomAt(n int, need gres.Vector, held []ending) time.Time {
 	if need.Fits(left) {
 		return at
 	}
-	return b.unlimited()
+	return unlimitedEnd(b)
 }
 
-// unlimited is when a job without time limit is assumed to end.
-func (b preemption) unlimited() time.Time { return b.c.Now.Add(b.c.Rules.horizon()) }
+// unlimitedEnd is when a job without time limit is assumed to end.
+func unlimitedEnd(b *board) time.Time { return b.c.Now.Add(b.c.Rules.horizon()) }
 
 // endOf is when the time limit of job v ends, which runs or starts now.
-func (b preemption) endOf(v int) time.Time {
+func endOf(b *board, v int) time.Time {
 	if b.jobs[v].TimeLimit == 0 {
-		return b.unlimited()
+		return unlimitedEnd(b)
 	}
-	return b.notPast(b.begun(v).Add(b.jobs[v].TimeLimit))
+	return notBeforeNow(b, runBegan(b, v).Add(b.jobs[v].TimeLimit))
 }
 
-// notPast is a time, or now if that is later.
-func (b preemption) notPast(at time.Time) time.Time {
+// notBeforeNow is a time, or now if that is later.
+func notBeforeNow(b *board, at time.Time) time.Time {
 	if at.Before(b.c.Now) {
 		return b.c.Now
 	}
 	return at
 }
 
-// endsInTime reports that job i, if it starts now, has ended before the kept nodes can have room for their job.
-func (b constraints) endsInTime(i int) bool {
+// endsBeforeKept reports that job i, if it starts now, has ended before the kept nodes can have room for their job.
+func endsBeforeKept(b *board, i int) bool {
 	j := b.jobs[i]
 	return b.reserved != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.reserved.until)
 }
 
-// keptOff reports that job i may not start on nodes that are kept for another one: it could not be asked to give way,
-// or never would, and may not have ended in time.
-func (b constraints) keptOff(i int) bool {
-	return (!b.seats[i].class.lends || b.staysForGood(i)) && !b.endsInTime(i)
+// keptOffNodes reports that job i may not start on nodes that are kept for another one: it could not be asked to give
+// way, or never would, and may not have ended in time.
+func keptOffNodes(b *board, i int) bool {
+	return (!b.states[i].class.lends || staysForGood(b, i)) && !endsBeforeKept(b, i)
 }

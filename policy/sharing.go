@@ -58,7 +58,7 @@ func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 	r := rights{make(map[int]int, len(b.order)), map[int]bool{}}
 	for at, i := range b.order {
 		r.turn[b.ids[i]] = at
-		if b.jobs[i].Share != nil && b.staysForGood(i) {
+		if b.jobs[i].Share != nil && staysForGood(b, i) {
 			r.forGood[b.ids[i]] = true
 		}
 	}
@@ -89,7 +89,7 @@ type sharing struct {
 	byID   map[int]*Job
 	nodes  map[string]int
 	named  []int // the nodes, ascending in name
-	sizes  map[seatKey][]sensitivity.Option
+	sizes  map[slotKey][]sensitivity.Option
 	groups []*group // the devices that are in use, ascending in node and device
 	parted []*Job   // jobs that leave a device that is not enough for all
 	// held are leaders that stay as they are, since with another size they would slow others down too much; by ID.
@@ -106,7 +106,7 @@ type group struct {
 // newSharing groups the running jobs of a snapshot by device, and lets jobs leave devices that are not enough for all.
 func newSharing(c Cluster, r rights) *sharing {
 	s := &sharing{c: c, rights: r, byID: make(map[int]*Job, len(c.Jobs)), nodes: make(map[string]int, len(c.Nodes)),
-		sizes: map[seatKey][]sensitivity.Option{}, held: map[int]bool{}}
+		sizes: map[slotKey][]sensitivity.Option{}, held: map[int]bool{}}
 	for n := range c.Nodes {
 		s.nodes[c.Nodes[n].Name], s.named = n, append(s.named, n)
 	}

@@ -8,25 +8,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs
-// nothing; then gangs across nodes, since they can only have what all their nodes have. Running jobs follow in improve,
-// where a change is worth a restart.
-func (b sizing) spread() {
-	b.freshen()
+// spreadLeft hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size
+// costs nothing; then gangs across nodes, since they can only have what all their nodes have. Running jobs follow in
+// improve, where a change is worth a restart.
+func spreadLeft(b *board) {
+	takeStoppedToLeast(b)
 	for n := range b.servers {
 		if b.stirred.has(n) {
-			b.spreadOn(n)
+			spreadOn(b, n)
 		}
 	}
-	b.widen()
+	widenGangs(b)
 }
 
-// freshen takes running jobs that were stopped and stay where they are down to their least sizes: since they restart,
-// their size is free to choose.
-func (b sizing) freshen() {
+// takeStoppedToLeast takes running jobs that were stopped and stay where they are down to their least sizes: since they
+// restart, their size is free to choose.
+func takeStoppedToLeast(b *board) {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
-		s := &b.seats[i]
+		s := &b.states[i]
 		if s.standing != kept || !s.stopped {
 			continue
 		}
@@ -34,7 +34,7 @@ func (b sizing) freshen() {
 		if least := b.alloc.sizes(s.menu)[0]; least.Size.Fits(o.Size) {
 			o = least
 		}
-		b.reseat(i, fresh, o)
+		b.setSize(i, fresh, o)
 	}
 }
 
@@ -46,19 +46,19 @@ func (b *board) fresh() []int {
 }
 
 // spreadOn hands out what is left on server n.
-func (b sizing) spreadOn(n int) {
-	for b.takeStep(n) {
+func spreadOn(b *board, n int) {
+	for takeStep(b, n) {
 	}
 }
 
 // takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if there
 // is none.
-func (b sizing) takeStep(n int) bool {
+func takeStep(b *board, n int) bool {
 	left := b.servers[n].open()
 	job, best := -1, 0.0
 	var to sensitivity.Option
 	for _, i := range b.servers[n].jobs {
-		s := &b.seats[i]
+		s := &b.states[i]
 		if s.standing != fresh || len(s.servers) > 1 {
 			continue
 		}
@@ -68,13 +68,13 @@ func (b sizing) takeStep(n int) bool {
 				continue
 			}
 			value := (o.Gain - s.gain) * s.menu.unit * float64(s.size.GPUs) / price(more, left)
-			if value > best*(1+tie) && b.affordsMore(i, more) && b.mayTake(i, o) {
+			if value > best*(1+tie) && affordsMore(b, i, more) && mayTakeMore(b, i, o) {
 				job, best, to = i, value, o
 			}
 		}
 	}
 	if job >= 0 {
-		b.reseat(job, fresh, to)
+		b.setSize(job, fresh, to)
 	}
 	return job >= 0
 }
@@ -84,7 +84,7 @@ func (b sizing) takeStep(n int) bool {
 const tie = 1e-9
 
 // above lists the options with more gain than the job has.
-func above(s *seat) []sensitivity.Option {
+func above(s *jobState) []sensitivity.Option {
 	k := len(s.menu.options)
 	for k > 0 && s.menu.options[k-1].Gain > s.gain*(1+tie) {
 		k--
@@ -104,23 +104,23 @@ func price(more, left gres.Vector) float64 {
 	return math.Max(p, 1e-6)
 }
 
-// widen gives every starting gang the best size that all its nodes have.
-func (b sizing) widen() {
+// widenGangs gives every starting gang the best size that all its nodes have.
+func widenGangs(b *board) {
 	for _, i := range b.fresh() {
-		if s := &b.seats[i]; s.standing == fresh && len(s.servers) > 1 {
-			b.widenOne(i)
+		if s := &b.states[i]; s.standing == fresh && len(s.servers) > 1 {
+			widenGang(b, i)
 		}
 	}
 }
 
-// widenOne gives gang i the best size that all its nodes have.
-func (b sizing) widenOne(i int) {
-	s := &b.seats[i]
+// widenGang gives gang i the best size that all its nodes have.
+func widenGang(b *board, i int) {
+	s := &b.states[i]
 	options := above(s)
 	for k := len(options) - 1; k >= 0; k-- {
 		more := options[k].Size.Minus(s.size)
-		if b.mayHave(i, more) && b.mayTake(i, options[k]) {
-			b.reseat(i, fresh, options[k])
+		if mayHaveMore(b, i, more) && mayTakeMore(b, i, options[k]) {
+			b.setSize(i, fresh, options[k])
 			return
 		}
 	}

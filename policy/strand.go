@@ -7,16 +7,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mayTake reports whether job i may have more than its least size. A job that can be asked to give back always may.
+// mayTakeMore reports whether job i may have more than its least size. A job that can be asked to give back always may.
 // What any other takes is gone until it ends: it may have it as long as no more GPUs are left without their share
 // (stranded) than the rules allow anyway, or if it gains more by it than the jobs expected meanwhile lose.
-func (b sizing) mayTake(i int, to sensitivity.Option) bool {
-	s := &b.seats[i]
+func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
+	s := &b.states[i]
 	if s.class.lends {
 		return true
 	}
 	more := to.Size.Minus(s.size)
-	if !b.sparesQuota(i, more) {
+	if !leavesQuotaShare(b, i, more) {
 		return false
 	}
 	if b.c.Rules.CallableOnly {
@@ -32,11 +32,12 @@ func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	if after <= b.stranded || after <= b.mayStrand {
 		return true
 	}
-	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > b.missed(after, b.holds(i, to.Gain))
+	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > expectedMissed(b, after, expectedHold(b, i, to.Gain))
 }
 
-// holds is for how many rules.horizon job i is expected to hold what it is given now; infinite if its end is unknown.
-func (b sizing) holds(i int, gain float64) float64 {
+// expectedHold is for how many rules.horizon job i is expected to hold what it is given now; infinite if its end is
+// unknown.
+func expectedHold(b *board, i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknown {
 		horizons = float64(left) / gain / float64(b.c.Rules.horizon())
@@ -47,12 +48,13 @@ func (b sizing) holds(i int, gain float64) float64 {
 	return horizons
 }
 
-// missed is how many GPUs jobs would lack, in the mean over so many horizons, if stranded GPUs, and not b.stranded as
-// now, are without their share. GPUs with their share are taken before those without: first by waiting jobs, then by
-// expected ones. As many are assumed to be asked for as in the last horizon, evenly, each for one horizon. So the GPU
-// with number r in that line is missed from when r have been asked for, and never if fewer are ever in use at once.
-func (b sizing) missed(stranded int, horizons float64) float64 {
-	in := b.comers()
+// expectedMissed is how many GPUs jobs would lack, in the mean over so many horizons, if stranded GPUs, and not
+// b.stranded as now, are without their share. GPUs with their share are taken before those without: first by waiting
+// jobs, then by expected ones. As many are assumed to be asked for as in the last horizon, evenly, each for one
+// horizon. So the GPU with number r in that line is missed from when r have been asked for, and never if fewer are ever
+// in use at once.
+func expectedMissed(b *board, stranded int, horizons float64) float64 {
+	in := gpuInterest(b)
 	missed := 0.0
 	for r := b.idle - stranded + 1; r <= b.idle-b.stranded; r++ {
 		switch beyond := float64(r - in.waiting); {
@@ -71,8 +73,8 @@ type interest struct {
 	arriving float64 // GPUs of the jobs that came within the last horizon
 }
 
-// comers returns the interest in free GPUs, computed when first used in a round.
-func (b sizing) comers() interest {
+// gpuInterest returns the interest in free GPUs, computed when first used in a round.
+func gpuInterest(b *board) interest {
 	if b.interest != nil {
 		return *b.interest
 	}
@@ -82,7 +84,7 @@ func (b sizing) comers() interest {
 		if !j.Arrival.Before(since) {
 			d.arriving += float64(j.GPUs)
 		}
-		if s := &b.seats[i]; s.standing == waits && (s.told == nil || !slices.Contains(helpless, s.told.reason)) {
+		if s := &b.states[i]; s.standing == waits && (s.answer == nil || !slices.Contains(helpless, s.answer.reason)) {
 			d.waiting += j.GPUs
 		}
 	}

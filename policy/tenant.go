@@ -168,7 +168,7 @@ func (n *Node) shutTo(j *Job, start time.Time) bool {
 // it could do without, so it has its share of what its user did not name.
 func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
 	node := &s.c.Nodes[n]
-	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total,
+	key := slotKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total,
 		false}, j.Share.Class}
 	sizes, known := s.sizes[key]
 	if !known {
@@ -178,14 +178,14 @@ func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
 	return sizes
 }
 
-// seatKey is everything that the sizes of a job with a slot depend on.
-type seatKey struct {
+// slotKey is everything that the sizes of a job with a slot depend on.
+type slotKey struct {
 	menuKey
 	class share.Class
 }
 
 // options computes the sizes of a job with a slot; nil if its terms contradict each other.
-func (key seatKey) options() []sensitivity.Option {
+func (key slotKey) options() []sensitivity.Option {
 	if key.terms.contradict(key.tasks) != "" {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (key seatKey) options() []sensitivity.Option {
 }
 
 // leanest is the least that a low-class job without profile has: what its user named, and the share of the rest.
-func (key *seatKey) leanest(m *menu) gres.Vector {
+func (key *slotKey) leanest(m *menu) gres.Vector {
 	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
 	if asked.CPUs > 0 {
 		size.CPUs = asked.CPUs
@@ -221,7 +221,7 @@ const finest = 64
 
 // lean are sizes from one core for each task and the least memory that was measured, up to the share, or to the user's
 // request if that is more.
-func (key *seatKey) lean(m *menu) (all []sensitivity.Option) {
+func (key *slotKey) lean(m *menu) (all []sensitivity.Option) {
 	least := key.terms.least(key.tasks)
 	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.most(key.tasks)).Max(least)
 	amounts := []gres.Memory{most.Memory}

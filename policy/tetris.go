@@ -41,7 +41,7 @@ func (v *view) packed() *packing {
 	p := &packing{demand: make([]parts, len(v.jobs)), aligned: make([]float64, len(v.jobs))}
 	demands, free := map[*jobClass]parts{}, v.free()
 	for i, j := range v.jobs {
-		k := v.seats[i].class
+		k := v.states[i].class
 		if _, known := demands[k]; !known {
 			demands[k] = v.part(v.demand(k))
 		}

@@ -84,18 +84,32 @@ const (
 
 // play holds so many rounds; the first third of them, in which the cluster fills, does not count.
 func (l lasting) play(t testing.TB, a policy.Allocator, rounds int) *played {
+	return l.playAs(t, a, rounds, variant{})
+}
+
+// variant is another draw of the jobs, what else happens before each round, and whether certificates are left out.
+type variant struct {
+	seed        int64
+	each        func(p *played, round int)
+	uncertified bool
+}
+
+func (l lasting) playAs(t testing.TB, a policy.Allocator, rounds int, as variant) *played {
 	many := clusterOf(of(2000, 8, 24, 500)) // for so many GPUs jobs are drawn
-	p := &played{t: t, cluster: clusterOf(l.servers...), draw: rand.New(rand.NewSource(11))}
-	p.come = batchOf(l.models, many, l.mix, l.gpus, 42).Jobs
+	p := &played{t: t, cluster: clusterOf(l.servers...), draw: rand.New(rand.NewSource(11 + as.seed))}
+	p.come = batchOf(l.models, many, l.mix, l.gpus, 42+as.seed).Jobs
 	p.cluster.Rules = policy.Rules{Patience: 1000 * time.Hour}
 	for round := range rounds {
 		p.arrive()
+		if as.each != nil {
+			as.each(p, round)
+		}
 		plan := p.planner.Decide(p.cluster, policy.FIFO(), a)
 		if err := policy.Check(p.cluster, plan); err != nil {
 			t.Fatal(err)
 		}
 		counts := round >= rounds/3
-		if counts {
+		if counts && !as.uncertified {
 			cert := bound.Certify(&p.cluster, plan)
 			p.bound += cert.Same * lastingRound.Seconds()
 			p.pooled += cert.Pooled * lastingRound.Seconds()

@@ -62,18 +62,18 @@ func (s set) within(t set) bool {
 	return true
 }
 
-// shelf indexes servers by a small number, their level, so that those with enough of it are found without looking at
-// the others. Within one level they come in the order of their names.
-type shelf struct {
-	level []int // of each server; off: not on the shelf
+// levelIndex indexes servers by a small number, their level, so that those with enough of it are found without looking
+// at the others. Within one level they come in the order of their names.
+type levelIndex struct {
+	level []int // of each server; off: not in the index
 	sets  []set // by level
 }
 
-// off is the level of servers that are not on the shelf.
+// off is the level of servers that are not in the index.
 const off = -1
 
-func newShelf(servers, most int) *shelf {
-	s := &shelf{level: make([]int, servers), sets: make([]set, most+1)}
+func newLevelIndex(servers, most int) *levelIndex {
+	s := &levelIndex{level: make([]int, servers), sets: make([]set, most+1)}
 	for i := range s.sets {
 		s.sets[i] = newSet(servers)
 	}
@@ -83,8 +83,8 @@ func newShelf(servers, most int) *shelf {
 	return s
 }
 
-// put moves server n to a level; a negative one takes it off the shelf.
-func (s *shelf) put(n, level int) {
+// put moves server n to a level; a negative one takes it out of the index.
+func (s *levelIndex) put(n, level int) {
 	old := s.level[n]
 	if old == level {
 		return
@@ -99,7 +99,7 @@ func (s *shelf) put(n, level int) {
 }
 
 // from calls visit with every server of a set at least at level low, the lowest level first, until visit returns false.
-func (s *shelf) from(low int, within set, visit func(n int) bool) {
+func (s *levelIndex) from(low int, within set, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		for w, word := range s.sets[level] {
 			for word &= within[w]; word != 0; word &= word - 1 {
@@ -112,7 +112,7 @@ func (s *shelf) from(low int, within set, visit func(n int) bool) {
 }
 
 // reaches reports whether a server of a set is at least at level low.
-func (s *shelf) reaches(low int, within set) bool {
+func (s *levelIndex) reaches(low int, within set) bool {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		if s.sets[level].meets(within) {
 			return true

@@ -1,0 +1,103 @@
+package policy
+
+import "slices"
+
+// pass is one step of an allocator, made after every job has had its turn. It changes the board and nothing else,
+// leaves a plan that passes Check, and reports whether it changed the plan. What it may spend is counted in steps
+// (passes, looks, work), never in time. BenchmarkAblation in policy/bound says what each pass is worth.
+type pass struct {
+	name string
+	run  func(b *board) (changed bool)
+}
+
+// passes bounds how often changes that gain more than they cost are searched for anew, since one may make room for
+// another.
+const passes = 4
+
+// placing are the passes that place the starting jobs and hand out what their least sizes left over; once, in this
+// order.
+func placing() []pass {
+	return []pass{
+		{"rearrange", func(b *board) bool { findUncontested(b); rearrange(b); return fillFreed(b) }},
+		{"keep shares", func(b *board) bool { keepShares(b); findUncontested(b); return false }},
+		{"spread", func(b *board) bool { spreadLeft(b); return false }},
+	}
+}
+
+// improving are the passes that change running jobs where that gains more than it costs: first by what is free where
+// they are, then by moves to idle servers, by trades on a server, which cost more than one restart, and by exchanges
+// between servers. They are repeated until none finds anything.
+func improving() []pass {
+	return []pass{{"grow", grow}, {"relocate", relocate}, {"trade", trade}, {"swap", swap}}
+}
+
+// Passes lists the names of the allocator's passes.
+func (a Allocator) Passes() []string {
+	var names []string
+	for _, p := range slices.Concat(a.placing, a.improving, a.filling) {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Without is the allocator without the pass of that name, to find what the pass is worth.
+func (a Allocator) Without(name string) Allocator {
+	for _, list := range []*[]pass{&a.placing, &a.improving, &a.filling} {
+		*list = slices.DeleteFunc(slices.Clone(*list), func(p pass) bool { return p.name == name })
+	}
+	return a
+}
+
+// finish runs the allocator's passes.
+func (a Allocator) finish(b *board) {
+	if a.placing == nil {
+		return
+	}
+	for _, p := range a.placing {
+		p.run(b)
+	}
+	improve(b)
+	for n := 0; n < passes && fillFreed(b); n++ {
+		improve(b)
+	}
+	for _, p := range a.filling {
+		p.run(b)
+	}
+}
+
+// improve repeats the improving passes of the round's allocator.
+func improve(b *board) {
+	for again, n := true, 0; again && n < passes; n++ {
+		again = false
+		for _, p := range b.alloc.improving {
+			again = p.run(b) || again
+		}
+	}
+}
+
+// fillAnew fills all servers anew as long as that pays.
+func fillAnew(b *board) (changed bool) {
+	for n := 0; n < passes && refillServers(b); n++ {
+		changed = true
+		fillFreed(b)
+		improve(b)
+	}
+	return changed
+}
+
+// fillUnlike fills all servers anew if they are few and of unlike shapes, since exchanges between two find too little
+// there.
+func fillUnlike(b *board) bool { return len(b.servers) <= looks && unlikeServers(b) && fillAnew(b) }
+
+// unlikeServers reports whether servers with GPUs have several shapes.
+func unlikeServers(b *board) bool {
+	first := -1
+	for n := range b.servers {
+		if sv := &b.servers[n]; sv.Total.GPUs > 0 && first >= 0 && sv.shape != first {
+			return true
+		} else if sv.Total.GPUs > 0 {
+			first = sv.shape
+		}
+	}
+	return false
+}
