@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -273,6 +274,37 @@ func TestDashboardAndAlertsReadOnlyMetricsThatThereAre(t *testing.T) {
 			if !known[name] {
 				t.Errorf("%s reads %s, which there is not", file, name)
 			}
+		}
+	}
+}
+
+// TestTheDashboardDrawsWhatNoPageShowsOverTime: pages show the last round alone.
+func TestTheDashboardDrawsWhatNoPageShowsOverTime(t *testing.T) {
+	var dashboard struct {
+		Panels []struct {
+			Type    string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "../etc/grafana/synergy.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	series := ""
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			if panel.Type == "timeseries" {
+				series += target.Expr + "\n"
+			}
+		}
+	}
+	for _, want := range []string{"gpus{", "gpus_stranded{", "granted_cores{", "proportional_cores{",
+		"granted_memory_bytes{", "proportional_memory_bytes{", "jobs_waiting{", "gain_ratio{", "plan_ratio{",
+		"round_phase_seconds_sum{", "steps_total{", "savings_saved_gpu_seconds_total{",
+		"savings_overspent_gpu_seconds_total{", "savings_idle_gpu_seconds_total{", "savings_runs_ended_total{",
+		`savings_gpu_seconds_total{instance=~"$instance", sum!="filled"`,
+		`savings_gpu_seconds_total{instance=~"$instance", sum="filled"`} {
+		if !strings.Contains(series, "synergy_"+want) {
+			t.Errorf("no panel draws synergy_%s over time", want)
 		}
 	}
 }
