@@ -75,9 +75,6 @@ sequential := $(SEQUENTIAL:%=./%)
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
 WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 
-# A day of rounds of seconds, booked one after the other: fifteen times as long under the race detector. The other tests of the history are raced.
-BOOKING := (TestADayOfRoundsOfSecondsIsHeldAsItsMeans|TestWeeksAreDrawnFromTheHistoryAndADayThatIsOverIsReadOnce)
-
 # Daemons that die at every call to the outside, one after the other: hundreds of stories on a virtual clock, ten times as long under the race detector.
 # What a round does at the same time is raced in the other tests of ./bridge.
 DYING := (TestDying.*|TestAPluginThatDiesAtAnyCallLosesNoJob)
@@ -92,7 +89,7 @@ test-unit: lint test-timed test-patient ## all tests that need no Slurm, with th
 
 test-timed:
 	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy
-	@$(SUITE) "unit, raced" env $(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	@$(SUITE) "unit, raced" env $(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
 	@$(SUITE) "nvml, raced" env $(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
@@ -100,7 +97,6 @@ test-patient:
 	@$(SUITE) lint nice -n 15 $(MAKE) --no-print-directory lint
 	@$(SUITE) "unit, sequential" nice -n 15 go test -timeout 30m $(sequential) $(UNRACED:%=./%)
 	@$(SUITE) "scripts that simulate" nice -n 15 go test -timeout 30m -run '^$(SIMULATING)$$' ./cmd/synergy
-	@$(SUITE) "history of a day" nice -n 15 go test -timeout 30m -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
 	@$(SUITE) "dying at each call" nice -n 15 go test -timeout 30m -run '^$(DYING)$$' $(PATIENT:%=./%)
 	@$(SUITE) "rounds and simulator, raced" nice -n 15 env $(RACED) -vet=off -p 2 -timeout 30m -skip '^$(DYING)$$' $(PATIENT:%=./%)
 

@@ -1,9 +1,10 @@
 package page
 
 import (
-	"net/url"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -32,13 +33,13 @@ type cluster struct {
 	Jobs    []row
 	Queue   queue
 	More    more // counts of rows left out
-	Steps   []step
+	Steps   []bridge.Step
 	Notes   []bridge.Note
 	Outside []bridge.Outside
 }
 
 // more counts the rows of each table that are not shown.
-type more struct{ Jobs, Notes, Outside int }
+type more struct{ Now, Jobs, Notes, Outside int }
 
 // amount is one resource, divided by who has it.
 type amount struct {
@@ -50,7 +51,7 @@ type amount struct {
 // stranded is an idle amount that no job can use, and what is missing for that.
 type stranded struct{ What, Want string }
 
-// Many says that there are too many nodes to print each amount as text: they are drawn, with a text for screen readers.
+// Many says that there are so many nodes that they are drawn smaller.
 func (c cluster) Many() bool { return len(c.Nodes) > 64 }
 
 // Use divides an amount by who has it. Share is what managed jobs have up to their shares, Lent what they have beyond,
@@ -60,30 +61,6 @@ type Use struct{ Total, Share, Lent, Foreign, Closed, Stranded, Free int }
 
 // Idle is what is unused on open nodes.
 func (u Use) Idle() int { return u.Stranded + u.Free }
-
-// parts returns the segments of a bar that is 1000 units wide.
-func (u Use) parts() (all []part) {
-	at := 0
-	for _, p := range []part{{Kind: "share", N: u.Share}, {Kind: "lent", N: u.Lent}, {Kind: "foreign", N: u.Foreign},
-		{Kind: "closed", N: u.Closed}, {Kind: "stranded", N: u.Stranded}} {
-		if p.N > 0 && u.Total > 0 {
-			p.At, p.Width = at, min(1000-at, p.N*1000/u.Total)
-			at += p.Width
-			all = append(all, p)
-		}
-	}
-	return all
-}
-
-// Parts exports parts to the template.
-func (u Use) Parts() []part { return u.parts() }
-
-// part is one segment of a bar.
-type part struct {
-	Kind      string
-	N         int
-	At, Width int
-}
 
 // node is a node with each of its GPUs.
 type node struct {
@@ -111,12 +88,6 @@ type row struct {
 	gpus    int // on each node; 0 if a row above already counts them, since both jobs share the GPU
 }
 
-// step is what a round did to one job.
-type step struct {
-	bridge.Step
-	At time.Time
-}
-
 // clusterOf makes the data of a round's page. Renewed leases are not listed among the steps.
 func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) cluster {
 	c := cluster{
@@ -128,13 +99,15 @@ func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) 
 	c.account()
 	for _, s := range report.Steps {
 		if s.Verb != bridge.Renew {
-			c.Steps = append(c.Steps, step{Step: s})
+			c.Steps = append(c.Steps, s)
 		}
 	}
 	c.Jobs, c.More.Jobs = first(c.Jobs)
 	c.Notes, c.More.Notes = first(report.Notes)
 	c.Outside, c.More.Outside = first(report.Outside)
 	c.Steps, _ = first(c.Steps)
+	c.Health.Now, c.More.Now = first(health.Now)
+	c.Health.Past, _ = first(health.Past)
 	return c
 }
 
@@ -293,8 +266,28 @@ func (n *node) paint(c cell, times int) {
 
 const mostCells = 256
 
-// Link is the path of the node's page.
-func (n node) Link() string { return "/nodes/" + url.PathEscape(n.Name) }
+// Amounts says in a line for each resource what the node has and who has it, in the words of Use. Parts that are nothing
+// are left out.
+func (n node) Amounts() (lines []string) {
+	for _, a := range amounts(n.GPUs, n.Cores, n.Memory) {
+		stranded := "idle without a GPU"
+		if a.What == "GPUs" {
+			stranded = "idle for want of " + n.Lacks
+		}
+		var parts []string
+		for _, p := range []struct {
+			n    int
+			said string
+		}{{a.Share, "share"}, {a.Lent, "lent"}, {a.Foreign, "others'"}, {a.Closed, "closed"}, {a.Stranded, stranded},
+			{a.Free, "idle"}} {
+			if p.n > 0 {
+				parts = append(parts, a.Say(p.n)+" "+p.said)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("%s, %s: %s", a.What, a.Say(a.Total), strings.Join(parts, ", ")))
+	}
+	return lines
+}
 
 // Told describes a kind of GPU cell for screen readers.
 func (n node) Told(kind string) string {

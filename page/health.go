@@ -1,10 +1,17 @@
 package page
 
-import (
-	"time"
-)
+import "time"
 
-// Trouble is a fault, with its remedy. All texts may contain what Slurm or users wrote.
+// Health says whether the daemon works, and what is wrong. All texts may contain what Slurm or users wrote.
+type Health struct {
+	Well    bool
+	Says    string
+	Version string
+	Now     []Trouble // what is not as it should be, as of the last round
+	Past    []Trouble // rounds that failed since the daemon started, the newest first
+}
+
+// Trouble is a fault, with its remedy.
 type Trouble struct {
 	What   string
 	Remedy string // empty: nothing has to be done
@@ -12,29 +19,4 @@ type Trouble struct {
 	At     time.Time
 	Until  time.Time // when it was last seen; zero: it was seen once
 	Times  int       // how often; 0 counts as 1
-}
-
-// Checkup is the health of the daemon.
-type Checkup struct {
-	Health
-	Version string
-	Round   int // the last stored one; 0: none
-	Began   time.Time
-	Shadow  bool
-	Now     []Trouble // as of the last round
-	Past    []Trouble // failed rounds, the newest first
-}
-
-// checkup is the data of the health page.
-type checkup struct {
-	Checkup
-	Ago  time.Duration
-	More int // faults that are left out
-}
-
-func checkupOf(c Checkup, now time.Time) checkup {
-	page := checkup{Checkup: c, Ago: now.Sub(c.Began)}
-	page.Now, page.More = first(c.Now)
-	page.Past, _ = first(c.Past)
-	return page
 }

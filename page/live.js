@@ -14,14 +14,9 @@ async function renew() {
     const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
     if (!answer.ok) return;
     const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const open = [...document.querySelectorAll("details[open]")].map((d) => d.id);
     const focused = document.activeElement && document.activeElement.getAttribute("href");
     for (const part of ["header", "main"]) {
       document.querySelector(part).replaceWith(document.adoptNode(next.querySelector(part)));
-    }
-    for (const id of open) {
-      const again = document.getElementById(id);
-      if (again) again.open = true;
     }
     if (focused) {
       const again = document.querySelector(`a[href="${CSS.escape(focused)}"]`);

@@ -2,7 +2,7 @@ package page
 
 import (
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -110,14 +110,11 @@ func TestWhatUsersWriteIsTextAndNothingElse(t *testing.T) {
 	if err := Job(&job, story.Of(17, []bridge.Report{report})); err != nil {
 		t.Fatal(err)
 	}
-	var node, filtered strings.Builder
-	if err := Node(&node, report, evil); err != nil || !strings.Contains(node.String(), "By job") {
-		t.Fatal(err, node.String())
-	}
+	var filtered strings.Builder
 	if err := Cluster(&filtered, report, Health{}, Asked{User: evil, Cause: evil}, noon); err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{drawn(t, report), job.String(), node.String(), filtered.String()} {
+	for _, page := range []string{drawn(t, report), job.String(), filtered.String()} {
 		if strings.Contains(page, "<img") || strings.Count(page, "<script") != 1 ||
 			strings.ContainsAny(page, "\x1b\u202e") {
 			t.Errorf("it is obeyed:\n%s", page)
@@ -128,7 +125,8 @@ func TestWhatUsersWriteIsTextAndNothingElse(t *testing.T) {
 // TestPagesTakeNothingFromElsewhere, and have no style or script in them that the policy would not allow.
 func TestPagesTakeNothingFromElsewhere(t *testing.T) {
 	page := drawn(t, small())
-	if found := regexp.MustCompile(`https?://|\sstyle=|<style|\son[a-z]+=|javascript:`).FindString(page); found != "" {
+	elsewhere := regexp.MustCompile(`https?://|\sstyle=|<style|<svg|\son[a-z]+=|javascript:`)
+	if found := elsewhere.FindString(page); found != "" {
 		t.Errorf("the page has %q", found)
 	}
 	for _, link := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
@@ -163,21 +161,104 @@ func TestAHugeQueueIsASmallPage(t *testing.T) {
 	}
 }
 
-// TestABarNeverHasMoreThanThereIs whatever the numbers, as of a node that lost GPUs while jobs ran on it.
-func TestABarNeverHasMoreThanThereIs(t *testing.T) {
-	draw := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		u := Use{Total: draw.IntN(20), Share: draw.IntN(20), Lent: draw.IntN(20), Foreign: draw.IntN(20),
-			Closed: draw.IntN(20), Stranded: draw.IntN(20)}
-		end := 0
-		for _, p := range u.parts() {
-			if p.At != end || p.Width < 0 {
-				t.Fatalf("%+v: %+v", u, u.parts())
-			}
-			end = p.At + p.Width
+// TestANodeSaysWhoHasWhatOfIt in a line for each resource, and what its idle GPUs lack.
+func TestANodeSaysWhoHasWhatOfIt(t *testing.T) {
+	report := small()
+	report.Certificate.StrandedOn = []bound.StrandedNode{{Node: "n1", GPUs: 5, Lacks: "memory"}}
+	nodes := clusterOf(report, Health{}, Asked{}, noon).Nodes
+	for k, want := range []string{
+		"GPUs, 8: 2 share, 1 others', 5 idle for want of memory; " +
+			"Cores, 24: 6 share, 6 lent, 4 others', 8 idle; " +
+			"Memory, 500 GB: 100 GB share, 50 GB others', 350 GB idle",
+		"GPUs, 8: 8 closed; Cores, 24: 24 closed; Memory, 500 GB: 500 GB closed",
+	} {
+		if got := strings.Join(nodes[k].Amounts(), "; "); got != want {
+			t.Errorf("%s: %s, want %s", nodes[k].Name, got, want)
 		}
-		if end > 1000 {
-			t.Fatalf("%+v ends at %d of 1000", u, end)
+	}
+	report.Snapshot.Nodes[0].Foreign.GPUs = 6
+	got := clusterOf(report, Health{}, Asked{}, noon).Nodes[0].Amounts()[1]
+	if !strings.HasSuffix(got, "8 idle without a GPU") {
+		t.Errorf("no GPU is free: %s", got)
+	}
+	for many, report := range map[bool]bridge.Report{false: small(), true: large(65)} {
+		page := drawn(t, report)
+		if n := strings.Count(page, `<p class="amount">`); n != 3*len(report.Snapshot.Nodes) ||
+			strings.Contains(page, `class="nodes many"`) != many {
+			t.Errorf("%d lines on %d nodes", n, len(report.Snapshot.Nodes))
+		}
+	}
+}
+
+// large is a round of that many nodes.
+func large(nodes int) bridge.Report {
+	report := small()
+	for len(report.Snapshot.Nodes) < nodes {
+		report.Snapshot.Nodes = append(report.Snapshot.Nodes, policy.Node{Name: "n", Total: gres.Vector{GPUs: 8}})
+	}
+	return report
+}
+
+// TestWhatIsWrongStandsAtTheTopOfTheClustersPage with its remedy, and rounds that failed at its end, before the first
+// round, too.
+func TestWhatIsWrongStandsAtTheTopOfTheClustersPage(t *testing.T) {
+	health := Health{Says: "no round has ended well", Version: "1.2.3",
+		Now: []Trouble{{What: "the site's limits are not known", Remedy: "look whether slurmdbd runs", Job: 18}},
+		Past: []Trouble{{What: "slurmrestd: 503", At: noon.Add(-time.Hour), Until: noon, Times: 12},
+			{What: "a token", Remedy: "renew it", At: noon, Until: noon, Times: 1}}}
+	for _, report := range []bridge.Report{small(), {}} {
+		page := text(t, func(w io.Writer) error { return Cluster(w, report, health, Asked{}, noon) })
+		at := -1
+		for _, want := range []string{"Look at this: no round has ended well (version 1.2.3)", `href="#wrong"`,
+			`href="#failed"`, `id="wrong"`, "limits are not known", `<a href="/jobs/18">18</a>`, "whether slurmdbd",
+			`id="failed"`, "2026-11-23 11:00:00 UTC", `<td>12</td><td class="name why">slurmrestd: 503`,
+			"the log says", "renew it"} {
+			next := strings.Index(page, want)
+			if next <= at {
+				t.Errorf("round %d: %q is not there, or not in this place", report.Round, want)
+			}
+			at = max(at, next)
+		}
+	}
+	if page := drawn(t, small()); strings.Contains(page, `id="wrong"`) || strings.Contains(page, `id="failed"`) {
+		t.Error("something is wrong with a daemon that is well")
+	}
+	for range 2 * longest {
+		health.Now = append(health.Now, health.Now[0])
+	}
+	page := text(t, func(w io.Writer) error { return Cluster(w, small(), health, Asked{}, noon) })
+	if n := strings.Count(page, "slurmdbd"); n != longest || !strings.Contains(page, "And 251 more") {
+		t.Errorf("%d of %d faults are listed, and it is not said how many more there are", n, len(health.Now))
+	}
+}
+
+// TestEachPageHasTheFrameAndLeadsToTheOthers, and says which of them it is.
+func TestEachPageHasTheFrameAndLeadsToTheOthers(t *testing.T) {
+	const current = ` aria-current="page"`
+	for here, page := range map[string]string{
+		"/":         drawn(t, small()),
+		"/jobs/17":  text(t, func(w io.Writer) error { return Job(w, story.Of(17, []bridge.Report{small()})) }),
+		"/profiles": text(t, func(w io.Writer) error { return Profiles(w, shelved("a.json"), Wanted{}) }),
+	} {
+		for _, place := range []string{"/", "/#queue", "/profiles"} {
+			link := `<a href="` + place + `"`
+			if !strings.Contains(page, link+">") && !strings.Contains(page, link+current) {
+				t.Errorf("%s does not lead to %s", here, place)
+			}
+		}
+		if named := strings.Contains(page, `<a href="`+here+`"`+current); named != (here != "/jobs/17") {
+			t.Errorf("%s: that it is this page: %v", here, named)
+		}
+		if follows := strings.Contains(page, ` data-round="7"`); follows != (here != "/profiles") {
+			t.Errorf("%s: that it is of round 7: %v", here, follows)
+		}
+		if reloads := strings.Contains(page, `http-equiv="refresh"`); reloads != (here != "/profiles") {
+			t.Errorf("%s reloads itself: %v", here, reloads)
+		}
+		for _, part := range []string{"<h1>", `<main id="main"`, "</main>\n<footer>", "</html>\n"} {
+			if strings.Count(page, part) != 1 {
+				t.Errorf("%s has %q %d times", here, part, strings.Count(page, part))
+			}
 		}
 	}
 }

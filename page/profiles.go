@@ -45,7 +45,7 @@ type shelf struct {
 	Maps       []heatMap
 	All, Found int
 	Fault      string
-	Back, Next string
+	pager
 }
 
 // heatMap is one profile: the speed of a GPU by its cores and memory, in percent of the fastest point.
@@ -92,14 +92,9 @@ func shelfOf(s Shelf, wanted Wanted) shelf {
 		}
 	}
 	page.Found = len(draw)
-	from := min(max(0, wanted.From), len(draw))
-	if from > 0 {
-		page.Back = wanted.at(max(0, from-mostMaps))
-	}
-	if from+mostMaps < len(draw) {
-		page.Next = wanted.at(from + mostMaps)
-	}
-	for k, one := range draw[from:min(len(draw), from+mostMaps)] {
+	draw, from, pages := paged(draw, wanted.From, mostMaps, wanted.at)
+	page.pager = pages
+	for k, one := range draw {
 		m := one()
 		m.ID = "p" + strconv.Itoa(from+k)
 		page.Maps = append(page.Maps, m)

@@ -24,11 +24,10 @@ type queue struct {
 	Asked   Asked
 	Reasons []reason // of all waiting jobs, in the order in which reasons are reported
 	Rows    []waiter
-	All     int // waiting jobs
-	Found   int // waiting jobs that are selected
-	Back    string
-	Timed   bool   // for some of the rows a start was forecast
-	Next    string // Back and Next are the addresses of the rows before and after; empty: none
+	All     int  // waiting jobs
+	Found   int  // waiting jobs that are selected
+	Timed   bool // for some of the rows a start was forecast
+	pager
 }
 
 // waiter is a waiting job.
@@ -69,14 +68,7 @@ func queueOf(report bridge.Report, asked Asked) queue {
 		}
 	}
 	q.Found = len(q.Rows)
-	from := min(max(0, asked.From), len(q.Rows))
-	if from > 0 {
-		q.Back = asked.at(max(0, from-longest))
-	}
-	if from+longest < len(q.Rows) {
-		q.Next = asked.at(from + longest)
-	}
-	q.Rows = q.Rows[from:min(len(q.Rows), from+longest)]
+	q.Rows, _, q.pager = paged(q.Rows, asked.From, longest, asked.at)
 	q.Timed = slices.ContainsFunc(q.Rows, func(w waiter) bool { return w.Soon != "" })
 	return q
 }

@@ -17,15 +17,10 @@ var words = template.FuncMap{
 	"gain":     func(gain float64) string { return fmt.Sprintf("%.2f×", gain) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) },
 	"gb":       story.Gigabytes,
-	"mib":      gigabytes,
 	"means":    func(cause bridge.WaitCause) string { return meanings[cause] },
-	"frame":    frameOf,
-	"places":   func() []place { return places },
 	"clock":    func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"machine":  func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 	"span":     span,
-	"hours":    func(seconds float64) string { return fmt.Sprintf("%.1f", hours(seconds)) },
-	"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
 }
 
 // longestName and longestSentence bound texts from users and from Slurm, which may have any length.

@@ -23,7 +23,7 @@ func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	part, whole := inTurn(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.wentWell}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case !strings.Contains(r.Header.Get("Accept"), "text/html"):
+		case !isBrowser(r):
 			fmt.Fprint(w, index)
 		case r.URL.RawQuery == "":
 			whole.ServeHTTP(w, r)
@@ -39,13 +39,41 @@ func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 		}
 		serveJob(r.Context(), w, id, reports)
 	}))
-	mux.Handle("GET /nodes/{node}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
-		report, err := latest(reports)
-		servePage(w, err, func(text *bytes.Buffer) error { return page.Node(text, report, r.PathValue("node")) })
+	mux.Handle("GET /profiles", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		h.beside.serveProfiles(w, r, reports)
 	}))
+	for path, instead := range gone {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, instead, http.StatusGone)
+		})
+	}
 	mux.HandleFunc("GET /page/{file}", serveFile)
 	heard := make(chan struct{}, listeners)
 	mux.HandleFunc("GET /page/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, h, heard) })
+}
+
+// isBrowser reports whether a request accepts HTML, as those of browsers do.
+func isBrowser(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
+// gone are the addresses of pages that there are no more, with what to read instead. A browser that asks for /rounds is
+// told goneRounds.
+var gone = map[string]string{
+	"/health":       "this page is gone: what is wrong stands at the top of /, and for programs there is /status",
+	"/nodes/{node}": "this page is gone: what each node has, and which jobs run on it, stands on /#cluster",
+	"/savings":      "this page is gone: run synergy savings, and see Grafana for savings over time",
+}
+
+const goneRounds = "this page is gone: see Grafana for rounds over time, with etc/grafana/synergy.json as its " +
+	"dashboard; /round/17 is one round; programs that do not ask for HTML get the numbers of those that are kept"
+
+// serveNumbers serves the numbers of the rounds that are kept, to programs.
+func serveNumbers(w http.ResponseWriter, r *http.Request, reports archive) {
+	if isBrowser(r) {
+		http.Error(w, goneRounds, http.StatusGone)
+		return
+	}
+	rounds, err := reports.Rounds()
+	serveJSON(w, append([]int{}, rounds...), err)
 }
 
 // pastRounds is how many rounds a job's page looks back if no history is kept. Each report is read and decoded for
@@ -60,7 +88,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports arc
 	}
 	report, err := latest(reports)
 	servePage(w, err, func(text *bytes.Buffer) error {
-		return page.Cluster(text, report, h.told(time.Now()), asked, time.Now())
+		return page.Cluster(text, report, h.told(report, time.Now()), asked, time.Now())
 	})
 }
 
@@ -102,15 +130,6 @@ func rowAsked(text string) (int, error) {
 		return 0, fmt.Errorf("from = %s: want a number of rows, as 250", printable.Quote(text, 60))
 	}
 	return from, nil
-}
-
-// told is the daemon's health as the pages show it.
-func (h *health) told(now time.Time) page.Health {
-	says, wrong := h.check(now)
-	if wrong != nil {
-		says = wrong.Error()
-	}
-	return page.Health{Well: wrong == nil, Says: says}
 }
 
 func serveJob(ctx context.Context, w http.ResponseWriter, id int, reports archive) {

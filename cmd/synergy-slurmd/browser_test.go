@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/page"
 )
 
@@ -39,9 +43,84 @@ func TestABrowserIsShownAPageAndEverybodyElseTheIndex(t *testing.T) {
 		t.Errorf("who does not ask for HTML gets\n%s", text)
 	}
 	for path, code := range map[string]int{"/jobs/x": 400, "/jobs/-1": 400, "/jobs/99": 200, "/page/page.go": 404,
-		"/page/../http.go": 307} {
+		"/page/../http.go": 307, "/nodes/n1/gpus": 404} {
 		if answer := browse(pages, path); answer.Code != code {
 			t.Errorf("%s: %d, want %d", path, answer.Code, code)
+		}
+	}
+}
+
+// TestABrowserThatAsksForAPageThatIsGoneIsToldWhereToLook, at an address that answers; a program has the numbers of
+// rounds as before.
+func TestABrowserThatAsksForAPageThatIsGoneIsToldWhereToLook(t *testing.T) {
+	pages, _ := site(t)
+	for path, instead := range map[string]string{"/health": "/", "/health?x=1": "/status", "/nodes/n1": "/#cluster",
+		"/savings?days=30": "synergy savings", "/savings": "Grafana", "/rounds": "etc/grafana/synergy.json",
+		"/rounds?days=7": "/round/17"} {
+		answer := browse(pages, path)
+		if text := answer.Body.String(); answer.Code != http.StatusGone || !strings.Contains(text, instead) ||
+			!strings.HasPrefix(text, "this page is gone: ") {
+			t.Errorf("%s: %d %s, want a word of %s", path, answer.Code, text, instead)
+		}
+		if strings.HasPrefix(instead, "etc/") {
+			read(t, "../"+instead)
+		}
+		instead, _, _ = strings.Cut(instead, "#")
+		if strings.HasPrefix(instead, "/") && browse(pages, instead).Code != 200 {
+			t.Errorf("%s leads to %s, which does not answer", path, instead)
+		}
+	}
+	if text := body(t, get(t, pages, "GET", "/rounds")); strings.TrimSpace(text) != "[16,17]" {
+		t.Errorf("a program is told %s", text)
+	}
+}
+
+// TestNoLinkOfAPageLeadsNowhere, on any page that can be reached from the first one, with a queue, with faults and with
+// profiles.
+func TestNoLinkOfAPageLeadsNowhere(t *testing.T) {
+	memory := &ledger.Memory{}
+	report := historic(1)
+	report.Steps = []bridge.Step{{Job: 17, Verb: bridge.Start, Error: "503"}}
+	report.Outside = []bridge.Outside{{Job: 30, Why: "held"}}
+	for job := range 600 {
+		report.Waits = append(report.Waits, bridge.Wait{Job: 100 + job, Reason: bridge.ForRoom, Cause: bridge.CauseTurn,
+			Place: job + 1})
+	}
+	if err := memory.Settle(nil, report); err != nil {
+		t.Fatal(err)
+	}
+	h := newHealth(fiveMinutes, time.Now())
+	h.round(0, time.Now(), context.DeadlineExceeded)
+	h.beside.config = func() Config { return Config{ProfileDirs: []string{"../../etc/profiles"}} }
+	all := pages(h, testMetrics().registry, memory)
+	link, seen := regexp.MustCompile(`(?:href|src|action)="([^"]*)"`), map[string]bool{}
+	for next := []string{"/"}; len(next) > 0; next = next[1:] {
+		answer := browse(all, next[0])
+		if answer.Code != 200 {
+			t.Errorf("%s: %d", next[0], answer.Code)
+		}
+		text := answer.Body.String()
+		if !strings.HasPrefix(answer.Header().Get("Content-Type"), "text/html") {
+			continue
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			path, section, _ := strings.Cut(html.UnescapeString(m[1]), "#")
+			if path == "" && !strings.Contains(text, `id="`+section+`"`) {
+				t.Errorf("%s has no #%s", next[0], section)
+			}
+			if path == "/" && section != "" && !strings.Contains(browse(all, "/").Body.String(), `id="`+section+`"`) {
+				t.Errorf("%s leads to /#%s, which there is not", next[0], section)
+			}
+			if path != "" && !seen[path] {
+				seen[path] = true
+				next = append(next, path)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/profiles", "/jobs/17", "/jobs/30", "/jobs/349", "/?from=250", "/?cause=turn",
+		"/round", "/page/live.js"} {
+		if !seen[path] {
+			t.Errorf("nothing leads to %s", path)
 		}
 	}
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/page"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
@@ -151,4 +154,95 @@ func (h *health) tells(now time.Time) rollout.Daemon {
 		about.Says = printable.Line(err.Error(), longFailure)
 	}
 	return about
+}
+
+// mostFailures bounds the remembered failures of rounds. Equal ones in a row are one.
+const mostFailures = 20
+
+// failed notes a failed round. It is called with mu held.
+func (h *health) failed(now time.Time, err error) {
+	kind := diagnose(err)
+	if n := len(h.past); n > 0 && h.ailing && h.kind == kind {
+		h.past[n-1].Until, h.past[n-1].What = now, printable.Line(err.Error(), longestFault)
+		h.past[n-1].Times++
+		return
+	}
+	h.ailing, h.kind = true, kind
+	h.past = append(h.past, page.Trouble{What: printable.Line(err.Error(), longestFault), Remedy: kind.remedy(),
+		At: now, Until: now, Times: 1})
+	h.past = h.past[max(0, len(h.past)-mostFailures):]
+}
+
+// note sets what is wrong beside rounds under the heading what; a nil error removes it.
+func (h *health) note(what string, err error, remedy string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrong = slices.DeleteFunc(h.wrong, func(t page.Trouble) bool { return strings.HasPrefix(t.What, what+": ") })
+	if err != nil {
+		said := what + ": " + printable.Line(err.Error(), longestFault)
+		h.wrong = append(h.wrong, page.Trouble{What: said, Remedy: remedy})
+	}
+}
+
+// longestFault bounds the text of an error that is kept, in bytes.
+const longestFault = 2000
+
+// told is the daemon's health as the cluster's page shows it: whether rounds end well, what is wrong by the last report
+// and beside rounds, and which rounds failed.
+func (h *health) told(report bridge.Report, now time.Time) page.Health {
+	says, wrong := h.check(now)
+	if wrong != nil {
+		says = wrong.Error()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	past := slices.Clone(h.past)
+	slices.Reverse(past)
+	return page.Health{Well: wrong == nil, Says: says, Version: running(),
+		Now: append(slices.Clone(h.wrong), troubles(report)...), Past: past}
+}
+
+// troubles are the problems in a report, with what an administrator can do about each.
+func troubles(report bridge.Report) (all []page.Trouble) {
+	say := func(wrong bool, job int, remedy, format string, args ...any) {
+		if wrong {
+			all = append(all, page.Trouble{What: fmt.Sprintf(format, args...), Remedy: remedy, Job: job})
+		}
+	}
+	if i := report.Interrupted; i != nil {
+		say(true, 0, "", "round %d was cut short; this one started from what is", i.Round)
+	}
+	say(report.LimitsGap != "", 0, remedyOfLimits, "the site's limits are not known: %s", report.LimitsGap)
+	say(report.NoLeaseJob != "", 0, remedyOfLease, "each waiting job has a lease of its own: %s", report.NoLeaseJob)
+	say(report.LearnFault != "", 0, remedyOfLearning, "what jobs teach cannot be kept: %s", report.LearnFault)
+	say(report.Fallback != "", 0, remedyOfPlanner, "the built-in planner stood in: %s", report.Fallback)
+	say(report.Refused != "", 0, remedyOfRefused, "a plan broke a promise, so one was made that stops nobody: %s",
+		report.Refused)
+	say(report.ClockAhead.Abs() > farApart, 0, remedyOfClocks, "slurm's clock is %s ahead of ours",
+		report.ClockAhead.Round(time.Second))
+	for _, loss := range report.Lost {
+		say(true, loss.Job, "see that its script traps the signal, and ends with the exit code for it",
+			"did not come back after it was asked to save and leave: it %s", loss.Why)
+	}
+	for _, s := range report.Steps {
+		say(s.Error != "", s.Job, "the next round tries again", "%s: %s", s.Verb, s.Error)
+	}
+	for _, found := range report.Contradicting {
+		say(true, found.Job, "measure its model again, or take the profile away", "contradicts its profile: %s",
+			found.String())
+	}
+	for _, found := range report.Slowed {
+		say(true, found.Job, "see what its node's synergy-broker says; its profile may say too little of its GPU",
+			"slowed down: %s", found.String())
+	}
+	for _, found := range report.Unruly {
+		say(true, found.Job, "see its program's turns in docs/sharing.md: it holds the GPU for longer than it says",
+			"keeps turns: it %s", found.String())
+	}
+	for _, word := range bridge.AllIgnored() {
+		n := report.Ignored[word]
+		say(n > 0, 0, "the notes on the first page say of which jobs and why",
+			"jobs of which a word is ignored, %s: %d", word, n)
+	}
+	return all
 }

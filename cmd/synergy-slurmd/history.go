@@ -107,7 +107,7 @@ func (h *historian) book(b noted) {
 	store := h.current()
 	if store == nil {
 		opened, err := history.Open(b.where.Path, history.Options{Keep: b.where.Keep,
-			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version, Point: drawn})
+			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version})
 		if err != nil {
 			h.told(err)
 			return

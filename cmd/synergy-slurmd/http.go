@@ -28,20 +28,18 @@ type archive interface {
 
 const index = `synergy-slurmd
 
-/            in a browser: the cluster, the queue and the last round as a page
+/            in a browser: what is wrong, the cluster, the queue and the last round
 /healthz     200 while rounds end well, 503 and the reason otherwise
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
 /snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
-/rounds      the numbers of the rounds that are kept; in a browser: what they saw, over time, ?days=7
+/rounds      the numbers of the rounds that are kept
 /round/17    one of them
 /replay/17   that round with all that it takes to plan it again: synergy replay reads it
 /story/4711  a job's story, as long as the history goes back
 /history     who ran with what: ?user=alice&job=4711&since=2026-11-01T00:00:00Z&until=…
-/jobs/4711   in a browser: a job, over the last rounds; /nodes/n1 is a node
+/jobs/4711   in a browser: a job, over the last rounds
 /profiles    in a browser: what is known of how fast models train
-/savings     in a browser: what was saved, or would have been
-/health      in a browser: how the daemon does, what is wrong, and what to do
 /status      what runs, how and how well, for programs
 `
 
@@ -52,7 +50,6 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	at := newDesks()
 	forPeople(mux, at.people, h, reports)
 	forStatus(mux, h)
-	h.beside.pages(mux, at.people, h, reports)
 	forHistory(mux, at.bulk, reports)
 	mux.Handle("GET /metrics", &cachedPage{render: promhttp.HandlerFor(metrics,
 		promhttp.HandlerOpts{DisableCompression: true})})
@@ -63,6 +60,9 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	mux.Handle("GET /snapshot", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, snapshotOf(report), err)
+	}))
+	mux.Handle("GET /rounds", inTurn(at.bulk, func(w http.ResponseWriter, r *http.Request) {
+		serveNumbers(w, r, reports)
 	}))
 	mux.Handle("GET /round/{number}", inTurn(at.bulk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("number"))

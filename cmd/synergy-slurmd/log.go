@@ -223,7 +223,7 @@ func unwell(line *zerolog.Event, c tally) *zerolog.Event {
 	return line
 }
 
-// What an administrator can do, in the log and on the page /health.
+// What an administrator can do, in the log and on the cluster's page.
 const (
 	remedyOfClocks   = "run the same time service on both hosts"
 	remedyOfLearning = "make room in the folder of learned, or make it the daemon's to write: until then each round " +

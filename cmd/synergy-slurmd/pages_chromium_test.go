@@ -19,8 +19,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
-	"github.com/synergy-slurmd/synergy-slurmd/savings"
-	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
@@ -122,7 +120,7 @@ func wholeSite(t *testing.T, nodes, waiting int) (address string, next func()) {
 	h.round(0, time.Now().Add(-50*time.Minute), context.DeadlineExceeded)
 	h.round(round, time.Now(), nil)
 	h.beside = sources{config: func() Config {
-		return Config{ProfileDirs: []string{"../../etc/profiles", brokenProfiles(t)}, Savings: someSavings(t)}
+		return Config{ProfileDirs: []string{"../../etc/profiles", brokenProfiles(t)}}
 	}, learned: someLearned}
 	server, err := listen("127.0.0.1:0", pages(h, testMetrics().registry, memory))
 	if err != nil {
@@ -135,27 +133,6 @@ func wholeSite(t *testing.T, nodes, waiting int) (address string, next func()) {
 func brokenProfiles(t *testing.T) string {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte(`{"version":7}`), 0o644); err != nil {
-		t.Error(err)
-	}
-	return dir
-}
-
-func someSavings(t *testing.T) string {
-	dir := t.TempDir()
-	b, err := book.Open(dir)
-	if err != nil {
-		t.Error(err)
-		return ""
-	}
-	for k := range 200 {
-		at := time.Now().Add(time.Duration(k-199) * time.Hour)
-		if _, err := b.Note(savings.Round{At: at, Shadow: k < 100, GPUs: 64, Jobs: []savings.Job{{ID: 7, GPUs: 32,
-			Started: at.Add(-2 * time.Hour), Known: true, Asked: 1, With: 1.4 + float64(k%24)/40}},
-			Idle: savings.Idle{Cores: k % 5, Memory: k % 3, Order: 2}, Filled: 2}, time.Hour); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	return dir
@@ -174,9 +151,8 @@ func someLearned() []*learned.Entry {
 }
 
 // everyPage is the address of each kind of page.
-var everyPage = []string{"/", "/?user=user7", "/?cause=turn&from=250", "/jobs/1001", "/jobs/4711", "/nodes/gpu001",
-	"/nodes/none", "/rounds", "/rounds?days=7", "/profiles", "/profiles?name=ann", "/savings",
-	"/savings?days=30", "/health"}
+var everyPage = []string{"/", "/?user=user7", "/?cause=turn&from=250", "/jobs/1001", "/jobs/4711", "/profiles",
+	"/profiles?name=ann"}
 
 // TestEveryPageInChromium complains of nothing, asks nobody else, can be read by those who do not see it, and with keys
 // alone, and has contrast enough in light and in dark.

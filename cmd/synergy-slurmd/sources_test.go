@@ -18,48 +18,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// countingArchive counts how often a report is decoded.
-type countingArchive struct {
-	*ledger.Memory
-	reads int
-}
-
-func (a *countingArchive) Report(round int) (bridge.Report, error) {
-	a.reads++
-	return a.Memory.Report(round)
-}
-
-// TestEachReportIsDecodedOnceForThePageOfRounds, however often that is read, and forgotten with its round.
-func TestEachReportIsDecodedOnceForThePageOfRounds(t *testing.T) {
-	archive := &countingArchive{Memory: &ledger.Memory{Keep: 3}}
-	track := &track{reports: archive}
-	for round := 1; round <= 5; round++ {
-		if err := archive.Settle(nil, bridge.Report{Round: round}); err != nil {
-			t.Fatal(err)
-		}
-		for range 3 {
-			if points, err := track.points(); err != nil || len(points) != min(round, 3) ||
-				points[len(points)-1].Round != round {
-				t.Fatalf("%+v, %v", points, err)
-			}
-		}
-	}
-	if archive.reads != 5 || len(track.known) != 3 {
-		t.Errorf("%d were decoded for 5 rounds, %d are remembered of 3", archive.reads, len(track.known))
-	}
-}
-
-func TestABrowserIsShownRoundsOverTime(t *testing.T) {
-	pages, _ := site(t)
-	if text := browse(pages, "/rounds").Body.String(); !strings.Contains(text, "<svg") || !strings.Contains(text,
-		`<a href="/round/16">16</a>`) {
-		t.Error(text)
-	}
-	if text := body(t, get(t, pages, "GET", "/rounds")); strings.TrimSpace(text) != "[16,17]" {
-		t.Errorf("a program is told %s", text)
-	}
-}
-
 // TestTheShelvesThatADaemonFollowsAreShown, those of a configuration that it took over later, too.
 func TestTheShelvesThatADaemonFollowsAreShown(t *testing.T) {
 	config := Config{ProfileDirs: []string{"../../etc/profiles"}}
@@ -70,11 +28,8 @@ func TestTheShelvesThatADaemonFollowsAreShown(t *testing.T) {
 		strings.Contains(text, "gnmt.json") || !strings.Contains(text, "1 of 10 profiles") {
 		t.Error(text)
 	}
-	config = Config{ProfileDirs: []string{"/nowhere"}, Savings: filepath.Join(t.TempDir(), "none")}
+	config = Config{ProfileDirs: []string{"/nowhere"}}
 	if text := browse(all, "/profiles").Body.String(); !strings.Contains(text, "open /nowhere: no such file") {
-		t.Error(text)
-	}
-	if text := browse(all, "/savings").Body.String(); !strings.Contains(text, "Nothing was booked in that time") {
 		t.Error(text)
 	}
 }
@@ -94,7 +49,7 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 		Refused: "job 3 is slower", ClockAhead: time.Hour, Lost: []bridge.Loss{{Job: 7, Why: "was killed"}},
 		Steps:   []bridge.Step{{Job: 8, Verb: bridge.Start, Error: "503"}, {Job: 9, Verb: bridge.Start}},
 		Ignored: map[bridge.Ignored]int{bridge.IgnoredCurve: 2}}
-	c := h.checkup(report, start)
+	c := h.told(report, start)
 	if first := c.Past[2]; len(c.Past) != 3 || first.Times != 3 || first.Remedy == "" ||
 		first.Until != start.Add(2*time.Minute) {
 		t.Errorf("%+v", c.Past)
@@ -114,13 +69,13 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	h.note("the configuration stays as it was", nil, "")
-	if c := h.checkup(bridge.Report{}, start); len(c.Now) != 0 {
+	if c := h.told(bridge.Report{}, start); len(c.Now) != 0 {
 		t.Errorf("%+v is still wrong", c.Now)
 	}
 	for k := range 100 {
 		h.round(0, start, fmt.Errorf("fault %d", k))
 	}
-	if n := len(h.checkup(report, start).Past); n != mostFailures {
+	if n := len(h.told(report, start).Past); n != mostFailures {
 		t.Errorf("%d are kept, want %d", n, mostFailures)
 	}
 }
@@ -151,16 +106,17 @@ func FuzzWhatIsAskedOfPages(f *testing.F) {
 		f.Fatal(err)
 	}
 	h := newHealth(fiveMinutes, time.Now())
-	h.beside.config = func() Config { return Config{ProfileDirs: []string{dir}, Savings: dir} }
+	h.beside.config = func() Config { return Config{ProfileDirs: []string{dir}} }
 	all := pages(h, testMetrics().registry, memory)
-	for _, seed := range []string{"user=ann&cause=turn&from=250", "name=res&from=9", "days=30",
+	for _, seed := range []string{"user=ann&cause=turn&from=250", "name=res&from=9",
 		"from=99999999999999999999",
 		"user=%00%E2%80%AE&cause=%22%3E%3Cimg", "user=\"><script>", ";;&&==%zz"} {
 		f.Add("/", seed)
 		f.Add("/profiles", seed)
 	}
 	f.Add("/nodes/n1", "")
-	f.Add("/savings", "days=7")
+	f.Add("/jobs/1", "")
+	f.Add("/rounds", "days=7")
 	obeyed := regexp.MustCompile(`<img|\x1b|\x{202e}|javascript:`)
 	f.Fuzz(func(t *testing.T, path, query string) {
 		u, err := url.ParseRequestURI(path)

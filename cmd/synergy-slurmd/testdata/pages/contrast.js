@@ -16,8 +16,8 @@
   while (walk.nextNode()) {
     const text = walk.currentNode.textContent.trim();
     const e = walk.currentNode.parentElement, s = getComputedStyle(e);
-    const unseen = ["SCRIPT", "NOSCRIPT", "DESC"].includes(e.tagName.toUpperCase());
-    const ink = parse(e.closest("svg") ? s.fill : s.color);
+    const unseen = ["SCRIPT", "NOSCRIPT"].includes(e.tagName.toUpperCase());
+    const ink = parse(s.color);
     if (!text || unseen || ink[3] === 0) continue;
     const [low, high] = [light(ink), light(behind(e))].sort((a, b) => a - b);
     const ratio = (high + .05) / (low + .05), size = parseFloat(s.fontSize);
