@@ -33,7 +33,8 @@ var (
 // format is the version of a file's content. A file with another version is not read.
 const format = "1"
 
-// The buckets of a day's file. A place is the sequence number of a report in it.
+// The buckets of a day's file. A place is the sequence number of a report in it. Files of older versions have another
+// bucket, "points", which nothing reads.
 var (
 	metaBucket    = []byte("meta")    // "format" → format
 	passageBucket = []byte("told")    // place → the passages of one report, compressed
@@ -43,7 +44,6 @@ var (
 	frameBucket   = []byte("frames")  // place → a frame, from which a round can be planned again: see putFrame
 	numberBucket  = []byte("numbers") // round → the place of the last round with that number
 	formatKey     = []byte("format")
-	pointBucket   = []byte("points") // place → data for drawing a round; absent in files older than this bucket
 )
 
 // buckets lists the buckets that every day's file must have.

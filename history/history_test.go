@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -398,39 +397,34 @@ func TestReadersAndTheWriterDoNotDisturbEachOther(t *testing.T) {
 	readers.Wait()
 }
 
-func TestWhatIsDrawnOfARoundIsKeptInTheCallersOwnWordsAndNothingOfSmallRounds(t *testing.T) {
-	dir := t.TempDir()
-	words := func(r *bridge.Report) ([]byte, error) { return fmt.Appendf(nil, "round %d", r.Round), nil }
-	older := openStore(t, dir, Options{}) // of before there were points
-	note(t, older, report(1, midnight, time.Time{}))
-	must(t, older.Close())
-	s := life(t, openStore(t, dir, Options{Point: words}), func(s *Store) *Store { return s })
-	must(t, s.Close())
-	r, err := Read(dir)
-	must(t, err)
-	days, err := r.Days()
-	must(t, err)
-	var got []string
-	for _, day := range days {
-		must(t, r.Points(day, func(text []byte) { got = append(got, day[8:]+" "+string(text)) }))
-	}
-	want := "23 round 1, 23 round 2, 24 round 3, 24 round 4, 24 round 5"
-	if strings.Join(got, ", ") != want {
-		t.Errorf("%q, want %s", got, want)
-	}
-}
-
-func TestADayOfBeforeThereWerePointsIsReadAndHasNone(t *testing.T) {
+// TestADayWithWhatOlderVersionsDrewIsReadAndGoesOn: they kept points of each round in a bucket that nothing reads.
+func TestADayWithWhatOlderVersionsDrewIsReadAndGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, Options{})
 	note(t, s, report(1, midnight, time.Time{}))
-	must(t, s.db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(pointBucket) }))
+	must(t, s.db.Update(func(tx *bolt.Tx) error {
+		points, err := tx.CreateBucket([]byte("points"))
+		if err != nil {
+			return err
+		}
+		return points.Put(number(1), []byte(`{"Round":1}`))
+	}))
+	must(t, s.Close())
+	s = openStore(t, dir, Options{})
+	note(t, s, report(2, midnight.Add(time.Minute), time.Time{}))
 	must(t, s.Close())
 	r, err := Read(dir)
 	must(t, err)
-	must(t, r.Points(dayOf(midnight), func(text []byte) { t.Errorf("it has %q", text) }))
+	for round := 1; round <= 2; round++ {
+		if _, err := r.Round(round); err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
 	if text := told(t, r, 17); text == "" {
 		t.Error("nothing is told of that day")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v: want the one file of that day, and none that was set aside", entries, err)
 	}
 }
 

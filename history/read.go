@@ -317,29 +317,6 @@ func (r *Reader) Round(n int) ([]byte, error) {
 	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
 }
 
-// Days lists the days that are kept, ascending, such as 2026-11-23.
-func (r *Reader) Days() ([]string, error) {
-	days, err := r.days()
-	if err != nil {
-		return nil, fmt.Errorf("read history: %w", err)
-	}
-	return days, nil
-}
-
-// Points calls see with the drawing data of each round of a day, in order. The text is valid only during the call.
-func (r *Reader) Points(day string, see func(text []byte)) error {
-	return r.in(day, func(tx *bolt.Tx) error {
-		points := tx.Bucket(pointBucket)
-		if points == nil {
-			return nil
-		}
-		return points.ForEach(func(_, text []byte) error {
-			see(text)
-			return nil
-		})
-	})
-}
-
 // frameAt reconstructs the text of the frame at a place, which may be nil.
 func frameAt(tx *bolt.Tx, place []byte) ([]byte, error) {
 	var chain [][]byte // from the requested frame back to one compressed by itself

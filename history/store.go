@@ -26,8 +26,6 @@ type Options struct {
 	MostBytes int64         // bound of all files together; 0: DefaultMostBytes
 	LeastFree int64         // bytes that stay free on the disk; 0: DefaultLeastFree
 	Version   string        // of the program that made the rounds
-	// Point makes the drawing data of a round, in a format of the caller's; nil: none is kept.
-	Point func(*bridge.Report) ([]byte, error)
 }
 
 // Defaults for the zero values of Options.
@@ -224,9 +222,6 @@ const growth = 1 << 20
 
 // prepare creates the buckets of a new day, or checks those of an existing file.
 func prepare(tx *bolt.Tx) error {
-	if _, err := tx.CreateBucketIfNotExists(pointBucket); err != nil {
-		return err
-	}
 	if tx.Bucket(metaBucket) != nil {
 		return recognise(tx)
 	}
@@ -242,16 +237,16 @@ func prepare(tx *bolt.Tx) error {
 func checkPages(tx *bolt.Tx) error {
 	ends := byte(0)
 	// All values are read in this goroutine first, where Guard can catch a fault: tx.Check reads in one of its own.
-	for _, name := range append(buckets(), pointBucket) {
-		err := tx.Bucket(name).ForEach(func(_, value []byte) error {
+	err := tx.ForEach(func(_ []byte, bucket *bolt.Bucket) error {
+		return bucket.ForEach(func(_, value []byte) error {
 			for at := 0; at < len(value); at += os.Getpagesize() {
 				ends ^= value[at]
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	var first error
 	for err := range tx.Check() {
@@ -318,10 +313,6 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 	if err != nil {
 		return err
 	}
-	point, err := s.pointOf(report)
-	if err != nil {
-		return err
-	}
 	e, err := entryOf(told, s.opening())
 	if err != nil {
 		return err
@@ -337,11 +328,6 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 			}
 			if err := s.putFrame(tx, place, text); err != nil {
 				return err
-			}
-			if point != nil {
-				if err := tx.Bucket(pointBucket).Put(number(place), point); err != nil {
-					return err
-				}
 			}
 			return tx.Bucket(numberBucket).Put(number(uint64(report.Round)), number(place))
 		})
@@ -365,14 +351,6 @@ func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 		round.Profiles = snapshot.ProfilesOf(&report.Snapshot)
 	}
 	return round.Print()
-}
-
-// pointOf is the drawing data of a round; nil for small rounds.
-func (s *Store) pointOf(report *bridge.Report) ([]byte, error) {
-	if report.Small || s.options.Point == nil {
-		return nil, nil
-	}
-	return s.options.Point(report)
 }
 
 // opening returns the running runs if the day's file is empty. They are stored again, so that each day's file lists all
@@ -426,7 +404,7 @@ func compressJSON[T []story.Passage | []story.Run](list T) ([]byte, error) {
 
 // put writes the entry under its place and indexes it by job and by user.
 func (e *entry) put(tx *bolt.Tx, place []byte) error {
-	for _, name := range [][]byte{passageBucket, runBucket, frameBucket, pointBucket} {
+	for _, name := range [][]byte{passageBucket, runBucket, frameBucket} {
 		tx.Bucket(name).FillPercent = 1 // places ascend, so pages can be filled completely
 	}
 	if err := tx.Bucket(passageBucket).Put(place, e.told); err != nil {
