@@ -294,11 +294,11 @@ func differences(t *testing.T) lists {
 			switch when := strings.TrimSpace(cells[2]); when {
 			case "always":
 				all.anyway[name[1]] = true
-			case "with the word":
+			case "with directives":
 				all.byTheWord[name[1]] = true
 			default:
 				t.Errorf(
-					"the contract lists %s as different %q, which is not always and not with the word",
+					"the contract lists %s as different %q: want always or with directives",
 					name[1],
 					when,
 				)
