@@ -114,7 +114,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	// in the daemon for its man pages and completions alone
 	"github.com/spf13/cobra": {"cmd/synergy", "cmd/synergy-slurmd", "cmd/synergy-broker",
-		"cmd/internal/manual", "cmd/internal/usage"},
+		"cmd/internal/cli"},
 	"github.com/schollz/progressbar/v3": {"cmd/synergy"},
 	"github.com/yuin/goldmark":          {"docs/site"},
 	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",

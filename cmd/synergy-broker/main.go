@@ -18,8 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/cli"
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 )
@@ -48,17 +47,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := command()
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := usage.Execute(ctx, root, args)
+	err := cli.Execute(ctx, root, args)
 	if err == nil {
 		return 0
 	}
-	if _, is := errors.AsType[usage.Wrong](err); is {
-		fmt.Fprintln(stderr, err)
-		return exitUsage
-	}
 	fmt.Fprintln(stderr, "synergy-broker:", err)
 	_, is := errors.AsType[failed](err)
-	if _, full := errors.AsType[manual.Unwritten](err); is || full {
+	if _, full := errors.AsType[cli.Unwritten](err); is || full {
 		return exitFailed
 	}
 	return exitUsage
@@ -69,7 +64,7 @@ func command() *cobra.Command {
 	serve := func(c *cobra.Command, _ []string) error { return f.serve(c.Context(), c.ErrOrStderr()) }
 	root := &cobra.Command{
 		Use: "synergy-broker", Short: "say whose turn it is on a GPU that jobs share", Long: about, Version: running(),
-		Args: cobra.NoArgs, RunE: serve, SilenceErrors: true, SilenceUsage: true,
+		RunE: serve, SilenceErrors: true, SilenceUsage: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&f.dir, "run-dir", node.Folder, "the `folder` of sockets and stamps")
@@ -79,7 +74,7 @@ func command() *cobra.Command {
 		c.Flags().SortFlags = false
 		f.define(c.Flags())
 	}
-	root.AddCommand(first, f.thaw(), f.status(), manual.Command("8", "synergy-broker "+running()),
+	root.AddCommand(first, f.thaw(), f.status(), cli.Manual("8", "synergy-broker "+running()),
 		f.hook("stamp", "for Prolog, as root: keep what the daemon said of the job",
 			func(environ []string, _ io.Writer) error { return f.tell(node.Stamp, environ) }),
 		f.hook("unstamp", "for Epilog, as root: forget it",

@@ -94,14 +94,14 @@ func TestAWrongCommandLineEndsWithTwoAndASentence(t *testing.T) {
 		{"--gpus 0 --mode both", `--mode "both": want auto, fill or turns`, 2},
 		{"--gpus 0 --low-threads 0", "--low-threads 0: want 1 to 100", 2},
 		{"--gpus 0 --mode fill", "nvidia-cuda-mps-control is not installed", 2},
-		{"--gpus 0 --mode", "--mode: wants its word behind it", 2},
-		{"--report false", "--report and false are two words: want --report=false", 2},
-		{"--gpus 0 --report 0", "want --report=0", 2},
-		{"--gpus 0 no", `there is no command "no"`, 2},
-		{"--report=false 1", `there is no command "1"`, 2},
-		{"serve --report false", "want --report=false", 2},
-		{"--insecure-env", "there is no flag --insecure-env", 2},
-		{"now", `there is no command "now"`, 2},
+		{"--gpus 0 --mode", "flag needs an argument: --mode", 2},
+		{"--report false", `unknown command "false"`, 2},
+		{"--gpus 0 --report 0", `unknown command "0"`, 2},
+		{"--gpus 0 nothing", `unknown command "nothing"`, 2},
+		{"--report=false 1", `unknown command "1"`, 2},
+		{"serve --report false", `unknown command "false"`, 2},
+		{"--insecure-env", "unknown flag: --insecure-env", 2},
+		{"now", `unknown command "now"`, 2},
 		{"serve now", "", 2},
 		{"manual --date now " + dir, `--date "now"`, 2},
 		{"manual --date 2026-11-23 /dev/null/x", "write man pages", 1},
@@ -112,6 +112,16 @@ func TestAWrongCommandLineEndsWithTwoAndASentence(t *testing.T) {
 		out, wrong, code := told(t, strings.Fields(c.line)...)
 		if code != c.code || !strings.Contains(wrong, c.sentence) || strings.Count(wrong, "\n") != 1 || out != "" {
 			t.Errorf("%s: ends with %d, says %q and %q; want %d, %q", c.line, code, out, wrong, c.code, c.sentence)
+		}
+	}
+}
+
+func TestAMistypedCommandIsRefusedWithTheNearest(t *testing.T) {
+	for _, line := range []string{"statsu", "help statsu", "--gpus 0 statsu"} {
+		out, wrong, code := told(t, strings.Fields(line)...)
+		if code != 2 || out != "" || !strings.Contains(wrong, "unknown command \"statsu\"") ||
+			!strings.Contains(wrong, "\n\tstatus\n") {
+			t.Errorf("%s: ends with %d, says %q and %q", line, code, out, wrong)
 		}
 	}
 }

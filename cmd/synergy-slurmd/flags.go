@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 )
 
 // flags are the settings that only a restart can change.
@@ -127,7 +126,7 @@ func newFlagSet(out io.Writer, about string) *pflag.FlagSet {
 
 func parse(set *pflag.FlagSet, args []string) error {
 	if err := set.Parse(args); err != nil {
-		return usage.Flag("synergy-slurmd", set, err)
+		return err
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf(

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -50,7 +49,7 @@ func keepFiles(args []string, stdout, stderr io.Writer) int {
 	word, file := set.Arg(0), set.Arg(1)
 	switch {
 	case err != nil:
-		return complain(stderr, usage.Flag("synergy-slurmd "+keep, set, err))
+		return complain(stderr, err)
 	case word != "backup" && word != "restore":
 		return complain(stderr, fmt.Errorf("ledger %q: want ledger backup FILE, or ledger restore FILE", word))
 	case set.NArg() != 2 || file == "":

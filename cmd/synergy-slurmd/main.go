@@ -23,7 +23,6 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/synergy-slurmd/demo"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
@@ -104,10 +103,6 @@ func show(stdout, stderr io.Writer) int {
 
 // complain prints what is wrong with the command line or the configuration.
 func complain(stderr io.Writer, err error) int {
-	if errors.As(err, new(usage.Wrong)) {
-		fmt.Fprintln(stderr, err)
-		return exitUsage
-	}
 	fmt.Fprintln(stderr, "synergy-slurmd:", err)
 	return exitUsage
 }

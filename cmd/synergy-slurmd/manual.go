@@ -11,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/cli"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -26,11 +25,11 @@ func describes(args []string) bool { return len(args) > 0 && slices.Contains(ask
 // documented writes the man pages or completions that the arguments ask for, and returns the exit code.
 func documented(args []string, stdout, stderr io.Writer) int {
 	root := described()
-	root.AddCommand(manual.Command("8", "synergy-slurmd "+running()))
+	root.AddCommand(cli.Manual("8", "synergy-slurmd "+running()))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	var full manual.Unwritten
-	switch err := usage.Execute(context.Background(), root, args); {
+	var full cli.Unwritten
+	switch err := cli.Execute(context.Background(), root, args); {
 	case errors.As(err, &full):
 		fmt.Fprintln(stderr, "synergy-slurmd:", err)
 		return exitFailed

@@ -15,8 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/cli"
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
@@ -57,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root := rootCommand()
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := usage.Execute(ctx, root, spelledFor(root, args))
+	err := cli.Execute(ctx, root, spelledFor(root, args))
 	if err == nil {
 		return exitGood
 	}
@@ -65,16 +64,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &command) && command.cause == nil {
 		return command.code
 	}
-	if errors.As(err, new(usage.Wrong)) {
-		fmt.Fprintln(stderr, err)
-		return exitUsage
-	}
 	fmt.Fprintln(stderr, "synergy:", err)
 	if errors.As(err, &command) {
 		return command.code
 	}
 	var failure failed
-	if errors.As(err, &failure) || errors.As(err, new(manual.Unwritten)) {
+	if errors.As(err, &failure) || errors.As(err, new(cli.Unwritten)) {
 		return exitFailed
 	}
 	if errors.As(err, new(unseen)) {
@@ -130,7 +125,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
 		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
-		gresCommand(), shareCommand(), manual.Command("1", "synergy "+running()))
+		gresCommand(), shareCommand(), cli.Manual("1", "synergy "+running()))
 	root.AddCommand(gone("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
 		"/usr/lib/synergy/prove-failing-open shows that jobs start when the daemon dies"))
 	return root

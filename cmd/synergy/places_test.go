@@ -136,10 +136,7 @@ func TestAFlagWithAnEmptyTextIsNotTakenForOneThatWasLeftOut(t *testing.T) {
 			if f == nil || c.Flags().Lookup("ledger") == nil {
 				return
 			}
-			text := refusal(t, c.CommandPath(), append(words, "--"+flag+"=")...)
-			if !strings.Contains(text, "--"+flag+` "": is empty`) {
-				t.Errorf("%q", text)
-			}
+			refusal(t, append(words, "--"+flag+"="), `invalid argument "" for "`, "--"+flag+`" flag: is empty`)
 		})
 	}
 }

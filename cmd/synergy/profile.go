@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/cli"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
@@ -47,7 +47,7 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return usage.Unknown(c, args[0])
+				return cli.Unknown(c, args[0])
 			}
 			return o.run(c, args)
 		},
