@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
 )
 
 // command is a line of a shell in the documentation.
@@ -49,12 +48,8 @@ var mentioned = []string{"synergy", "synergy-slurmd", "make", "sbatch", "systemc
 // documented is every command of every page, and those that stand in sentences.
 func documented(t testing.TB) []command {
 	t.Helper()
-	pages, err := site.Read(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []command
-	for _, page := range pages.Pages {
+	for _, page := range ours(t).Pages {
 		if page.Path == "CHANGELOG.md" {
 			continue // it speaks of what was
 		}
@@ -73,7 +68,7 @@ func documented(t testing.TB) []command {
 }
 
 // commandsOf are those of a block: each line of one that says bash, and else each that begins with a known program.
-func commandsOf(page string, block site.Block) []command {
+func commandsOf(page string, block codeBlock) []command {
 	bash := block.Language == "bash" || block.Language == "sh"
 	if block.Language != "" && !bash {
 		return nil
@@ -192,7 +187,7 @@ func TestALineOfAPageIsReadAsAShellReadsIt(t *testing.T) {
 		{`echo "it's" >>f`, `echo "it's" >>f`, "echo,it's"},
 		{"job 17 runs on n3", "", ""},
 	} {
-		got := commandsOf("x.md", site.Block{Lines: []string{c.line, "    y"}, Line: 7})
+		got := commandsOf("x.md", codeBlock{Lines: []string{c.line, "    y"}, Line: 7})
 		if c.text == "" {
 			if len(got) > 0 {
 				t.Errorf("%q is taken for %v", c.line, got)
@@ -309,14 +304,10 @@ func directives(c command) error {
 
 // TestEveryFileThatThePagesNameIsThere looks at code in sentences that reads as a path of this repository.
 func TestEveryFileThatThePagesNameIsThere(t *testing.T) {
-	pages, err := site.Read(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := regexp.MustCompile(`^(etc|docs|contrib|tests|packaging|python|spank|bridge|policy|sim|cmd|mk|gres|ledger|` +
 		`sensitivity|limits|savings|page|story|profiling|launcher|emulate|guest|preflight)/[\w./*-]+$`)
 	looked := 0
-	for _, page := range pages.Pages {
+	for _, page := range ours(t).Pages {
 		for _, span := range page.Spans {
 			if !path.MatchString(span.Text) || slices.Contains(ofReaders, span.Text) || tres.MatchString(span.Text) {
 				continue

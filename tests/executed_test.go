@@ -19,7 +19,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
-	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -127,16 +126,12 @@ func beginnings() []string {
 // shown holds what the pages print behind a command against what it printed.
 func shown(t *testing.T, said map[string]string) {
 	t.Helper()
-	pages, err := site.Read(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct{ page, command, first string }{
 		{"docs/simulator.md", "synergy sim", "policy  allocator"},
 		{"docs/plugins.md", "bin/synergy plugin check bin/mine", "kept  answers"},
 	} {
 		found := false
-		for _, block := range pages.Page(c.page).Blocks {
+		for _, block := range ours(t).page(c.page).Blocks {
 			begin := slices.IndexFunc(block.Lines, func(line string) bool { return strings.HasPrefix(line, c.first) })
 			if begin < 0 {
 				continue

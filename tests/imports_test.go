@@ -71,7 +71,6 @@ var inward = map[string][]string{
 	"profiling/slurm":    {"gres"},
 	"profiling/inside":   {"profiling", "sensitivity/profiler"},
 	"etc/profiles":       {},
-	"docs/site":          {},
 	"sim/trace":          {},
 	"sim/models":         {},
 	"sim/cluster":        {"gres"},
@@ -116,7 +115,6 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra": {"cmd/synergy", "cmd/synergy-slurmd", "cmd/synergy-broker",
 		"cmd/internal/cli"},
 	"github.com/schollz/progressbar/v3": {"cmd/synergy"},
-	"github.com/yuin/goldmark":          {"docs/site"},
 	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",
 		"profiling/inside", "launcher", "share/broker"},
 	"github.com/hashicorp/go-plugin": {"guest"},
@@ -161,15 +159,6 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 			if !slices.ContainsFunc(places, func(place string) bool { return within(s.pkg, place) }) {
 				t.Errorf("%s: imports %s, whose door is %v", s.file, path, places)
 			}
-		}
-	}
-}
-
-// TestWhatIsInstalledReadsNoMarkdown keeps the pages' library out of the programs that run on a site.
-func TestWhatIsInstalledReadsNoMarkdown(t *testing.T) {
-	for _, s := range sources(t) {
-		if slices.Contains(s.imports, module+"docs/site") && !within(s.pkg, "docs/site") {
-			t.Errorf("%s imports the documentation", s.file)
 		}
 	}
 }

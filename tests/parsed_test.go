@@ -10,8 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
 )
 
 // built are our programs, in a folder, and what they have said of the commands below each.
@@ -158,20 +156,16 @@ func firstLine(text string) string {
 // TestTheDaemonTakesEveryConfigurationThatIsShown: what stands in the pages of YAML, with the one key that has no
 // default.
 func TestTheDaemonTakesEveryConfigurationThatIsShown(t *testing.T) {
-	ours, taken := programsOf(t), 0
-	pages, err := site.Read(os.DirFS(".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	programs, taken := programsOf(t), 0
 	key, keys := regexp.MustCompile(`^([a-z_]+):( |$)`), keysOf(t)
-	for _, page := range pages.Pages {
+	for _, page := range ours(t).Pages {
 		for _, block := range page.Blocks {
 			m := key.FindStringSubmatch(strings.TrimSpace(append(block.Lines, "")[0]))
 			if m == nil || block.Language != "yaml" && (block.Language != "" || !slices.Contains(keys, m[1])) {
 				continue
 			}
 			taken++
-			if err := ours.takes(t, strings.Join(block.Lines, "\n")); err != nil {
+			if err := programs.takes(t, strings.Join(block.Lines, "\n")); err != nil {
 				t.Errorf("%s:%d: %v", page.Path, block.Line, err)
 			}
 		}
