@@ -86,15 +86,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return serve(f, config, stderr)
 }
 
-// show plays the demonstration; on a terminal at a pace that can be followed.
+// show writes the demonstration.
 func show(stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	var options demo.Options
-	if file, is := stdout.(*os.File); is {
-		options = demo.OptionsFor(file)
-	}
-	if err := demo.Run(ctx, stdout, options); err != nil {
+	if err := demo.Run(ctx, stdout); err != nil {
 		fmt.Fprintln(stderr, "synergy-slurmd: demonstration:", err)
 		return exitFailed
 	}

@@ -7,65 +7,103 @@
 package demo
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"time"
+	"strings"
+	"text/tabwriter"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Options say how the demonstration is shown. Equal options give equal output.
-type Options struct {
-	Width  int           // columns; 0: 100
-	Color  bool          // the output is a terminal that shows colours
-	Pace   time.Duration // pause after each round in which something changed; 0: none
-	Policy policy.Policy // the order of jobs; the zero value: FIFO, which is the easiest to follow
-	Seed   uint64        // 0: the workload as written; other seeds shuffle its jobs
-}
-
-func (o Options) withDefaults() Options {
-	o.Width = cmp.Or(o.Width, 100)
-	if o.Policy.Name == "" {
-		o.Policy = policy.FIFO()
+// Run writes the demonstration: a table for each round in which something changed, and the comparison.
+func Run(ctx context.Context, out io.Writer) error {
+	jobs, order, share := workload(), policy.FIFO(), gres.Proportional(server, 1)
+	_, err := fmt.Fprintf(out, opening, len(jobs), hours(jobs[len(jobs)-1].at), nodes, server.GPUs, server.CPUs,
+		server.Memory, round.Minutes(), order.Name, policy.Tune().Name, share.CPUs, share.Memory)
+	if err != nil {
+		return err
 	}
-	return o
-}
-
-// Run shows the demonstration on out. It takes less than a minute, whatever the pace.
-func Run(ctx context.Context, out io.Writer, options Options) error {
-	o := options.withDefaults()
-	jobs := deal(o.Seed)
-	g := newStage(out, o)
-	g.announce(jobs, o.Policy)
 	var all []outcome
-	for _, c := range []struct {
-		allocator policy.Allocator
-		watch     func(context.Context, *scene) error
-	}{
-		{policy.Proportional(), unseen},
-		{policy.Greedy(), unseen},
-		{policy.Tune(), g.show},
-	} {
-		came, err := perform(ctx, jobs, o.Policy, c.allocator, c.watch)
+	for _, a := range []policy.Allocator{policy.Proportional(), policy.Greedy(), policy.Tune()} {
+		came, err := perform(ctx, jobs, order, a, func(s *scene) error {
+			if a.Name != policy.Tune().Name || s.quiet() {
+				return nil
+			}
+			_, err := io.WriteString(out, s.table())
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("demonstrate %s: %w", c.allocator.Name, err)
+			return fmt.Errorf("demonstrate %s: %w", a.Name, err)
 		}
 		all = append(all, came)
 	}
-	g.conclude(all)
-	return g.err
+	_, err = io.WriteString(out, comparison(all))
+	return err
 }
 
-func unseen(context.Context, *scene) error { return nil }
+const opening = `synergy-slurmd, a demonstration
 
-// perform runs the workload from beginning to end under one policy and allocator.
-func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator,
-	watch func(context.Context, *scene) error) (outcome, error) {
+%d training jobs arrive within %s hours at %d nodes with %d GPUs, %d cores and %s of memory each. Slurm, GPUs
+and time are emulated; the rounds are the daemon's own: one every %.0f minutes, policy %s, allocator %s.
+Rounds that change nothing are left out.
+
+Most clusters give every GPU its proportional share, here %d cores and %s. The speed of a job with just
+that is 1.00×. Some models need less for the same speed; others are faster with more.
+
+`
+
+// perform runs the workload from beginning to end under one policy and allocator, and passes each round to watch.
+func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator, watch func(*scene) error) (
+	outcome, error) {
 	y, err := newPlay(jobs, p, a)
 	if err != nil {
 		return outcome{}, err
 	}
 	return y.run(ctx, watch)
+}
+
+// table is the round with a line for each job: those that run, those that wait, those that have ended.
+func (s *scene) table() string {
+	var text strings.Builder
+	running, free := s.running()
+	fmt.Fprintf(&text, "round %d at %s: %d run, %d wait, %d GPUs and %d cores are free\n", s.number, hours(s.at),
+		running, s.present-running, free.GPUs, free.CPUs)
+	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(rows, "job\tmodel\tGPUs\tnode\tcores\tmemory\tspeed\tdone\t")
+	for _, r := range s.rows {
+		fmt.Fprintf(rows, "%d\t%s\t%d\t", r.id, r.model, r.gpus)
+		if r.node != "" {
+			fmt.Fprintf(rows, "%s\t%d\t%s\t%.2f×\t%.0f %%\t", r.node, r.size.CPUs, r.size.Memory, r.speed,
+				100*r.done)
+		} else {
+			fmt.Fprint(rows, "-\t-\t-\t-\t-\t")
+		}
+		if what := r.what(); what != "" {
+			fmt.Fprint(rows, "  "+what)
+		}
+		fmt.Fprintln(rows)
+	}
+	rows.Flush() // into memory
+	if s.plan != "" {
+		fmt.Fprintln(&text, "plan: "+s.plan)
+	}
+	return text.String() + "\n"
+}
+
+// what says what the round did to the job; empty: nothing.
+func (r row) what() string {
+	var parts []string
+	if r.arrived {
+		parts = append(parts, "new")
+	}
+	if r.change != "" {
+		parts = append(parts, string(r.change))
+	}
+	what := strings.Join(parts, ", ")
+	if r.text != "" {
+		what += ": " + r.text
+	}
+	return what
 }

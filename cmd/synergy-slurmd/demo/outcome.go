@@ -1,7 +1,10 @@
 package demo
 
 import (
+	"fmt"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
@@ -24,6 +27,7 @@ type outcome struct {
 	lenders []string      // the models that ran with fewer cores than their share, ascending
 	gainers []string      // the models that ever trained faster than with the share
 	fastest float64       // the highest speed of any
+	slowest float64       // the lowest that was seen behind any round; 0: nothing ran
 }
 
 func (o outcome) gpus() float64 { return part(o.gpuTime, o.makespan*time.Duration(nodes*server.GPUs)) }
@@ -33,11 +37,11 @@ func (o outcome) cores() float64 {
 
 // outcome sums up the accounting of all jobs.
 func (y *play) outcome() outcome {
-	o := outcome{allocator: y.runner.Settings.Allocator.Name}
+	o := outcome{allocator: y.runner.Settings.Allocator.Name, slowest: y.slowest}
 	for id := 1; id <= y.slurm.Submitted(); id++ {
 		h, _ := y.slurm.History(id)
 		o.took = append(o.took, h.Ended.Sub(h.Submitted))
-		o.makespan = max(o.makespan, h.Ended.Sub(opening()))
+		o.makespan = max(o.makespan, h.Ended.Sub(start()))
 		o.restarts += h.Restarts
 		o.lost += time.Duration(h.Restarts) * y.profiles[h.Name].RestartCost()
 		for _, run := range h.Runs {
@@ -91,4 +95,56 @@ func part(of, whole time.Duration) float64 {
 		return 0
 	}
 	return float64(of) / float64(whole)
+}
+
+// comparison is a table of the outcomes and what came of it. The first is under the proportional share, the base of the
+// comparison; the last is the one that was shown.
+func comparison(all []outcome) string {
+	base, last := all[0], all[len(all)-1]
+	var text strings.Builder
+	fmt.Fprintf(&text, "the same %d jobs under each allocator; times in hours:minutes, and how many times shorter\n",
+		len(base.took))
+	rows := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(rows, "allocator\tmean to completion\tmedian\tall done after\tGPU-hours held\tGPUs used\tcores used\t"+
+		"restarts\t")
+	for _, o := range all {
+		fmt.Fprintf(rows, "%s\t%s %s\t%s %s\t%s %s\t%.1f %s\t%s\t%s\t%d\t\n", o.allocator,
+			hours(o.mean), times(base.mean, o.mean), hours(o.median), times(base.median, o.median),
+			hours(o.makespan), times(base.makespan, o.makespan), o.gpuTime.Hours(), times(base.gpuTime, o.gpuTime),
+			percent(o.gpus()), percent(o.cores()), o.restarts)
+	}
+	rows.Flush() // into memory
+	return text.String() + "\n" + promise(base, last) + exchange(last)
+}
+
+func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
+
+// times says how many times shorter the duration is than was.
+func times(was, is time.Duration) string { return fmt.Sprintf("%.2f×", part(was, is)) }
+
+// promise says how much sooner the jobs were done, and the lowest speed of any job relative to its share.
+func promise(base, last outcome) string {
+	return fmt.Sprintf(`Under Tune jobs were done %s as fast as under the proportional share, on average and waiting included.
+The slowest that any of them was seen to train was %.2f× the speed of its share.
+`, times(base.mean, last.mean), last.slowest)
+}
+
+// exchange says where the speed came from and what it cost.
+func exchange(o outcome) string {
+	return fmt.Sprintf(`On the way %s did without %.0f core-hours of their share,
+%s trained up to %.2f× as fast,
+and %d restarts cost %d minutes of training in all.
+`, list(o.lenders), o.lent.Hours(), list(o.gainers), o.fastest, o.restarts, int(o.lost.Round(time.Minute).Minutes()))
+}
+
+// list joins words as "a, b and c".
+func list(words []string) string {
+	switch n := len(words); n {
+	case 0:
+		return "nobody"
+	case 1:
+		return words[0]
+	default:
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
 }

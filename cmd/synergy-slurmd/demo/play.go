@@ -30,16 +30,17 @@ type play struct {
 	clock    *slurmtest.Clock
 	slurm    *slurmtest.Slurm
 	runner   *bridge.Runner
-	present  []int // the jobs that the last round saw
-	refused  error // the errors of submissions that Slurm refused
+	present  []int   // the jobs that the last round saw
+	slowest  float64 // the lowest speed of any job behind any round; 0: none has run
+	refused  error   // the errors of submissions that Slurm refused
 }
 
-// opening is when the virtual clock starts. It is not shown.
-func opening() time.Time { return time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC) }
+// start is when the virtual clock starts. It is not shown.
+func start() time.Time { return time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC) }
 
 // newPlay sets up the emulated cluster and schedules the submissions of the jobs.
 func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
-	clock := slurmtest.NewClock(opening())
+	clock := slurmtest.NewClock(start())
 	y := &play{
 		jobs: jobs, profiles: map[string]*sensitivity.Profile{}, clock: clock,
 		slurm: slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(nodes, server, partition)}),
@@ -50,7 +51,7 @@ func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
 			return nil, err
 		}
 		y.profiles[j.model] = profile
-		clock.At(opening().Add(j.at), func() { y.submit(j, profile) })
+		clock.At(start().Add(j.at), func() { y.submit(j, profile) })
 	}
 	y.runner = y.daemon(p, a)
 	return y, nil
@@ -85,7 +86,7 @@ func (y *play) submit(j job, p *sensitivity.Profile) {
 }
 
 // run holds rounds until all jobs have ended, and passes each round to watch.
-func (y *play) run(ctx context.Context, watch func(context.Context, *scene) error) (outcome, error) {
+func (y *play) run(ctx context.Context, watch func(*scene) error) (outcome, error) {
 	y.clock.Advance(0) // submits the jobs that are there from the beginning
 	for range tooLong {
 		began := y.clock.Now()
@@ -93,7 +94,7 @@ func (y *play) run(ctx context.Context, watch func(context.Context, *scene) erro
 		if err := errors.Join(err, y.refused); err != nil {
 			return outcome{}, err
 		}
-		if err := watch(ctx, s); err != nil {
+		if err := watch(s); err != nil {
 			return outcome{}, err
 		}
 		if y.over(s) {
@@ -107,4 +108,4 @@ func (y *play) run(ctx context.Context, watch func(context.Context, *scene) erro
 }
 
 // over reports whether all jobs have been submitted and have ended.
-func (y *play) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.jobs == 0 }
+func (y *play) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.present == 0 }

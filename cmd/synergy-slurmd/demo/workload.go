@@ -2,8 +2,6 @@ package demo
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
@@ -29,8 +27,8 @@ type job struct {
 	length time.Duration // at the proportional share
 }
 
-// workload is the workload of seed 0: a cluster that fills up, a burst of six jobs at 0:44, and two jobs that want a
-// whole node. Its gain is typical: of the workloads that deal makes from it, some gain more and some less.
+// workload is a cluster that fills up, a burst of six jobs at 0:44, and two jobs that want a whole node. Its gain is
+// typical: of workloads with the same sizes and lengths of other models, some gain more and some less.
 func workload() []job {
 	const m = time.Minute
 	return []job{
@@ -61,20 +59,6 @@ func workload() []job {
 		{74 * m, "res18", 8, 28 * m},
 		{82 * m, "shufflenet", 1, 150 * m},
 	}
-}
-
-// deal is the workload of a seed. Seed 0 is the workload as written. Any other seed gives the same sizes and lengths to
-// other models at other times.
-func deal(seed uint64) []job {
-	jobs := workload()
-	if seed == 0 {
-		return jobs
-	}
-	random := rand.New(rand.NewPCG(seed, 0))
-	random.Shuffle(len(jobs), func(i, k int) { jobs[i].model, jobs[k].model = jobs[k].model, jobs[i].model })
-	random.Shuffle(len(jobs), func(i, k int) { jobs[i].at, jobs[k].at = jobs[k].at, jobs[i].at })
-	slices.SortStableFunc(jobs, func(a, b job) int { return int(a.at - b.at) })
-	return jobs
 }
 
 // extension is the extension of a profile's file.
