@@ -52,7 +52,7 @@ func TestATextThatIsNoYAMLIsAnsweredWithTheLineTheMistakeAndWhatWouldBeRight(t *
 		"polcy: las\n":                            "line 2: polcy: unknown key: did you mean policy?",
 		"rules: {minrun: 5m}\n":                   `line 2: rules.minrun: unknown key: did you mean rules.min_run\?`,
 		"colour: red\n":                           "line 2: colour: unknown key: want one of partitions",
-		"lease: 1 mo\n":                           "line 2: lease: .*want days",
+		"lease: 1 mo\n":                           `line 2: lease: "1 mo" is no time: want a number with a unit`,
 		"lease: 900\n":                            `line 2: lease: "900" has no unit: want 900s for seconds`,
 		"rules: {patience: 400d}\n":               "line 2: rules.patience: 400d is out of range: want 1m to 365d",
 	} {
