@@ -31,7 +31,7 @@ SUITE := tests/suite.sh
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit image test-unit test-timed test-patient vet test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
+.PHONY: help demo build build-nvml deft test unit image test-unit test-timed test-patient vet test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,10 @@ build: ## static binaries into bin/
 build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; needs a C compiler, and no GPU
 	@mkdir -p bin/nvml
 	$(WITH_NVML) go build -tags nvml -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
+
+deft: ## bin/deft, which runs experiment files of Deft: contrib/deft/README.md
+	@mkdir -p bin
+	go build -ldflags '-s -w' -o bin/ ./contrib/deft
 
 # First what minds how busy a machine is, while the images are made, which is mostly waiting for a mirror. Then all that does not, at a lower priority beside
 # the live clusters.
@@ -65,15 +69,16 @@ image:
 # ten times slower.
 SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay \
 	policy policy/bound policy/columns policy/snapshot policy/replay limits preflight rollout savings share share/wire \
-	share/predict share/experiment sim/artifact sim/trace sim/report sim/report/figure sim/outcome sim/workload \
-	sim/users story page policy/forecast policy/whatif share/node share/turns share/testbed
+	share/predict sim/artifact sim/trace sim/report sim/report/figure sim/outcome sim/workload \
+	sim/users story page policy/forecast policy/whatif share/node share/turns \
+	contrib/deft/experiment contrib/deft/testbed
 sequential := $(SEQUENTIAL:%=./%)
 
 # Scripts that simulate months of a cluster with the whole program, and the ledger of savings over weeks. What that does at the same time is raced in the
 # tests of ./sim and ./bridge. And scripts that wait for trainers, schedulers and clocks: what they run at the same time is raced in ./profiling, ./launcher
 # and ./share, and under the race detector they take three times as long.
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
-WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
+WAITING := (TestTheProfileCommand|TestDeftsExperimentsOnTheCommandLine|TestARunOfATrainer)
 
 # Daemons that die at every call to the outside, one after the other: hundreds of stories on a virtual clock, ten times as long under the race detector.
 # What a round does at the same time is raced in the other tests of ./bridge.
@@ -88,7 +93,7 @@ patient := $(PATIENT:%=./%) $(UNRACED:%=./%)
 test-unit: lint test-timed test-patient ## all tests that need no Slurm, with the race detector where there are goroutines
 
 test-timed:
-	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy
+	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy ./contrib/deft
 	@$(SUITE) "unit, raced" env $(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
 	@$(SUITE) "nvml, raced" env $(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
@@ -119,7 +124,7 @@ lint: vet ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	go mod tidy -diff
 	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults,packages,preload ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
 
-test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
+test-live: build build-nvml deft ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-trust test-live-rounds test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share test-live-seldom
 

@@ -29,7 +29,7 @@ func (c command) String() string { return fmt.Sprintf("%s:%d: %s", c.page, c.lin
 var shells = map[string]bool{}
 
 func init() {
-	for name := range strings.FieldsSeq(`synergy synergy-slurmd synergy-broker prove-failing-open make sbatch srun salloc squeue
+	for name := range strings.FieldsSeq(`synergy synergy-slurmd synergy-broker deft prove-failing-open make sbatch srun salloc squeue
 		sinfo scontrol
 		scancel sacct sacctmgr sprio sstat systemctl journalctl go python python3 pip curl apt apt-get dnf rpm dpkg useradd ln cp mv
 		rm mkdir install echo cat tee tar sh bash sed grep jq ssh docker git cd export promtool getent chown chmod slurmd source`) {
@@ -43,7 +43,7 @@ var (
 )
 
 // mentioned are the programs whose lines are looked at in sentences, too.
-var mentioned = []string{"synergy", "synergy-slurmd", "make", "sbatch", "systemctl"}
+var mentioned = []string{"synergy", "synergy-slurmd", "deft", "make", "sbatch", "systemctl"}
 
 // documented is every command of every page, and those that stand in sentences.
 func documented(t testing.TB) []command {

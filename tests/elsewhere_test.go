@@ -230,6 +230,10 @@ var elsewhere = []runner{
 		"test-live: build build-nvml", []string{
 			"make build",
 		}},
+	{"Makefile", "",
+		"test-live: build build-nvml deft", []string{
+			"make deft",
+		}},
 	{"tests/live/with-cluster.sh", "",
 		`"$cluster" up`, []string{
 			"make cluster-up",
@@ -341,7 +345,7 @@ var without = map[string]map[string]string{
 
 // verbs are the programs whose first word says what they do.
 var verbs = map[string]bool{"synergy": true, "synergy-slurmd": true, "scontrol": true, "systemctl": true,
-	"sacctmgr": true, "apt": true, "make": true}
+	"sacctmgr": true, "apt": true, "make": true, "deft": true}
 
 // ownWords are those by which a command can be known: what its program is to do, and its long options.
 func ownWords(c command) (words []string) {

@@ -59,7 +59,7 @@ func executed(c command) bool {
 	}
 	program := c.program()
 	return program == "synergy" || program == "synergy-slurmd" || program == "go" || program == "make" ||
-		program == "cp" || program == "sh" || program == "curl"
+		program == "deft" || program == "cp" || program == "sh" || program == "curl"
 }
 
 func moreOf(list []struct{ prefix, more string }, c command) string {
@@ -218,7 +218,7 @@ func (s *stage) clone() {
 		switch name := entry.Name(); {
 		case strings.HasPrefix(name, ".") || name == "bin" || name == "build" || name == "dist":
 		case name == "contrib":
-			if err := os.CopyFS(s.path("contrib/plugins"), os.DirFS("../contrib/plugins")); err != nil {
+			if err := os.CopyFS(s.path("contrib"), os.DirFS("../contrib")); err != nil {
 				s.t.Fatal(err)
 			}
 		default:
@@ -231,7 +231,7 @@ func (s *stage) clone() {
 	if err := os.Mkdir(s.path("bin"), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, name := range []string{"synergy", "synergy-slurmd"} {
+	for _, name := range []string{"synergy", "synergy-slurmd", "deft"} {
 		if err := os.Link(filepath.Join(ours.folder, name), s.path("bin/"+name)); err != nil {
 			s.t.Fatal(err)
 		}

@@ -36,11 +36,9 @@ var inward = map[string][]string{
 	"share/broker":         {"share", "share/node", "share/turns", "share/wire"},
 	"share/wire":           {},
 	"share/predict":        {"gres", "share"},
-	"share/experiment":     {"share", "share/predict", "share/testbed"},
 	"share/client":         {"gres", "share/wire"},
 	"share/mps":            {"share/node", "share/predict"},
 	"share/node":           {"gres", "share"},
-	"share/testbed":        {"share", "share/turns"},
 	"policy":               {"gres", "sensitivity", "share", "share/predict", "policy/columns"},
 	"policy/bound":         {"gres", "sensitivity", "policy", "policy/columns"},
 	"policy/snapshot":      {"gres", "sensitivity", "share", "policy"},
@@ -89,6 +87,9 @@ var inward = map[string][]string{
 	"sim/report":        {"sim/outcome"},
 	"sim/report/figure": {},
 	"sim":               {"gres", "sensitivity", "share", "policy"}, // and all that is below it
+
+	"contrib/deft/experiment": {"share", "share/predict", "contrib/deft/testbed"},
+	"contrib/deft/testbed":    {"share", "share/turns"},
 }
 
 // everywhere are packages that know nothing of this module, and that each may import.
@@ -113,7 +114,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	// in the daemon for its man pages and completions alone
 	"github.com/spf13/cobra": {"cmd/synergy", "cmd/synergy-slurmd", "cmd/synergy-broker",
-		"cmd/internal/cli"},
+		"cmd/internal/cli", "contrib/deft"},
 	"github.com/schollz/progressbar/v3": {"cmd/synergy"},
 	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",
 		"profiling/inside", "launcher", "share/broker"},
@@ -158,6 +159,17 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 			}
 			if !slices.ContainsFunc(places, func(place string) bool { return within(s.pkg, place) }) {
 				t.Errorf("%s: imports %s, whose door is %v", s.file, path, places)
+			}
+		}
+	}
+}
+
+// TestNoInstalledProgramHasDeftsExperiments: they are for researchers, and in no package.
+func TestNoInstalledProgramHasDeftsExperiments(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, path := range s.imports {
+			if within(path, module+"contrib/deft") && !within(s.pkg, "contrib/deft") && !within(s.pkg, "tests") {
+				t.Errorf("%s imports %s", s.file, path)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 )
 
 // realDevice is a queue of kernels in real time: what is put into it is done in order, by its duration.

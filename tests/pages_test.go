@@ -179,7 +179,7 @@ func (p *page) check() error {
 const entrance = "docs/index.md"
 
 // besides are the pages outside docs/.
-var besides = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"}
+var besides = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "contrib/deft/README.md"}
 
 // documentation is the set of all pages.
 type documentation struct {

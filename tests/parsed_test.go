@@ -28,7 +28,7 @@ var build = sync.OnceValue(func() error {
 	}
 	binaries = folder
 	compile := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd",
-		"../cmd/synergy-broker")
+		"../cmd/synergy-broker", "../contrib/deft")
 	out, err := compile.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build: %w: %s", err, out)
@@ -67,8 +67,8 @@ func (b built) parse(c command) error {
 		return nil // a sentence about a command
 	}
 	switch c.program() {
-	case "synergy":
-		return b.parseTool(args)
+	case "synergy", "deft":
+		return b.parseTool(c.program(), args)
 	case "synergy-slurmd":
 		last := "--version" // behind a look at all flags together
 		if len(args) > 0 && !strings.HasPrefix(args[0], "-") || slices.Contains(args, "--help") {
@@ -81,7 +81,7 @@ func (b built) parse(c command) error {
 	return nil
 }
 
-func (b built) parseTool(args []string) error {
+func (b built) parseTool(program string, args []string) error {
 	words := args
 	if end := slices.Index(args, "--"); end >= 0 {
 		words = args[:end]
@@ -89,20 +89,20 @@ func (b built) parseTool(args []string) error {
 	if len(words) == 0 || words[0] == "completion" {
 		return nil // a shell's own
 	}
-	if err := b.known(words); err != nil {
+	if err := b.known(program, words); err != nil {
 		return err
 	}
-	return b.run("synergy", append(slices.Clone(words), "--help")...)
+	return b.run(program, append(slices.Clone(words), "--help")...)
 }
 
 // known says whether the words lead to a command: where one has others below it, cobra's help is silent about a word
 // that is none of them.
-func (b built) known(words []string) error {
+func (b built) known(program string, words []string) error {
 	for depth := range words {
 		if strings.HasPrefix(words[depth], "-") {
 			return nil
 		}
-		below, err := b.commandsBelow(words[:depth])
+		below, err := b.commandsBelow(program, words[:depth])
 		if err != nil {
 			return err
 		}
@@ -110,18 +110,18 @@ func (b built) known(words []string) error {
 			return nil
 		}
 		if !slices.Contains(below, words[depth]) {
-			return fmt.Errorf("synergy %s is no command: there are %v", strings.Join(words[:depth+1], " "), below)
+			return fmt.Errorf("%s %s is no command: there are %v", program, strings.Join(words[:depth+1], " "), below)
 		}
 	}
 	return nil
 }
 
-func (b built) commandsBelow(words []string) ([]string, error) {
-	name := strings.Join(words, " ")
+func (b built) commandsBelow(program string, words []string) ([]string, error) {
+	name := program + " " + strings.Join(words, " ")
 	if below, asked := b.below[name]; asked {
 		return below, nil
 	}
-	help, err := exec.Command(filepath.Join(b.folder, "synergy"), append(slices.Clone(words), "--help")...).Output()
+	help, err := exec.Command(filepath.Join(b.folder, program), append(slices.Clone(words), "--help")...).Output()
 	b.below[name] = subcommands(string(help))
 	return b.below[name], err
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -134,8 +135,9 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 // gone is a command of an earlier release. It says what does the same today.
 func gone(name, instead string) *cobra.Command {
 	return &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true,
-		RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("%s is no command any more: %s", name, instead)
+		RunE: func(c *cobra.Command, _ []string) error {
+			path := strings.TrimPrefix(c.CommandPath(), "synergy ")
+			return fmt.Errorf("%s is no command any more: %s", path, instead)
 		}}
 }
 

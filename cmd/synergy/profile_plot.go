@@ -72,10 +72,8 @@ func picture(f figure.Figure, kind string) ([]byte, error) {
 
 // Styles of figure.StyleOf, and a height.
 const (
-	fitStyle  = 2 // blue, solid: the line with most memory
-	firstLine = 3 // of the lines with less memory
-	// markStyle is the base from which the pictures of synergy share count the styles of models.
-	markStyle  = 5
+	fitStyle   = 2   // blue, solid: the line with most memory
+	firstLine  = 3   // of the lines with less memory
 	panelPoint = 230 // height
 )
 

@@ -8,18 +8,18 @@ import (
 func shareCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "share",
-		Short: "several jobs on one GPU: what to expect of a pair, who has it now, and Deft's experiments",
+		Short: "several jobs on one GPU: what to expect of a pair, and who has it now",
 		Long: `synergy share says how fast jobs will be on one GPU together, who has a node's GPUs now, and why a job
-that would share one does or does not; and it runs experiments of two to four models on an emulated GPU. docs/sharing.md has more.`,
+that would share one does or does not. docs/sharing.md has more.`,
 		Example: `  synergy share predict res50.json vit.json     how fast would they be together?
   synergy share status                          who has this node's GPUs now?
-  synergy share why 4711                        why does it share a GPU, or not?
-  synergy share run -f pair.json                an experiment file of Deft's, on an emulated GPU
-  synergy share sweep -f pair.json              the same over bounds of the queue`,
+  synergy share why 4711                        why does it share a GPU, or not?`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	command.AddCommand(shareRunCommand(), shareSweepCommand(), sharePredictCommand(), shareStatusCommand(),
-		shareWhyCommand())
+	command.AddCommand(sharePredictCommand(), shareStatusCommand(), shareWhyCommand())
+	for _, name := range []string{"run", "sweep"} {
+		command.AddCommand(gone(name, "use deft "+name+", which make deft builds; contrib/deft/README.md has more"))
+	}
 	return command
 }

@@ -6,9 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,35 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// The scripts have the emulated job, the experiment and the command of docs/sharing.md, a broker's socket that answers,
-// and one at which nobody does.
+// The scripts have a broker's socket that answers, and one at which nobody does.
 func TestSeveralJobsOnOneGPU(t *testing.T) {
-	pair, err := os.ReadFile("../../docs/sharing-pair.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../docs/sharing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, own, _ := strings.Cut(string(page), "```python\nimport os, sys, time\n")
-	own, _, found := strings.Cut("import os, sys, time\n"+own, "```")
-	if !found {
-		t.Error("the page has no example of a command")
-	}
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../synergy-emujob").CombinedOutput(); err != nil {
-		t.Fatalf("build synergy-emujob: %v\n%s", err, out)
-	}
 	testscript.Run(t, testscript.Params{Dir: "testdata/share", Setup: func(e *testscript.Env) error {
-		e.Setenv("SYNERGY", filepath.SplitList(e.Getenv("PATH"))[0])
-		e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
-		if err := os.WriteFile(filepath.Join(e.WorkDir, "pair.json"), pair, 0o644); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(e.WorkDir, "own.py"), []byte(own), 0o644); err != nil {
-			return err
-		}
 		return tellStatus(e, filepath.Join(e.WorkDir, "broker.sock"))
 	}})
 }

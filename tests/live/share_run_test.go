@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// sharingPair is the experiment that docs/sharing.md shows.
+// sharingPair is the experiment that contrib/deft/README.md shows.
 func sharingPair(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "sharing-pair.json"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "contrib", "deft", "pair.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// TestDeftsExperimentRunsThroughSlurm runs the pair of docs/sharing-pair.json as jobs on one GPU; beside it waits a
+// TestDeftsExperimentRunsThroughSlurm runs the pair of contrib/deft/pair.json as jobs on one GPU; beside it waits a
 // job that asked for its GPU by --gpus=1, of which Slurm gives no part.
 func TestDeftsExperimentRunsThroughSlurm(t *testing.T) {
 	c, d := SetUpShared(t, "n1")
@@ -43,7 +43,7 @@ jq '.model="fasterrcnn_resnet50_fpn" | .version=2 | .gpu_busy=(if $n == "backgro
 	}
 	ended := make(chan outcome, 1)
 	go func() {
-		out, err := c.Exec("login", "alice", "/opt/synergy/bin/synergy", "share", "run", "-f", pair, "--slurm", "--out",
+		out, err := c.Exec("login", "alice", "/opt/synergy/bin/deft", "run", "-f", pair, "--slurm", "--out",
 			d.out()+"/pair", "--gpu-memory", "4", "--duration", "12s", "--emujob", "/opt/synergy/bin/synergy-emujob",
 			"--queue", "1m")
 		ended <- outcome{out, err}

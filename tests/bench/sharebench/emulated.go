@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 )
 
 // trial is one of share_gpu.py's: jobs that run together, and how.

@@ -12,12 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 )
 
 // clusterOptions are the flags for running an experiment through Slurm.
@@ -30,18 +31,24 @@ type clusterOptions struct {
 	ownOptions
 }
 
-func (o *clusterOptions) group() group {
-	g := newGroup("Through Slurm")
-	g.flags.BoolVar(&o.slurm, "slurm", false,
+func (o *clusterOptions) define(c *cobra.Command) {
+	flags := c.Flags()
+	flags.BoolVar(&o.slurm, "slurm", false,
 		"submit each model as a job of synergy-emujob with synergy-share, from a folder that the nodes see")
-	g.flags.StringArrayVar(&o.sbatch, "sbatch", nil,
+	flags.StringArrayVar(&o.sbatch, "sbatch", nil,
 		"further `options` of sbatch, as --sbatch '--account=ml'; may be repeated")
-	g.flags.Float64Var(&o.memory, "gpu-memory", 1, "`GiB` of the GPU that each model says it needs")
-	g.flags.StringVar(&o.emujob, "emujob", "synergy-emujob", "the `program` on the nodes")
-	o.ownOptions.flags(g)
-	times.Var(g.flags, &o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
-	return g
+	flags.Float64Var(&o.memory, "gpu-memory", 1, "`GiB` of the GPU that each model says it needs")
+	flags.StringVar(&o.emujob, "emujob", "synergy-emujob", "the `program` on the nodes")
+	o.ownOptions.define(c)
+	flags.DurationVar(&o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
 }
+
+// How often files are looked at, how often Slurm is asked, and how long cancelling may take.
+const (
+	lookAtFiles = 500 * time.Millisecond
+	askLater    = 5 * time.Second
+	slurmLimit  = 10 * time.Second
+)
 
 // clusterRun is an experiment that runs as jobs.
 type clusterRun struct {
@@ -77,23 +84,23 @@ func (o *clusterOptions) onCluster(
 	}
 	r := &clusterRun{o, t, folder, own, nil, notes}
 	if err := os.RemoveAll(r.at("run")); err != nil {
-		return nil, nil, failed{err}
+		return nil, nil, err
 	}
 	defer r.cancel()
 	for i := range t.Models {
 		if err := r.submit(ctx, i, options); err != nil {
-			return nil, nil, failed{err}
+			return nil, nil, err
 		}
 		number, _ := strconv.Atoi(string(r.jobs[i]))
 		pids = append(pids, number)
 	}
 	if err := r.follow(ctx); err != nil {
-		return nil, nil, failed{err}
+		return nil, nil, err
 	}
 	for i := range t.Models {
 		jobs, err := r.done(i)
 		if err != nil {
-			return nil, nil, failed{err}
+			return nil, nil, err
 		}
 		done = append(done, jobs)
 	}
@@ -108,7 +115,7 @@ func (r *clusterRun) profile(i int) *sensitivity.Profile {
 	m, w := r.Models[i], r.work[i]
 	return &sensitivity.Profile{
 		Version: sensitivity.VersionGPU, Model: m.Name, Task: "emulated", GPUType: "any", Batch: 1,
-		Source:      "an experiment file, by synergy share run",
+		Source:      "an experiment file, by deft run",
 		CoresPerGPU: []float64{1}, MemoryPerGPU: []gres.Memory{1},
 		Throughput: [][]float64{{1 / (w.Alone + m.Pause).Seconds()}},
 		GPUBusy:    w.Busy(m.Pause), GPUMemory: gres.Memory(max(1, r.memory*1024)),
@@ -155,7 +162,7 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 		return fmt.Errorf("submit %s: %w", m.Out, err)
 	}
 	r.jobs = append(r.jobs, id)
-	fmt.Fprintf(r.notes, "synergy: %s is job %s, with %s\n", m.Out, id, directives)
+	fmt.Fprintf(r.notes, "deft: %s is job %s, with %s\n", m.Out, id, directives)
 	return nil
 }
 
@@ -194,7 +201,7 @@ func (r *clusterRun) follow(ctx context.Context) error {
 	if err := os.WriteFile(r.at("run"), nil, 0o644); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.notes, "synergy: all models are loaded: they run for %v\n", r.Duration)
+	fmt.Fprintf(r.notes, "deft: all models are loaded: they run for %v\n", r.Duration)
 	over := time.Now().Add(r.Duration)
 	var wrong error // in a command's own file
 	err := r.until(ctx, 2*r.Duration+time.Minute, "do ten jobs", func(i int, ended bool) bool {
@@ -281,7 +288,7 @@ func (r *clusterRun) cancel() {
 	defer end()
 	for _, id := range r.jobs {
 		if err := slurmjob.Cancel(ctx, id); err != nil {
-			fmt.Fprintf(r.notes, "synergy: %v\n", err)
+			fmt.Fprintf(r.notes, "deft: %v\n", err)
 		}
 	}
 }

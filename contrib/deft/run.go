@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,14 +15,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 )
 
-// trialOptions are the flags that synergy share run and sweep have in common.
+// trialOptions are the flags that run and sweep have in common.
 type trialOptions struct {
 	file     string
 	kernels  []string
@@ -31,18 +31,18 @@ type trialOptions struct {
 	seed     uint64
 }
 
-func (o *trialOptions) group() group {
-	g := newGroup("The experiment")
-	g.flags.StringVarP(&o.file, "file", "f", "", "the experiment `file`, as Deft's are")
-	g.flags.StringArrayVar(&o.kernels, "kernels", nil,
+func (o *trialOptions) define(c *cobra.Command) {
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVarP(&o.file, "file", "f", "", "the experiment `file`, as Deft's are")
+	flags.StringArrayVar(&o.kernels, "kernels", nil,
 		"`NAME=COUNT,MS`: how many kernels a job of the model launches whose output_file_name is NAME, and how long "+
 			"one takes; may be repeated")
-	g.flags.StringArrayVar(&o.alone, "alone", nil,
+	flags.StringArrayVar(&o.alone, "alone", nil,
 		"`NAME=MS`: how long its job takes alone (default: as published, or as long as its kernels); may be repeated")
-	times.Var(g.flags, &o.duration, "duration", 0, "how long it `lasts` (default: as the file says)")
-	g.flags.Float64Var(&o.jitter, "jitter", 0.05, "by which `part` jobs and pauses are shorter or longer, 0 to 0.9")
-	g.flags.Uint64Var(&o.seed, "seed", 1, "of the jitter: the same `number` gives the same figures")
-	return g
+	flags.DurationVar(&o.duration, "duration", 0, "how long it `lasts` (default: as the file says)")
+	flags.Float64Var(&o.jitter, "jitter", 0.05, "by which `part` jobs and pauses are shorter or longer, 0 to 0.9")
+	flags.Uint64Var(&o.seed, "seed", 1, "of the jitter: the same `number` gives the same figures")
 }
 
 // trial is an experiment that can be run.
@@ -63,13 +63,13 @@ func (o *trialOptions) read(notes io.Writer) (*trial, error) {
 	if o.duration != 0 && (o.duration < time.Second || o.duration > 24*time.Hour) {
 		return nil, fmt.Errorf("--duration %v: want 1s to 24h", o.duration)
 	}
-	text, err := readFile(o.file)
+	text, err := beginning(o.file, experiment.MaxBytes+1)
 	if err != nil {
 		return nil, err
 	}
 	file, remarks, err := experiment.Parse(text)
 	for _, r := range remarks {
-		fmt.Fprintf(notes, "synergy: %s: %s\n", o.file, printable.Line(r, longestSentence))
+		fmt.Fprintf(notes, "deft: %s: %s\n", o.file, printable.Line(r, longestSentence))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.file, err)
@@ -110,7 +110,7 @@ func (o *trialOptions) works(t *trial, notes io.Writer) error {
 			w.Alone = time.Duration(x[0] * float64(time.Millisecond))
 		}
 		if w.Remark != "" {
-			fmt.Fprintf(notes, "synergy: %s, %s: %s\n", m.Out, m.Name, w.Remark)
+			fmt.Fprintf(notes, "deft: %s, %s: %s\n", m.Out, m.Name, w.Remark)
 		}
 		t.work = append(t.work, w)
 	}
@@ -122,7 +122,7 @@ func byModel(t *trial, option string, all []string, numbers int) (map[string][]f
 	found := map[string][]float64{}
 	for _, text := range all {
 		name, values, _ := strings.Cut(text, "=")
-		x, err := positive(strings.Split(values, ",")...)
+		x, err := positive(strings.Split(values, ","))
 		if err == nil && len(x) != numbers {
 			err = fmt.Errorf("want %s", several(numbers, "number"))
 		}
@@ -149,8 +149,8 @@ func (o *trialOptions) config(t *trial, p experiment.Preset) testbed.Config {
 	return c
 }
 
-// shareRunOptions are the flags of synergy share run.
-type shareRunOptions struct {
+// runOptions are the flags of deft run.
+type runOptions struct {
 	trialOptions
 	clusterOptions
 	presets string
@@ -158,47 +158,58 @@ type shareRunOptions struct {
 	noFiles bool
 }
 
-func shareRunCommand() *cobra.Command {
-	var o shareRunOptions
+func runCommand() *cobra.Command {
+	var o runOptions
 	command := &cobra.Command{
 		Use:   "run -f FILE [flags]",
 		Short: "run an experiment file of Deft's on an emulated GPU, and write the files that it writes",
-		Long: `run takes an experiment file of Deft's as it is and runs its models on an emulated GPU, in virtual time: each does a job,
-pauses, and does the next, until the time is over and each has done ten. A job is its kernels, by Deft's own measurements where the model is among
-them; another is taken for the nearest of them, which is told, and --kernels says it better. Of each model it tells how long its jobs took, by how much that is longer than alone, and how many took
-more than 1.6 times as long. The first job of each does not count, as in Deft's pictures.
+		Long: `run takes an experiment file of Deft's as it is and runs its models on an emulated GPU, in virtual time.
+Each model does a job, pauses, and does the next, until the time is over and each has done ten. A job is its kernels,
+as measured by Deft's authors. A model that they did not measure is taken for the nearest one, with a remark; --kernels
+gives its figures instead. For each model it prints how long its jobs took, by how much that is longer than alone, and
+how many took more than 1.6 times as long. The first job of each does not count, as in Deft's pictures.
 
-It writes, into the folder that the file names or --out, a CSV file of each model in Deft's columns, models_pid.json, a copy of the experiment,
-and a picture of the jobs' times over time. GPU memory is not emulated: its columns are 0.
+It writes, into the folder that the file names or --out, a CSV file of each model in Deft's columns, models_pid.json,
+a copy of the experiment, and a picture of the jobs' times over time. GPU memory is not emulated: its columns are 0.
 
---preset says how the GPU is shared: file, as the file says; none, one queue for all; slicing, time slices; deft, the bound of the queue that costs
-least; reef4 and shepherd20, as Deft's authors set other systems beside theirs; layer; turns, of a step and by class alone; lookahead, turns as a node
-gives them; fill, MPS with half of the threads for the others, by figures measured on an H100. Several, with commas, are put side by
-side, and their files into a folder each.
+--preset says how the GPU is shared:
+  file               as the file says
+  none               one queue for all
+  slicing            time slices
+  deft               Deft's bound of the queue that costs least
+  reef4, shepherd20  Deft's settings for those systems
+  layer              Deft's setting for PipeSwitch
+  turns              turns of a step, by class alone
+  lookahead          turns of a step with look-ahead, as a node gives them
+  fill               MPS with half of the threads for low, by figures measured on an H100
+Of several, with commas, each has a folder of its own for its files.
 
-With --slurm each model is a job of synergy-emujob that opts in by synergy-share, and the nodes share their GPUs as they do. It needs a folder that
-they see. The profiles that it writes there are for the daemon: in a folder of its own they have it put the jobs together; it takes a job
-of a profile that it does not know for always busy. All begin when all are loaded, and are cancelled when the time is over. With --command a
-program of your own is submitted for a model in place of synergy-emujob: it prints the line "model loaded", waits for the line "run" on its standard
-input, and writes its jobs, in Deft's columns, to the file that SYNERGY_SHARE_CSV names.`,
-		Example: `  synergy share run -f pair.json
-  synergy share run -f pair.json --preset none,deft,turns,lookahead,fill --out compared
-  synergy share run -f pair.json --slurm --out /shared/pair --gpu-memory 4
-  synergy share run -f pair.json --slurm --out /shared/pair --command important='python3 serve.py' --memory 16G
-  synergy share run -f three.json --kernels model_B=209,0.02 --duration 2m`,
+With --slurm each model is a job of synergy-emujob with synergy-share, on nodes that share their GPUs. --out has to be
+a folder that the nodes see. run writes a profile of each model there: copy them to the daemon's profiles, since a job
+whose profile is unknown is taken to be always busy. All jobs begin when all are loaded, and are cancelled when the
+time is over. With --command a program of your own is submitted for a model in place of synergy-emujob. It prints the
+line "model loaded", waits for the line "run" on its standard input, and writes its jobs, in Deft's columns, to the
+file that SYNERGY_SHARE_CSV names.`,
+		Example: `  deft run -f pair.json
+  deft run -f pair.json --preset none,deft,turns,lookahead,fill --out compared
+  deft run -f pair.json --slurm --out /shared/pair --gpu-memory 4
+  deft run -f pair.json --slurm --out /shared/pair --command important='python3 serve.py' --memory 16
+  deft run -f three.json --kernels model_B=209,0.02 --duration 2m`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
 	}
-	how, out := newGroup("How the GPU is shared"), newGroup("Output")
-	how.flags.StringVar(&o.presets, "preset", string(experiment.AsSaid), "one or more `presets`, with commas")
-	out.flags.StringVarP(&o.out, "out", "o", "", "the `folder` of its files (default: output_file_path of each model)")
-	out.flags.BoolVar(&o.noFiles, "no-files", false, "write no files")
-	grouped(command, o.trialOptions.group(), how, o.clusterOptions.group(), out)
+	flags := command.Flags()
+	o.trialOptions.define(command)
+	flags.StringVar(&o.presets, "preset", string(experiment.AsSaid),
+		"one or more `ways` to share the GPU, with commas")
+	o.clusterOptions.define(command)
+	flags.StringVarP(&o.out, "out", "o", "", "the `folder` of its files (default: output_file_path of each model)")
+	flags.BoolVar(&o.noFiles, "no-files", false, "write no files")
 	return command
 }
 
 // run runs the experiment under each preset in turn, or once through Slurm.
-func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
+func (o *runOptions) run(ctx context.Context, out, notes io.Writer) error {
 	var presets []experiment.Preset
 	for name := range strings.SplitSeq(o.presets, ",") {
 		p, err := experiment.ParsePreset(name)
@@ -241,14 +252,15 @@ func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
 		if len(presets) > 1 {
 			own = string(p)
 		}
-		if err := o.write(t, p, all, own, notes); err != nil {
+		if err := o.write(t, p, all, own); err != nil {
 			return err
 		}
 	}
-	s := screenOf(out)
-	s.table(rows, 0)
-	s.say(0, fmt.Sprintf("%s; late: more than %g times as long as alone", how, experiment.Missed))
-	return done(s.err)
+	if err := table(out, rows); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s; late: more than %g times as long as alone\n", how, experiment.Missed)
+	return err
 }
 
 // tried is the result of one model.
@@ -260,14 +272,14 @@ type tried struct {
 }
 
 // try runs the experiment in one way.
-func (o *shareRunOptions) try(ctx context.Context, t *trial, p experiment.Preset, notes io.Writer) ([]tried, error) {
+func (o *runOptions) try(ctx context.Context, t *trial, p experiment.Preset, notes io.Writer) ([]tried, error) {
 	if o.slurm {
 		return o.throughSlurm(ctx, t, notes)
 	}
 	c := o.config(t, p)
 	result, err := testbed.Run(c)
 	if err != nil {
-		return nil, failed{fmt.Errorf("%s: %w", o.file, err)}
+		return nil, fmt.Errorf("%s: %w", o.file, err)
 	}
 	base := time.Now()
 	var all []tried
@@ -283,7 +295,7 @@ func (o *shareRunOptions) try(ctx context.Context, t *trial, p experiment.Preset
 }
 
 // throughSlurm runs the experiment as jobs.
-func (o *shareRunOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer) ([]tried, error) {
+func (o *runOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer) ([]tried, error) {
 	folder := cmp.Or(o.out, t.Models[0].Folder, ".")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
@@ -314,7 +326,7 @@ func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
 func inMS(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
 // write writes the experiment's files. own is a folder of their own within the folder; empty: none.
-func (o *shareRunOptions) write(t *trial, p experiment.Preset, all []tried, own string, notes io.Writer) error {
+func (o *runOptions) write(t *trial, p experiment.Preset, all []tried, own string) error {
 	shared := "" // the folder of what belongs to all models: the first model's
 	pids := make([]int, len(t.Models))
 	for i, m := range t.Models {
@@ -326,21 +338,22 @@ func (o *shareRunOptions) write(t *trial, p experiment.Preset, all []tried, own 
 			return fmt.Errorf("--out: %w", err)
 		}
 		pids[i] = all[i].pid
-		path := filepath.Join(folder, m.Out+".csv")
-		err := save("out", path, notes, func(w io.Writer) error { return experiment.WriteJobs(w, all[i].jobs) })
-		if err != nil {
+		var jobs bytes.Buffer
+		if err := experiment.WriteJobs(&jobs, all[i].jobs); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, m.Out+".csv"), jobs.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
 	processes, err := experiment.Processes(t.Models, pids)
 	if err != nil {
-		return failed{err}
+		return err
 	}
 	for name, text := range map[string][]byte{"models_pid.json": processes, "exp_config.json": t.text} {
-		err := save("out", filepath.Join(shared, name), notes, func(w io.Writer) error { return writeAll(w, text) })
-		if err != nil {
+		if err := os.WriteFile(filepath.Join(shared, name), text, 0o644); err != nil {
 			return err
 		}
 	}
-	return draw(t.figure(p, all), filepath.Join(shared, "jct_vs_t"), notes)
+	return draw(t.figure(p, all), filepath.Join(shared, "jct_vs_t"))
 }

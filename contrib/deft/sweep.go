@@ -4,21 +4,20 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// sweepOptions are the flags of synergy share sweep.
+// sweepOptions are the flags of deft sweep.
 type sweepOptions struct {
 	trialOptions
 	bounds, steps string
@@ -29,27 +28,27 @@ type sweepOptions struct {
 // usualBounds are the bounds of Deft's own script.
 const usualBounds = "1,2,4,8,10,20,50,100,500,1000,5000,10000,1000000"
 
-func shareSweepCommand() *cobra.Command {
+func sweepCommand() *cobra.Command {
 	var o sweepOptions
 	command := &cobra.Command{
 		Use:   "sweep -f FILE [flags]",
 		Short: "the same experiment over bounds of the queue, or over lengths of a step",
-		Long: `sweep runs an experiment again and again on an emulated GPU. Without --steps it is over --bounds: how many kernels a model that is preempted
-may have in its queue, from 1, which costs it most, to so many that nothing is bounded. With --steps it is over how long the jobs are of the models
-that are preempted, where turns are of a whole one: how long may a step be for the important model not to notice? It prints a line for
-each model and value, and draws them.`,
-		Example: `  synergy share sweep -f pair.json --plot bounds.png
-  synergy share sweep -f pair.json --steps 5,10,20,50,100,200 --preset lookahead`,
+		Long: `sweep runs an experiment again and again on an emulated GPU, prints a line for each model and value, and
+draws them. Without --steps it varies --bounds: how many kernels a preempted model may have in its queue, from 1, which
+costs it most, to so many that nothing is bounded. With --steps it varies how long a job of a preempted model is, where
+a turn is a whole one: how long may a step be for the important model not to notice?`,
+		Example: `  deft sweep -f pair.json --plot bounds.png
+  deft sweep -f pair.json --steps 5,10,20,50,100,200 --preset lookahead`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.OutOrStdout(), c.ErrOrStderr()) },
 	}
-	over, out := newGroup("What is varied"), newGroup("Output")
-	over.flags.StringVar(&o.bounds, "bounds", usualBounds, "`kernels`, with commas")
-	over.flags.StringVar(&o.steps, "steps", "",
+	flags := command.Flags()
+	o.define(command)
+	flags.StringVar(&o.bounds, "bounds", usualBounds, "`kernels`, with commas")
+	flags.StringVar(&o.steps, "steps", "",
 		"`milliseconds` of a job that is preempted, with commas, in place of bounds")
-	over.flags.StringVar(&o.preset, "preset", string(experiment.LookAhead), "with --steps, how the GPU is shared")
-	out.flags.StringVar(&o.plot, "plot", "", "draw it: a `file` that ends in .png or .svg, or what both begin with")
-	grouped(command, o.group(), over, out)
+	flags.StringVar(&o.preset, "preset", string(experiment.LookAhead), "with --steps, how the GPU is shared")
+	flags.StringVar(&o.plot, "plot", "", "draw it: a `file` that ends in .png or .svg, or what both begin with")
 	return command
 }
 
@@ -77,27 +76,17 @@ func (o *sweepOptions) run(out, notes io.Writer) error {
 		p := &points[i]
 		result, err := testbed.Run(p.config)
 		if err != nil {
-			return failed{fmt.Errorf("%s: with %g: %w", o.file, p.value, err)}
+			return fmt.Errorf("%s: with %g: %w", o.file, p.value, err)
 		}
 		for k, one := range result.Clients {
 			p.results = append(p.results, experiment.Summarise(t.work[k].Jobs(time.Time{}, one.Steps),
 				one.Alone+t.work[k].Host()))
 		}
 	}
-	s := screenOf(out)
-	s.table(t.swept(points, what), 0)
-	if s.err != nil || o.plot == "" {
-		return done(s.err)
+	if err := table(out, t.swept(points, what)); err != nil || o.plot == "" {
+		return err
 	}
-	drawn := t.sweepFigure(points, what)
-	if kind := filepath.Ext(o.plot); kind == ".png" || kind == ".svg" {
-		text, err := picture(drawn, kind)
-		if err != nil {
-			return failed{fmt.Errorf("--plot %s: %w", o.plot, err)}
-		}
-		return save("plot", o.plot, out, func(w io.Writer) error { return writeAll(w, text) })
-	}
-	return draw(drawn, o.plot, out)
+	return draw(t.sweepFigure(points, what), o.plot)
 }
 
 // points are the experiments, and what varies between them.
@@ -106,7 +95,7 @@ func (o *sweepOptions) points(t *trial) (points []sweepPoint, what string, err e
 	if o.steps != "" {
 		option, text = "steps", o.steps
 	}
-	values, err := positive(strings.Split(text, ",")...)
+	values, err := positive(strings.Split(text, ","))
 	if err == nil && len(values) > mostValues {
 		err = fmt.Errorf("%d values: want at most %d", len(values), mostValues)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
 )
 
 const emulated = `{"t":"2026-11-23T12:00:00.000Z","ev":"start","iteration":0}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
 )
 
 // Preset is a way to share the GPU in an experiment.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
-	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/testbed"
 )
 
 // read is one of the shipped files, and what its models do.

@@ -2,26 +2,47 @@ package main
 
 import (
 	"fmt"
-	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// draw writes a picture as PNG and as SVG.
-func draw(f figure.Figure, stem string, stdout io.Writer) error {
-	for _, kind := range []string{".png", ".svg"} {
+// Of the pictures: the height, and the style of figure.StyleOf from which those of the models are counted.
+const (
+	panelPoint = 230
+	markStyle  = 5
+)
+
+// draw writes a picture into a file that ends in .png or .svg. If the path has no such ending, it writes both.
+func draw(f figure.Figure, path string) error {
+	kinds, stem := []string{".png", ".svg"}, path
+	if kind := filepath.Ext(path); slices.Contains(kinds, kind) {
+		kinds, stem = []string{kind}, strings.TrimSuffix(path, kind)
+	}
+	for _, kind := range kinds {
 		text, err := picture(f, kind)
 		if err != nil {
-			return failed{fmt.Errorf("draw %s%s: %w", stem, kind, err)}
+			return fmt.Errorf("draw %s%s: %w", stem, kind, err)
 		}
-		if err := save("out", stem+kind, stdout, func(w io.Writer) error { return writeAll(w, text) }); err != nil {
+		if err := os.WriteFile(stem+kind, text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func picture(f figure.Figure, kind string) ([]byte, error) {
+	if kind == ".png" {
+		return f.PNG()
+	}
+	text, err := f.SVG()
+	return []byte(text), err
 }
 
 // mostDots keeps a picture readable: of more jobs, evenly chosen ones are drawn.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 )
 
 // entry is a model of a file as Deft's shipped ones have it.

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/contrib/deft/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
-	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 )
 
 // ownOptions are the user's own commands that run in place of emulated jobs.
@@ -21,12 +23,13 @@ type ownOptions struct {
 	host     float64 // GB of the node's memory
 }
 
-func (o *ownOptions) flags(g group) {
-	g.flags.StringArrayVar(&o.commands, "command", nil,
+func (o *ownOptions) define(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&o.commands, "command", nil,
 		"`NAME='SHELL COMMAND'`: what runs in place of the emulated job of the model whose output_file_name is NAME; "+
 			"may be repeated")
-	g.flags.IntVar(&o.cores, "cores", 1, "how many `cores` each command has")
-	g.flags.Float64Var(&o.host, "memory", 4, "`GB` of the node's memory that each command has")
+	flags.IntVar(&o.cores, "cores", 1, "how many `cores` each command has")
+	flags.Float64Var(&o.host, "memory", 4, "`GB` of the node's memory that each command has")
 }
 
 // Extensions of the files that a command's model has beside those of every model.
@@ -103,6 +106,9 @@ over=%s
 `, forShell(r.at(name+ownJobs)), forShell(r.at(name+".progress")), forShell(r.at("run")), forShell(r.at(name+ownOver)),
 		int(r.queue/(100*time.Millisecond)), forShell(command))
 }
+
+// forShell quotes a text, so that a shell takes it as one word.
+func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // saysLoaded reports whether a command's log has the line "model loaded".
 func saysLoaded(path string) bool {
