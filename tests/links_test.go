@@ -98,7 +98,8 @@ func TestAPageWithAFaultIsToldWhatItIs(t *testing.T) {
 func small(t *testing.T, text string) documentation {
 	t.Helper()
 	files := fstest.MapFS{"etc/x.md": {Data: []byte("# X")}, "etc/x.sh": {Data: []byte("echo '<b>'")}}
-	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/b.md"} {
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",
+		"contrib/deft/README.md", "docs/b.md"} {
 		files[name] = &fstest.MapFile{Data: []byte("# B")}
 	}
 	files[entrance] = &fstest.MapFile{Data: []byte(text)}

@@ -50,7 +50,7 @@ func readers(t *testing.T, flag string, look func(line []string)) {
 			return
 		}
 		found++
-		if strings.Contains(c.Use, " JOB") || strings.Contains(c.Use, " [ROUND]") {
+		if strings.Contains(c.Use, "JOB") || strings.Contains(c.Use, " [ROUND]") {
 			words = append(words, "1")
 		}
 		if c.Name() == "what-if" {

@@ -13,11 +13,12 @@ func shareCommand() *cobra.Command {
 that would share one does or does not. docs/sharing.md has more.`,
 		Example: `  synergy share predict res50.json vit.json     how fast would they be together?
   synergy share status                          who has this node's GPUs now?
-  synergy share why 4711                        why does it share a GPU, or not?`,
+  synergy share status 4711                     why does this job share a GPU, or not?`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	command.AddCommand(sharePredictCommand(), shareStatusCommand(), shareWhyCommand())
+	command.AddCommand(sharePredictCommand(), shareStatusCommand(),
+		gone("why", "use synergy share status JOB"))
 	for _, name := range []string{"run", "sweep"} {
 		command.AddCommand(gone(name, "use deft "+name+", which make deft builds; contrib/deft/README.md has more"))
 	}

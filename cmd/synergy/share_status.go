@@ -19,35 +19,49 @@ import (
 // usualBroker is the socket of a node's broker.
 const usualBroker = node.Folder + "/broker.sock"
 
-// brokerOptions are the flags of synergy share status.
-type brokerOptions struct {
-	socket string
-	json   bool
+// shareStatusOptions are the flags of synergy share status.
+type shareStatusOptions struct {
+	whyNotOptions        // of a job
+	socket        string // of the node's broker
 }
 
 func shareStatusCommand() *cobra.Command {
-	var o brokerOptions
+	var o shareStatusOptions
 	command := &cobra.Command{
-		Use:   "status [flags]",
-		Short: "who has this node's GPUs now, who waits, how long waits were",
-		Long: `status asks the broker of this node, as root: for each GPU who has it, who waits for it, what each class had of it and how
-long it waited, how much of its memory is booked, and who would not let go of it.`,
-		Example: `  sudo synergy share status
+		Use:   "status [flags] [JOB]",
+		Short: "who has this node's GPUs now; or why a job shares a GPU or not, and how fast it is there",
+		Long: `Without a job status asks the broker of this node, as root: for each GPU which job has it, which wait for it,
+what each class had of it and how long it waited, how much of its memory is booked, and which jobs had to be stopped.
+
+Of a job with synergy-share in its comment it says on which GPU it is, beside which jobs, and how fast it is there by
+prediction; or why it shares none. It asks the daemon for that, or reads the ledger of one that is down.`,
+		Example: `  synergy share status 4711
   sudo synergy share status --json`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && c.Flags().Changed("broker"):
+				return errors.New("--broker: want no job with it, since the daemon is asked about a job")
+			case len(args) == 1:
+				return o.ofJob(c.Context(), c.OutOrStdout(), args[0], time.Now())
+			case o.daemon != "" || o.ledger != "":
+				return errors.New("--daemon, --ledger: want a job with them, as: synergy share status 4711")
+			}
+			return o.ofNode(c.Context(), c.OutOrStdout())
+		},
 	}
-	where, out := newGroup("Whom to ask"), newGroup("Output")
-	where.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
+	here, job, out := newGroup("Of this node"), newGroup("Of a job"), newGroup("Output")
+	here.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
+	o.define(job)
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
-	grouped(command, where, out)
+	grouped(command, here, job, out)
 	return command
 }
 
 // answerOfBroker is how long the command waits for the broker.
 const answerOfBroker = 5 * time.Second
 
-func (o *brokerOptions) run(ctx context.Context, out io.Writer) error {
+func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	path, err := filepath.Abs(o.socket)
 	if err != nil {
 		return fmt.Errorf("--broker %.80q: %w", o.socket, err)

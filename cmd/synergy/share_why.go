@@ -9,35 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
-
-func shareWhyCommand() *cobra.Command {
-	var o whyNotOptions
-	command := &cobra.Command{
-		Use:   "why [flags] JOB",
-		Short: "why does a job share a GPU, or not: with whom it does, how fast that makes it, what keeps it from it",
-		Long: `why says of a job with synergy-share in its comment on which GPU it is, beside whom, and how fast it is there by
-prediction; or why it shares none. It asks the daemon, or reads the ledger of one that is down.`,
-		Example: `  synergy share why 4711
-  synergy share why --json 4711`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.shareWhy(c.Context(), c.OutOrStdout(), args[0], time.Now())
-		},
-	}
-	where, out := newGroup("Where rounds are read"), newGroup("Output")
-	o.define(where)
-	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
-	grouped(command, where, out)
-	return command
-}
 
 // sharing is the answer as JSON.
 type sharing struct {
@@ -61,7 +38,8 @@ type seated struct {
 	Speed float64     `json:"speed"` // relative to alone, by prediction
 }
 
-func (o *whyNotOptions) shareWhy(ctx context.Context, out io.Writer, name string, now time.Time) error {
+// ofJob says of a job on which GPU it is and beside which jobs, or why it shares none.
+func (o *whyNotOptions) ofJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
 	report, answer, err := o.ask(ctx, name)
 	if err != nil {
 		return err

@@ -73,9 +73,9 @@ func TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU(t *testing.T) {
 		t.Errorf("it is %s after %s restarts, and the important one has %q", job["JobState"], job["Restarts"],
 			c.seat(high))
 	}
-	if out := c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "share", "why", "--daemon",
+	if out := c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "share", "status", "--daemon",
 		"http://127.0.0.1:9817", low.String()); !strings.Contains(out, "would not give GPU") {
-		t.Errorf("share why: %s", out)
+		t.Errorf("share status: %s", out)
 	}
 
 	// a GPU of its own is another matter
