@@ -71,7 +71,7 @@ SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sen
 	policy policy/bound policy/columns policy/snapshot policy/replay limits preflight rollout savings share share/wire \
 	share/predict sim/artifact sim/trace sim/report sim/report/figure sim/outcome sim/workload \
 	sim/users story page policy/forecast policy/whatif share/node share/turns \
-	contrib/deft/experiment contrib/deft/testbed
+	contrib/deft/experiment contrib/deft/testbed bridge/directive
 sequential := $(SEQUENTIAL:%=./%)
 
 # Scripts that simulate months of a cluster with the whole program, and the ledger of savings over weeks. What that does at the same time is raced in the

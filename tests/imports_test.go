@@ -54,9 +54,10 @@ var inward = map[string][]string{
 	"savings/book":         {"savings"},
 	"bridge": {"gres", "sensitivity", "sensitivity/learned", "policy", "policy/bound", "policy/snapshot",
 		"policy/forecast", "limits", "savings", "share"},
-	"bridge/slurm":  {"gres"},
-	"bridge/leader": {"bridge", "bridge/slurm"},
-	"ledger":        {"bridge"},
+	"bridge/slurm":     {"gres"},
+	"bridge/directive": {"sensitivity/learned", "share"},
+	"bridge/leader":    {"bridge", "bridge/slurm"},
+	"ledger":           {"bridge"},
 	"bridge/slurmrest": {"gres", "limits", "bridge", "bridge/leader", "bridge/slurm",
 		"bridge/slurmrest/internal"},
 	"bridge/slurmtest":   {"gres", "bridge", "bridge/leader", "bridge/slurm"},
@@ -199,6 +200,7 @@ var pure = []string{
 	"story",
 	"savings",
 	"rollout",
+	"bridge/directive",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
