@@ -127,3 +127,14 @@ func TestATimeThatIsNoneIsWrittenAsNone(t *testing.T) {
 		}
 	}
 }
+
+func FuzzReadAnnotation(f *testing.F) {
+	f.Add(`{"v":1,"lua":1,"begin":17}`)
+	f.Add(`{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2}}`)
+	f.Fuzz(func(t *testing.T, extra string) {
+		j := slurm.Job{ID: 7, Extra: extra, Request: slurm.Request{GPUs: 2, Nodes: 1, Tasks: 1}}
+		if s := readAnnotation(&j); s.Own != nil && s.Own.GPUs != 2 {
+			t.Errorf("%q gives the job %d GPUs", extra, s.Own.GPUs)
+		}
+	})
+}

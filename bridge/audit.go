@@ -2,68 +2,12 @@ package bridge
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
-
-// Progress is how far a job says that it has come.
-type Progress struct {
-	Iterations int64     // since its first start
-	At         time.Time // by the clock of its node; zero: nothing was reported
-}
-
-// The directive that reports progress, and the latest time that is believed in it.
-const (
-	progressWord = "synergy-progress"
-	maxEpoch     = 1 << 33 // seconds since the epoch, the year 2242
-)
-
-// progressValue is ITERATIONS@SECONDS-SINCE-THE-EPOCH.
-var progressValue = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})@([1-9][0-9]{0,10})$`)
-
-// Reports says that a comment has the directive that reports progress, with or without a value.
-func Reports(comment string) bool {
-	for word := range words(comment) {
-		if name, _, _ := strings.Cut(word, "="); name == progressWord {
-			return true
-		}
-	}
-	return false
-}
-
-// ParseProgress reads the progress report in a comment. It returns the zero Progress if the directive is missing, or
-// has no value and only announces reports. It is separate from ParseComment, so that a mistake in a training loop costs
-// the report and not the profile.
-func ParseProgress(comment string) (Progress, error) {
-	if len(comment) > maxComment {
-		return Progress{}, nil // ParseComment refuses the whole comment
-	}
-	for word := range words(comment) {
-		name, value, given := strings.Cut(word, "=")
-		if name != progressWord || !given {
-			continue
-		}
-		parts := progressValue.FindStringSubmatch(value)
-		if parts == nil {
-			return Progress{},
-				fmt.Errorf("%s=%.40q: ignored: want the iterations so far, @ and the seconds since the epoch",
-					progressWord, value)
-		}
-		iterations, _ := strconv.ParseInt(parts[1], 10, 64) // the pattern lets only numbers pass
-		at, _ := strconv.ParseInt(parts[2], 10, 64)
-		if at > maxEpoch {
-			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the seconds since the epoch after the @",
-				progressWord, value)
-		}
-		return Progress{iterations, time.Unix(at, 0)}, nil
-	}
-	return Progress{}, nil
-}
 
 // Contradiction is what the audit found of a job that ran far below the speed that its profile claims for what the job
 // held.
@@ -82,7 +26,7 @@ func (c Contradiction) String() string {
 
 // credible says that the contradiction in an annotation can be a measured one. Others are neither shown nor used.
 func (c *Contradiction) credible() bool {
-	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= maxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
+	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= directive.MaxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
 }
 
 // Window is the report with which a window of a job's reports began.
@@ -105,7 +49,6 @@ const (
 	tooSlow    = 0.5              // part of the speed that the profile claims, below which a window contradicts it
 	windows    = 2                // contradicting windows in a row until the profile is dropped
 	enough     = 20               // iterations that a window must have by the profile's claim; fewer say nothing
-	maxSpeed   = 1e6              // iterations a second; nothing trains faster
 	aheadOfUs  = time.Minute      // by which a node's clock may be ahead of Slurm's
 	unexpected = "a report that " // begins the note on a report that is ignored
 )
@@ -116,12 +59,12 @@ const (
 func (r *Runner) audit(s *sortedObservation) {
 	for _, t := range s.managed {
 		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
-		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.said.reports || t.seated() ||
+		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.seated() ||
 			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
 		}
-		if t.said.unclear != nil {
-			t.doubt = t.said.unclear.Error()
+		if t.directives.BadProgress != nil {
+			t.doubt = t.directives.BadProgress.Text
 			continue
 		}
 		t.claimed = promised(r, t)
@@ -166,16 +109,16 @@ func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least tim
 	if !a.Run.Equal(t.Started) {
 		*a = Audit{Window: Window{Run: t.Started}} // another run, perhaps with another size
 	}
-	within, doubt := a.accepts(t.said.progress, now)
+	within, doubt := a.accepts(t.directives.Progress, now)
 	if !within {
 		return doubt
 	}
-	return a.closeWindow(t, t.said.progress, claim, least)
+	return a.closeWindow(t, t.directives.Progress, claim, least)
 }
 
 // accepts says whether a report is a later one of the window under way. The first report of a run begins the window.
 // doubt says why a report is ignored.
-func (w *Window) accepts(said Progress, now time.Time) (within bool, doubt string) {
+func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, doubt string) {
 	switch {
 	case said.At.Before(w.Run): // of an earlier run, or there is no report
 		return false, ""
@@ -191,16 +134,20 @@ func (w *Window) accepts(said Progress, now time.Time) (within bool, doubt strin
 }
 
 // begin starts a window at this report.
-func (w *Window) begin(said Progress) { w.Iterations, w.At = said.Iterations, said.At }
+func (w *Window) begin(said directive.Progress) { w.Iterations, w.At = said.Iterations, said.At }
 
 // speed is the iterations a second from the beginning of the window to a report. tells is false if the window is too
 // short to judge by. Without a claim, the window needs as many iterations as it otherwise needs by the claim.
-func (w *Window) speed(said Progress, claim float64, least time.Duration) (ran float64, tells bool, doubt string) {
+func (w *Window) speed(
+	said directive.Progress,
+	claim float64,
+	least time.Duration,
+) (ran float64, tells bool, doubt string) {
 	took, done := said.At.Sub(w.At), said.Iterations-w.Iterations
 	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
 		return 0, false, ""
 	}
-	if ran = float64(done) / took.Seconds(); ran > maxSpeed {
+	if ran = float64(done) / took.Seconds(); ran > directive.MaxSpeed {
 		return 0, false, unexpected + "tells of more iterations than can be is ignored"
 	}
 	return ran, true, ""
@@ -208,15 +155,15 @@ func (w *Window) speed(said Progress, claim float64, least time.Duration) (ran f
 
 // closeWindow ends the window if it is long enough, and counts it for or against the profile. Without a claim there is
 // nothing to contradict, but a speed to learn.
-func (a *Audit) closeWindow(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
+func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float64, least time.Duration) (doubt string) {
 	ran, tells, doubt := a.speed(said, claim, least)
 	if !tells {
 		return doubt
 	}
 	a.begin(said)
 	t.ran = ran
-	fast := t.said.word.Auto && ran*tooSlow > claim // the learned profile is of other data or another batch size
-	if ran == 0 || claim == 0 {                     // the job did not train, or nothing is claimed
+	fast := t.directives.Auto && ran*tooSlow > claim // the learned profile is of other data or another batch size
+	if ran == 0 || claim == 0 {                      // the job did not train, or nothing is claimed
 		return ""
 	}
 	if ran >= claim*tooSlow && !fast {
@@ -226,9 +173,9 @@ func (a *Audit) closeWindow(t *managedJob, said Progress, claim float64, least t
 	if a.Slow++; a.Slow < windows {
 		return ""
 	}
-	t.drifted = t.said.word.Auto
+	t.drifted = t.directives.Auto
 	if a.Slow = 0; !fast {
-		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, maxSpeed),
+		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
 			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
 	}
 	return ""

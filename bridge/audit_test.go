@@ -7,41 +7,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
-
-func TestAReportSaysWhatTheContractSays(t *testing.T) {
-	for comment, want := range map[string]Progress{
-		"synergy-profile=a.json":                                  {},
-		"synergy-profile=a.json synergy-progress":                 {},
-		"synergy-progress=0@1767268800":                           {0, noon},
-		"mine synergy-progress=12345@1767268800,synergy-x":        {12345, noon},
-		"synergy-progress=999999999999999@1767268800":             {999999999999999, noon},
-		strings.Repeat("x", maxComment) + " synergy-progress=1@1": {},
-	} {
-		got, err := ParseProgress(comment)
-		if err != nil || got.Iterations != want.Iterations || !got.At.Equal(want.At) {
-			t.Errorf("%.60q: %+v, %v; want %+v", comment, got, err, want)
-		}
-	}
-	for _, value := range []string{"", "5", "@5", "5@", "-5@1767268800", "+5@1767268800", "05@1767268800",
-		"5@01767268800", "5.5@1767268800",
-		"1e9@1767268800", "NaN@1767268800", "5@-1", "5@1767268800.5", "5@99999999999", "9999999999999999@1767268800",
-		"5@1767268800@1", "5@\u202e1"} {
-		comment := "synergy-profile=res18.json synergy-progress=" + value
-		if _, err := ParseProgress(comment); err == nil {
-			t.Errorf("%q is taken for a report", value)
-		}
-		if w, err := ParseComment(comment); err != nil || w.Profile != "res18.json" {
-			t.Errorf("%q costs the job its profile: %v", value, err)
-		}
-	}
-	if _, err := ParseComment("synergy-profile=a.json synergy-progress synergy-progress=1@1"); err == nil {
-		t.Error("it is taken though it is said twice")
-	}
-}
 
 // claims a hundredfold with 24 cores: 10 samples a second with 3, 1000 with 24; ten samples make an iteration.
 var liar = &sensitivity.Profile{
@@ -57,14 +27,20 @@ func trainee(cores int) *managedJob {
 	return &managedJob{
 		Job: &slurm.Job{ID: 7, State: slurm.Running, Started: noon, Runs: slurm.Allocated{Nodes: []string{"n1"},
 			PerNode: gres.Vector{GPUs: 1, CPUs: cores, Memory: 62500}}},
-		said: &comment{reports: true}, profile: liar, record: &Record{Job: 7}, topology: &topology{},
+		directives: &directive.Directives{Reports: true}, profile: liar, record: &Record{Job: 7},
+		topology: &topology{},
 	}
+}
+
+// reported is a progress report.
+func reported(iterations int64, at time.Time) directive.Progress {
+	return directive.Progress{Iterations: iterations, At: at}
 }
 
 // report lets the managed job say so many iterations at a moment after noon, and returns what comes of it a second
 // later.
 func (t *managedJob) report(iterations int64, at time.Duration) *Contradiction {
-	t.said.progress = Progress{iterations, noon.Add(at)}
+	t.directives.Progress = reported(iterations, noon.Add(at))
 	auditor().audit(&sortedObservation{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
 	return t.record.Audit.Found
 }
@@ -134,13 +110,13 @@ func TestWhoHasOthersOnItsGPUIsNotHeldToWhatItsProfileSaysOfItAlone(t *testing.T
 }
 
 func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
-	for want, says := range map[string][2]Progress{
-		"comes from the future": {{5, noon.Add(time.Hour)}, {5, noon.Add(time.Hour)}},
-		"goes back":             {{50, noon.Add(time.Minute)}, {5, noon.Add(4 * time.Minute)}},
-		"more iterations":       {{0, noon.Add(time.Minute)}, {1e15, noon.Add(4 * time.Minute)}},
+	for want, says := range map[string][2]directive.Progress{
+		"comes from the future": {reported(5, noon.Add(time.Hour)), reported(5, noon.Add(time.Hour))},
+		"goes back":             {reported(50, noon.Add(time.Minute)), reported(5, noon.Add(4*time.Minute))},
+		"more iterations":       {reported(0, noon.Add(time.Minute)), reported(1e15, noon.Add(4*time.Minute))},
 	} {
 		tn := trainee(24)
-		for _, tn.said.progress = range says {
+		for _, tn.directives.Progress = range says {
 			auditor().audit(&sortedObservation{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
 		}
 		if !strings.Contains(tn.doubt, want) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
@@ -44,7 +45,7 @@ func (r seating) measure(s *sortedObservation) {
 	}
 	sharers := r.sharers()
 	for _, t := range s.managed {
-		if !t.seated() || !t.said.reports || t.said.unclear != nil || len(t.Runs.Nodes) != 1 {
+		if !t.seated() || !t.directives.Reports || t.directives.BadProgress != nil || len(t.Runs.Nodes) != 1 {
 			continue
 		}
 		if request := r.shares(t); request == nil || request.Class != share.High {
@@ -68,7 +69,7 @@ func (b *Beside) addReport(
 	least time.Duration,
 ) string {
 	b.setCompany(t, there, now)
-	said := t.said.progress
+	said := t.directives.Progress
 	if said.At.Before(b.Since) {
 		return ""
 	}
@@ -111,7 +112,7 @@ func (b *Beside) setCompany(t *managedJob, there []*managedJob, now time.Time) {
 
 // addReportAlone measures the job's speed while it is alone on its GPU. Its window never ends, since validations slow
 // down all of a run equally.
-func (b *Beside) addReportAlone(said Progress, least time.Duration) (doubt string) {
+func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (doubt string) {
 	ran, tells, doubt := b.speed(said, 0, least)
 	if tells {
 		b.Alone = ran

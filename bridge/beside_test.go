@@ -41,7 +41,7 @@ func (b *besideTest) trains(minutes int, perSecond float64) {
 	for range minutes {
 		b.at += time.Minute
 		b.done += perSecond * 60
-		b.t.said.progress = Progress{int64(math.Round(b.done)), noon.Add(b.at)}
+		b.t.directives.Progress = reported(int64(math.Round(b.done)), noon.Add(b.at))
 		b.doubt = b.t.record.Beside.addReport(b.t, b.there, b.claims, noon.Add(b.at+time.Second), 2*time.Minute)
 	}
 }

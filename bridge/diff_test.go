@@ -239,7 +239,7 @@ func TestAJobWithoutACheckpointIsToldWhatThatCostsIt(t *testing.T) {
 	}{{profile: true, told: true}, {profile: true, saves: true}, {profile: true, saves: true, lost: true, told: true},
 		{}} {
 		tn := read(slurm.Job{ID: 7, State: slurm.Pending})
-		tn.said.word.Saves = c.saves
+		tn.directives.Saves = c.saves
 		if c.profile {
 			tn.profile = steep(t)
 		}

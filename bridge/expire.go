@@ -46,14 +46,14 @@ func (r *Runner) askedBeforeLimit(t *managedJob) bool {
 // limitTooShortToAsk says that a job's time limit is too short to ask it before: it would spend most of its time on
 // saving.
 func (r *Runner) limitTooShortToAsk(t *managedJob) bool {
-	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.said.word.Grace)+trapSetupTime
+	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.directives.Grace)+trapSetupTime
 }
 
 // crampedNote is the note for the user of such a job.
 func (r *Runner) crampedNote(t *managedJob) string {
 	return fmt.Sprintf(
 		"is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
-		t.said.word.Grace, 2*r.Settings.lead(t.said.word.Grace)+trapSetupTime)
+		t.directives.Grace, 2*r.Settings.lead(t.directives.Grace)+trapSetupTime)
 }
 
 // lastRun says that another run after this one could not end before the deadline. Slurm cancels such a job when it
@@ -75,11 +75,11 @@ func (r *Runner) expires(t *managedJob) time.Time {
 	if !r.askedBeforeLimit(t) {
 		return time.Time{}
 	}
-	ask, asked := t.limit().Add(-r.Settings.lead(t.said.word.Grace)), t.record.Asked
+	ask, asked := t.limit().Add(-r.Settings.lead(t.directives.Grace)), t.record.Asked
 	if asked.IsZero() || !r.Settings.Watched { // without small rounds, one round asks the job and follows it to the end
 		return ask
 	}
-	return later(ask, earlier(asked.Add(t.said.word.Grace), t.limit().Add(-lastMoment)))
+	return later(ask, earlier(asked.Add(t.directives.Grace), t.limit().Add(-lastMoment)))
 }
 
 // expiring are the jobs that the plan leaves running and whose time limit needs action within the given time; nil in

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -53,15 +54,15 @@ func (t *managedJob) countsTasks() bool {
 // given exactly. The steps of an interactive job are typed with its request in mind: it gets no less of anything, and
 // exactly the cores that were given.
 func (r *Runner) claim(t *managedJob, j *policy.Job) {
-	own, said, word, keep := t.record.Own.PerNode(), t.record.explicit(), &t.said.word, r.Settings.Keep
+	own, said, asks, keep := t.record.Own.PerNode(), t.record.explicit(), t.directives, r.Settings.Keep
 	steps := said.Steps && keep.Steps || t.Interactive
-	if t.profile == nil || word.Cores.Or(said.CPUs && keep.Cores || steps) {
+	if t.profile == nil || asks.Cores.Or(said.CPUs && keep.Cores || steps) {
 		j.Floor.CPUs = own.CPUs
 	}
-	if t.profile == nil || word.Memory.Or(said.Memory && keep.Memory || steps) {
+	if t.profile == nil || asks.Memory.Or(said.Memory && keep.Memory || steps) {
 		j.Floor.Memory = own.Memory
 	}
-	if said.Time && said.CPUs && t.TimeLimit > 0 && word.Cores != Gives {
+	if said.Time && said.CPUs && t.TimeLimit > 0 && asks.Cores != directive.Gives {
 		j.Pace = gres.Vector{CPUs: own.CPUs, Memory: own.Memory} // its time limit was chosen for these amounts
 	}
 	if t.record.Own.CPUsPerGPU > 0 || t.countsTasks() {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
@@ -34,24 +35,24 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 		{"nothing in so many words", told, shipped, nil, policy.Job{}},
 		{"memory", said(func(e *Explicit) { e.Memory = true }), shipped, nil, policy.Job{Floor: memory}},
 		{"memory, and gives it away", said(func(e *Explicit) { e.Memory = true }), shipped,
-			func(tn *managedJob) { tn.said.word.Memory = Gives }, policy.Job{}},
+			func(tn *managedJob) { tn.directives.Memory = directive.Gives }, policy.Job{}},
 		{"memory, and the site lets the profile decide", said(func(e *Explicit) { e.Memory = true }), Keep{}, nil,
 			policy.Job{}},
-		{"memory by default, and keeps it", told, shipped, func(tn *managedJob) { tn.said.word.Memory = Keeps },
-			policy.Job{Floor: memory}},
+		{"memory by default, and keeps it", told, shipped,
+			func(tn *managedJob) { tn.directives.Memory = directive.Keeps }, policy.Job{Floor: memory}},
 		{"cores", said(func(e *Explicit) { e.CPUs = true }), shipped, nil, policy.Job{}},
 		{"cores, and the site keeps them", said(func(e *Explicit) { e.CPUs = true }), Keep{Cores: true}, nil,
 			policy.Job{Floor: cores}},
 		{"cores, and keeps them", said(func(e *Explicit) { e.CPUs = true }), shipped,
-			func(tn *managedJob) { tn.said.word.Cores = Keeps }, policy.Job{Floor: cores}},
+			func(tn *managedJob) { tn.directives.Cores = directive.Keeps }, policy.Job{Floor: cores}},
 		{"steps with sizes", said(func(e *Explicit) { e.Steps = true }), shipped, nil, policy.Job{Floor: all}},
 		{"steps with sizes, and gives the cores away", said(func(e *Explicit) { e.Steps = true }), shipped,
-			func(tn *managedJob) { tn.said.word.Cores = Gives }, policy.Job{Floor: memory}},
+			func(tn *managedJob) { tn.directives.Cores = directive.Gives }, policy.Job{Floor: memory}},
 		{"a time limit for so many cores", said(func(e *Explicit) { e.CPUs, e.Time = true, true }), shipped, nil,
 			policy.Job{Pace: all}},
 		{"a time limit for so many cores, and gives them away", said(func(e *Explicit) { e.CPUs, e.Time = true, true }),
 			shipped,
-			func(tn *managedJob) { tn.said.word.Cores = Gives }, policy.Job{}},
+			func(tn *managedJob) { tn.directives.Cores = directive.Gives }, policy.Job{}},
 		{"a time limit alone", said(func(e *Explicit) { e.Time = true }), shipped, nil, policy.Job{}},
 		{"without a gate", Explicit{}, shipped, nil, policy.Job{Floor: memory}},
 		{"without a profile", told, Keep{}, func(tn *managedJob) { tn.profile = nil }, policy.Job{Floor: all}},
@@ -63,7 +64,7 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 		{"cores at a terminal", said(func(e *Explicit) { e.CPUs = true }), Keep{}, interactive,
 			policy.Job{Floor: all, Ceiling: cores}},
 		{"cores at a terminal, and gives them away", said(func(e *Explicit) { e.CPUs = true }), Keep{},
-			func(tn *managedJob) { tn.Interactive, tn.said.word.Cores = true, Gives },
+			func(tn *managedJob) { tn.Interactive, tn.directives.Cores = true, directive.Gives },
 			policy.Job{Floor: all, Ceiling: cores}},
 		{"at a terminal, and nobody knows what", Explicit{}, shipped, interactive,
 			policy.Job{Floor: all, Ceiling: cores}},

@@ -99,7 +99,7 @@ func (l *lesson) cost(r *Runner) bool {
 // measures is 1 if a job on one node should measure itself in its next run: its speed is unknown, or it may get more
 // cores than were ever measured while the curve still rises.
 func (r learner) measures(t *managedJob) int {
-	if r.Learned == nil || !t.said.word.Auto || t.said.wrong != nil || t.record.Own.Nodes != 1 ||
+	if r.Learned == nil || !t.directives.Auto || t.directives.Err() != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
 		return 0
 	}
@@ -177,7 +177,7 @@ type heard struct {
 // reports are the reports of the observed jobs, in the order of their times.
 func (t learning) reports(s *sortedObservation) (all []heard) {
 	for _, tn := range s.managed {
-		if !tn.said.word.Auto || tn.said.wrong != nil || tn.State != slurm.Running || len(tn.on) == 0 ||
+		if !tn.directives.Auto || tn.directives.Err() != nil || tn.State != slurm.Running || len(tn.on) == 0 ||
 			tn.on[0] == elsewhere {
 			continue
 		}
@@ -197,11 +197,12 @@ func (t learning) reports(s *sortedObservation) (all []heard) {
 			continue // its speed on a shared GPU says nothing about cores
 		}
 		if rates := tn.curve(s); rates != nil {
-			all = append(all, heard{tn.teaches(s, learned.Curve, tn.said.curve.At, rates), tn.keyOf(), false})
+			all = append(all, heard{tn.teaches(s, learned.Curve, tn.directives.Curve.At, rates), tn.keyOf(), false})
 		}
 		if tn.ran > 0 {
 			rates := []learned.Rate{{Cores: tn.Runs.PerNode.CPUs, Rate: tn.ran}}
-			all = append(all, heard{tn.teaches(s, learned.Progress, tn.said.progress.At, rates), tn.keyOf(), false})
+			said := &tn.directives.Progress
+			all = append(all, heard{tn.teaches(s, learned.Progress, said.At, rates), tn.keyOf(), false})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b heard) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job)) })
@@ -220,7 +221,7 @@ func (r learner) stillKnown(t *managedJob) bool {
 
 // learnsFrom says that what a job reports is learned.
 func (r learner) learnsFrom(t *managedJob) bool {
-	return r.Learned != nil && t.said.word.Auto && t.said.wrong == nil && t.record.Audit.Found == nil
+	return r.Learned != nil && t.directives.Auto && t.directives.Err() == nil && t.record.Audit.Found == nil
 }
 
 // teaches is a report about the run of a job.
@@ -236,10 +237,10 @@ func (t *managedJob) ignore(what Ignored, why string) { t.ignored, t.doubt = wha
 
 // curve is the curve that a job reports of this run; nil if there is none or it cannot be true.
 func (t *managedJob) curve(s *sortedObservation) []learned.Rate {
-	said := &t.said.curve
+	said := &t.directives.Curve
 	switch most := len(said.Rates); {
-	case t.said.unclean != nil:
-		t.ignore(IgnoredCurve, t.said.unclean.Error())
+	case t.directives.BadCurve != nil:
+		t.ignore(IgnoredCurve, t.directives.BadCurve.Text)
 	case most == 0 || said.At.Before(t.Started): // of an earlier run, and learned then
 	case said.At.After(s.at.Add(aheadOfUs)):
 		t.ignore(IgnoredCurve, "a curve that comes from the future is ignored")
@@ -283,7 +284,7 @@ func (t learning) teach() {
 // them is extrapolated and no claim that a job could contradict.
 func (r learner) measuredShare(t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
-	if t.said.word.Auto && r.Learned != nil {
+	if t.directives.Auto && r.Learned != nil {
 		share.Cores = min(share.Cores, r.Learned.Of(t.keyOf()).Measured())
 	}
 	return share

@@ -91,13 +91,12 @@ func (t *turn) reportLostJobs(jobs []*managedJob) {
 			// A job that exits with the requeue code is shown as failed until its cleanup is over, and then requeued.
 			continue
 		}
-		word := &tn.said.word
-		cause, why, lost := classifyEnd(word.Signal, tn.End)
-		if !word.Saves || !lost {
+		cause, why, lost := classifyEnd(tn.signal(), tn.End)
+		if !tn.directives.Saves || !lost {
 			continue
 		}
 		r.Lost = cause
-		t.report.Lost = append(t.report.Lost, Loss{tn.ID, tn.User, word.Profile, tn.End, cause, why})
+		t.report.Lost = append(t.report.Lost, Loss{tn.ID, tn.User, tn.directives.Profile, tn.End, cause, why})
 	}
 }
 

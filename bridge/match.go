@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
@@ -54,23 +55,23 @@ func fits(pattern, text string) bool {
 // matching is the part of a Runner that applies the rules.
 type matching struct{ *Runner }
 
-// said is the comment that the first fitting rule assumes for a job; nil: no rule fits, or the job needs none.
-func (r matching) said(t *managedJob) *comment {
-	if !r.Settings.Shadow || t.said.managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
+// assumed are the directives that the first fitting rule assumes for a job, with the job's own reports; nil: no rule
+// fits, or the job needs none.
+func (r matching) assumed(t *managedJob) *directive.Directives {
+	own := t.directives
+	if !r.Settings.Shadow || own.Managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
 		return nil
 	}
 	k := slices.IndexFunc(r.Settings.Match, func(m Match) bool { return m.Fits(t.Job) })
 	if k < 0 {
 		return nil
 	}
-	m, said := &r.Settings.Match[k], *t.said
-	said.managed, said.wrong = true, nil
-	said.word = Word{Profile: m.Profile, Auto: m.Profile == "", Saves: m.Saves, Signal: slurm.Signal{Name: "USR1"},
-		Grace: defaultGrace}
-	if m.Profile != "" {
-		said.asks = r.reader.lookup(m.Profile)
+	m := &r.Settings.Match[k]
+	return &directive.Directives{
+		Managed: true, Profile: m.Profile, Auto: m.Profile == "", Saves: m.Saves, Signal: "USR1",
+		Grace: directive.DefaultGrace, Reports: own.Reports, Progress: own.Progress, BadProgress: own.BadProgress,
+		Teaches: own.Teaches, Curve: own.Curve, BadCurve: own.BadCurve,
 	}
-	return &said
 }
 
 // MatchesAll says that the rule is for every job.

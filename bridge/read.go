@@ -4,18 +4,20 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// managedJob is a job as a round sees it: with its comment, its record, and how it runs.
+// managedJob is a job as a round sees it: with its directives, its record, and how it runs.
 type managedJob struct {
 	*slurm.Job
-	said             *comment
-	ours             bool   // it has our directive and is in a managed partition
-	untouchedBecause string // why a round does not touch it all the same; empty: it does
+	directives       *directive.Directives
+	asks             *lookup // for its profile; nil: none can be looked up
+	ours             bool    // it has our directive and is in a managed partition
+	untouchedBecause string  // why a round does not touch it all the same; empty: it does
 
 	annotation *annotation          // of its extra field; nil: not read yet
 	written    string               // extra field that we wrote last, as far as the runner knows
@@ -42,22 +44,6 @@ type managedJob struct {
 
 	// record is what is remembered of it: up to the observation, and while the round acts up to what was seen since.
 	record *Record
-}
-
-// comment is the parsed comment of a job.
-type comment struct {
-	text    string
-	managed bool
-	word    Word
-	wrong   error   // with the directives
-	asks    *lookup // for its profile; nil: none can be looked up
-
-	reports  bool // it has the directive for progress
-	progress Progress
-	unclear  error // with the progress report
-
-	curve   Curve // that the job measured of itself
-	unclean error // with the curve
 }
 
 // lookup is the result of looking up the name of a profile.
@@ -106,19 +92,20 @@ func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 
 // readJob reads a job that has changed. What depends on unchanged text is taken over from before.
 func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
-	t := &managedJob{Job: j, said: before.said, written: before.written}
-	if t.said == nil || t.said.text != j.Comment || before.matched {
-		t.said = r.readComment(j.Comment)
+	t := &managedJob{Job: j, directives: before.directives, asks: before.asks, written: before.written}
+	if t.directives == nil || before.Comment != j.Comment || before.matched {
+		said := directive.Parse(j.Comment)
+		t.directives, t.asks = &said, r.reader.profileOf(&said)
 	}
-	if said := (matching{r}).said(t); said != nil {
-		t.said, t.matched = said, true
+	if said := (matching{r}).assumed(t); said != nil {
+		t.directives, t.asks, t.matched = said, r.reader.profileOf(said), true
 	}
 	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs &&
 		before.Request.Shard == j.Request.Shard && before.Request.GRES == j.Request.GRES &&
 		before.Request.GPUType == j.Request.GPUType {
 		t.annotation = before.annotation
 	}
-	t.ours = j.State != slurm.Finished && t.said.managed && r.manages(j.Partition)
+	t.ours = j.State != slurm.Finished && t.directives.Managed && r.manages(j.Partition)
 	if j.State == slurm.Running {
 		t.since = j.Started
 		if before.Job != nil && before.State == slurm.Running && before.Started.Equal(j.Started) {
@@ -129,18 +116,12 @@ func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	return t
 }
 
-// readComment parses a comment and, if it names a profile, finds the lookup of that.
-func (r *Runner) readComment(text string) *comment {
-	c := &comment{text: text, managed: Managed(text)}
-	c.word, c.wrong = ParseComment(text)
-	if c.reports = Reports(text); c.reports {
-		c.progress, c.unclear = ParseProgress(text)
+// profileOf is the lookup of the profile that directives name; nil: they name none, or there is a mistake in them.
+func (r *reader) profileOf(d *directive.Directives) *lookup {
+	if d.Err() != nil || d.Profile == "" {
+		return nil
 	}
-	c.curve, c.unclean = ParseCurve(text)
-	if c.wrong == nil && c.word.Profile != "" {
-		c.asks = r.reader.lookup(c.word.Profile)
-	}
-	return c
+	return r.lookup(d.Profile)
 }
 
 // lookup is the lookup for a name. If there are many more lookups than jobs, all are dropped first.
@@ -195,12 +176,13 @@ func (r *Runner) equip(t *managedJob) {
 
 // profile is the one for which the job's comment asks. Each name is looked up once in a round.
 func (r *Runner) profile(t *managedJob) (*sensitivity.Profile, error) {
-	if t.said.wrong == nil && t.said.word.Auto {
+	wrong := t.directives.Err()
+	if wrong == nil && t.directives.Auto {
 		return learner{r}.taught(t)
 	}
-	l := t.said.asks
+	l := t.asks
 	if l == nil {
-		return nil, t.said.wrong
+		return nil, wrong
 	}
 	if l.sight != r.reader.sight {
 		l.sight = r.reader.sight

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -23,11 +24,11 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 		seen   func(*managedJob) bool
 	}{
 		{"its comment", func(j *slurm.Job) { j.Comment = "synergy-profile=b.json" },
-			func(t *managedJob) bool { return t.said.word.Profile == "b.json" }},
+			func(t *managedJob) bool { return t.directives.Profile == "b.json" }},
 		{"its comment, which lost our directive", func(j *slurm.Job) { j.Comment = "mine" },
-			func(t *managedJob) bool { return !t.said.managed && t.said.word == Word{} }},
+			func(t *managedJob) bool { return reflect.DeepEqual(t.directives, &directive.Directives{}) }},
 		{"its comment, which became wrong", func(j *slurm.Job) { j.Comment = "synergy-profile=../b.json" },
-			func(t *managedJob) bool { return t.said.wrong != nil }},
+			func(t *managedJob) bool { return t.directives.Err() != nil }},
 		{"its annotation", func(j *slurm.Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` },
 			func(t *managedJob) bool { return t.annotated().Attained == 9 }},
 		{"its GPUs", func(j *slurm.Job) { j.Request.GPUs++ }, func(t *managedJob) bool {
@@ -37,7 +38,7 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 		r, before := viewer(), slurm.Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
 		before.Extra = annotationOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
 		first := r.read([]*slurm.Job{&before})[0]
-		if first.said.word.Profile != "a.json" || first.annotated().Own == nil {
+		if first.directives.Profile != "a.json" || first.annotated().Own == nil {
 			t.Fatalf("read %+v", first)
 		}
 		after := before

@@ -116,9 +116,9 @@ func (l *leaving) sort(seen slurm.Observed) sortedObservation {
 func (l *leaving) had(t *managedJob) bool {
 	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
-		return recorded || t.said.managed && l.manages(t.Partition)
+		return recorded || t.directives.Managed && l.manages(t.Partition)
 	}
-	return recorded || t.said.managed && t.annotated().V != 0
+	return recorded || t.directives.Managed && t.annotated().V != 0
 }
 
 // steps lists what is still to be done. A job that is handed back already has no step.

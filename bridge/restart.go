@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
@@ -25,10 +26,11 @@ type Cost struct {
 
 // Heard is what a run has reported, as far as the cost of its start follows from it.
 type Heard struct {
-	Run   time.Time `json:"heard_of,omitzero"` // the start of the run that reports
-	First Progress  `json:"heard_first,omitzero"`
-	Last  Progress  `json:"heard_last,omitzero"`
-	Speed float64   `json:"heard_speed,omitempty"` // iterations a second between the last two reports; 0: unknown
+	Run   time.Time          `json:"heard_of,omitzero"` // the start of the run that reports
+	First directive.Progress `json:"heard_first,omitzero"`
+	Last  directive.Progress `json:"heard_last,omitzero"`
+	// Speed is between the last two reports, in iterations a second; 0: unknown.
+	Speed float64 `json:"heard_speed,omitempty"`
 	// From is how far the job had come when its last run was asked to leave, in iterations; negative: unknown.
 	From float64 `json:"heard_from,omitempty"`
 }
@@ -62,7 +64,7 @@ const (
 	remembered = 3
 	// mostSeen bounds what is believed of one restart, in seconds: the longest grace. So a job gains little by
 	// pretending that its restarts are expensive.
-	mostSeen = maxGrace
+	mostSeen = float64(directive.MaxGrace / time.Second)
 	// apart is the least time between two reports from which a speed is computed.
 	apart = 30 * time.Second
 )
@@ -134,9 +136,9 @@ func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches
 // its beginning: the time from its start to its first report, less the time that the progress since the last run took
 // at that speed.
 func (c *Cost) addReport(t *managedJob, now time.Time) {
-	said := t.said.progress
-	if t.State != slurm.Running || !t.said.reports || t.said.unclear != nil || said.At.Before(t.Started) ||
-		said.At.After(now.Add(aheadOfUs)) {
+	said := t.directives.Progress
+	if t.State != slurm.Running || !t.directives.Reports || t.directives.BadProgress != nil ||
+		said.At.Before(t.Started) || said.At.After(now.Add(aheadOfUs)) {
 		return
 	}
 	if !c.Run.Equal(t.Started) {
@@ -145,7 +147,7 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 	}
 	took, done := said.At.Sub(c.Last.At), said.Iterations-c.Last.Iterations
 	speed := float64(done) / took.Seconds()
-	if took < apart || done < 1 || speed > maxSpeed {
+	if took < apart || done < 1 || speed > directive.MaxSpeed {
 		return
 	}
 	c.Last, c.Speed = said, speed
@@ -158,7 +160,7 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 
 // begin notes the first report of a run. How far the last run came is known if it was asked to leave and had reported
 // its speed.
-func (c *Cost) begin(run time.Time, said Progress) {
+func (c *Cost) begin(run time.Time, said directive.Progress) {
 	from := -1.0
 	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) &&
 		c.Run.Before(c.Left) {

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -92,7 +93,8 @@ func TestHowLongAJobTookToLeaveIsSlurmsWordOrElseWhenItWasSeen(t *testing.T) {
 // reports now and then.
 func trains(t *rapid.T, starts time.Duration) Cost {
 	var cost Cost
-	tn := &managedJob{Job: &slurm.Job{State: slurm.Running, Started: noon}, said: &comment{reports: true}}
+	tn := &managedJob{Job: &slurm.Job{State: slurm.Running, Started: noon},
+		directives: &directive.Directives{Reports: true}}
 	speed := rapid.Float64Range(5, 200).Draw(t, "speed")
 	done := 0.0
 	run := func(warm time.Duration, reports int) time.Time {
@@ -100,14 +102,14 @@ func trains(t *rapid.T, starts time.Duration) Cost {
 		for range reports {
 			at := last.Add(time.Duration(rapid.IntRange(60, 600).Draw(t, "until the next report")) * time.Second)
 			done += speed * at.Sub(last).Seconds()
-			last, tn.said.progress = at, Progress{int64(done), at}
+			last, tn.directives.Progress = at, reported(int64(done), at)
 			cost.addReport(tn, at.Add(time.Second))
 		}
 		return last
 	}
 	asked := run(0, rapid.IntRange(2, 5).Draw(t, "reports")).Add(time.Duration(rapid.IntRange(0, 299).Draw(t,
 		"asked")) * time.Second)
-	done += speed * asked.Sub(tn.said.progress.At).Seconds()
+	done += speed * asked.Sub(tn.directives.Progress.At).Seconds()
 	tn.State, tn.Submitted = slurm.Pending, asked.Add(time.Minute)
 	cost.hasLeft(tn, asked, tn.Submitted)
 	tn.State, tn.Started = slurm.Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t,
@@ -130,19 +132,19 @@ func TestHowLongAJobTookToTrainAgainIsFoundFromItsReports(t *testing.T) {
 
 func TestReportsThatCannotBeSayNothingOfAStart(t *testing.T) {
 	for name, change := range map[string]func(tn *managedJob){
-		"from the future":      func(tn *managedJob) { tn.said.progress.At = noon.Add(time.Hour * 1000) },
-		"of an earlier run":    func(tn *managedJob) { tn.said.progress.At = tn.Started.Add(-time.Second) },
-		"unreadable":           func(tn *managedJob) { tn.said.unclear = errDue },
-		"not announced":        func(tn *managedJob) { tn.said.reports = false },
-		"faster than anything": func(tn *managedJob) { tn.said.progress.Iterations = 999_999_999_999_999 },
-		"going back":           func(tn *managedJob) { tn.said.progress.Iterations = 0 },
+		"from the future":      func(tn *managedJob) { tn.directives.Progress.At = noon.Add(time.Hour * 1000) },
+		"of an earlier run":    func(tn *managedJob) { tn.directives.Progress.At = tn.Started.Add(-time.Second) },
+		"unreadable":           func(tn *managedJob) { tn.directives.BadProgress = &directive.Mistake{} },
+		"not announced":        func(tn *managedJob) { tn.directives.Reports = false },
+		"faster than anything": func(tn *managedJob) { tn.directives.Progress.Iterations = 999_999_999_999_999 },
+		"going back":           func(tn *managedJob) { tn.directives.Progress.Iterations = 0 },
 	} {
 		cost := Cost{Left: noon.Add(-time.Minute), Heard: Heard{Run: noon.Add(-time.Hour),
-			Last: Progress{50, noon.Add(-2 * time.Minute)}, Speed: 1}}
+			Last: reported(50, noon.Add(-2*time.Minute)), Speed: 1}}
 		tn := &managedJob{Job: &slurm.Job{State: slurm.Running, Started: noon},
-			said: &comment{reports: true, progress: Progress{120, noon.Add(time.Minute)}}}
+			directives: &directive.Directives{Reports: true, Progress: reported(120, noon.Add(time.Minute))}}
 		cost.addReport(tn, noon.Add(time.Minute))
-		tn.said.progress = Progress{180, noon.Add(2 * time.Minute)}
+		tn.directives.Progress = reported(180, noon.Add(2*time.Minute))
 		change(tn)
 		if cost.addReport(tn, noon.Add(3*time.Minute)); len(cost.Starts) > 0 {
 			t.Errorf("%s: %+v", name, cost)

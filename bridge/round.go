@@ -302,7 +302,7 @@ func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 		of[what]++
 	}
 	for _, t := range jobs {
-		if t.said.wrong != nil {
+		if t.directives.Err() != nil {
 			add(IgnoredDirective)
 		}
 		if t.doubt != "" {

@@ -86,7 +86,7 @@ func (t saving) job(tn *managedJob) savings.Job {
 	w := profile.Gain(atLeastMeasured(profile, given), fair)
 	if a > 0 && w > 0 {
 		j.Known, j.Asked, j.With = true, a, w
-		j.Of = fingerprint(tn.said.word.Profile, tn.profile.Model, tn.topology.gpuType(tn.on[0]))
+		j.Of = fingerprint(tn.directives.Profile, tn.profile.Model, tn.topology.gpuType(tn.on[0]))
 	}
 	if j.Known && tn.unsaved != nil && tn.saved != nil {
 		j.Unsaved = profile.Gain(atLeastMeasured(profile, tn.unsaved.PerNode), fair)

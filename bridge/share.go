@@ -81,7 +81,7 @@ type seating struct{ *Runner }
 // shareRefused says why a job that may share a GPU is not put on a shared one. It is empty if it can be, or if the job
 // did not ask for that.
 func (r seating) shareRefused(t *managedJob) string {
-	if t.said.word.Share == nil {
+	if t.directives.Share == nil {
 		return ""
 	}
 	own := &t.Request
@@ -113,10 +113,10 @@ func served(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.
 // shares is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the class and
 // memory with which it got the slot.
 func (r seating) shares(t *managedJob) *share.Request {
-	if t.said.word.Share == nil || r.shareRefused(t) != "" {
+	if t.directives.Share == nil || r.shareRefused(t) != "" {
 		return nil
 	}
-	request := *t.said.word.Share
+	request := *t.directives.Share
 	if seat := t.annotated().Share; t.seated() && seat != nil && seat.Device == t.Runs.Shard {
 		request.Class, request.Memory = seat.Class, cmp.Or(seat.Memory, request.Memory)
 	}
@@ -144,7 +144,7 @@ func Accused(admin string) bool {
 
 // offence is what a node wrote about a job that may share a GPU; nil: nothing.
 func (t *managedJob) offence() *Unruly {
-	if t.said.word.Share == nil {
+	if t.directives.Share == nil {
 		return nil
 	}
 	if found, accused := share.ParseOffence(t.Admin); accused {

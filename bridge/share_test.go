@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -638,10 +639,11 @@ func reporting(t *testing.T) (w *world, high, low int) {
 func (w *world) trains(id, rounds int, perSecond float64) (last bridge.Report) {
 	w.t.Helper()
 	for range rounds {
-		said, err := bridge.ParseProgress(w.job(id).Comment)
-		if err != nil {
-			w.t.Fatal(err)
+		says := directive.Parse(w.job(id).Comment)
+		if says.BadProgress != nil {
+			w.t.Fatal(says.BadProgress.Text)
 		}
+		said := says.Progress
 		now, since := w.clock.Now(), said.At
 		if since.IsZero() {
 			since = now

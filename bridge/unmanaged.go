@@ -58,7 +58,8 @@ func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus
 	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
 	near := map[string]bool{} // whether a partition has managed nodes
 	for _, t := range r.reader.jobs {
-		ran := t.State != slurm.Pending && t.Started.After(since) && !t.said.managed && t.standing(s.at) == stranger
+		ran := t.State != slurm.Pending && t.Started.After(since) && !t.directives.Managed &&
+			t.standing(s.at) == stranger
 		if !ran {
 			continue
 		}

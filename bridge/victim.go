@@ -49,7 +49,7 @@ func (a preempting) advance(ctx context.Context) error {
 // If that round died before it stored the record, the job is asked again. A job that has ended meanwhile counts as
 // asked.
 func (a preempting) askOne(ctx context.Context, s *step) error {
-	word, saves := &s.job.said.word, s.job.saves()
+	saves := s.job.saves()
 	if saves && !s.job.record.Asked.IsZero() {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (a preempting) askOne(ctx context.Context, s *step) error {
 	}
 	var err error
 	if saves {
-		err = a.Slurm.Signal(ctx, s.Job, word.Signal)
+		err = a.Slurm.Signal(ctx, s.Job, s.job.signal())
 	} else {
 		err = a.Slurm.Requeue(ctx, s.Job)
 	}
@@ -73,7 +73,7 @@ func (a preempting) askOne(ctx context.Context, s *step) error {
 func (s *sortedObservation) forgetIgnoredRequests(steps []Step) {
 	for _, t := range s.managed {
 		asked := t.record.Asked
-		if asked.IsZero() || s.at.Sub(asked) < t.said.word.Grace {
+		if asked.IsZero() || s.at.Sub(asked) < t.directives.Grace {
 			continue
 		}
 		if !slices.ContainsFunc(steps, func(step Step) bool { return step.Job == t.ID && step.Verb == Preempt }) {
@@ -101,16 +101,15 @@ func (a preempting) before(ctx context.Context, s *step) error {
 // overstayed lists the asked jobs that still run although their grace is over or their time limit is about to come.
 func (a preempting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
-		word := &s.job.said.word
 		return s.stage == asked && s.job.saves() && a.seenNow(s.Job).State == slurm.Running &&
-			(a.now().Sub(s.job.record.Asked) >= word.Grace || a.outOfTime(s))
+			(a.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || a.outOfTime(s))
 	})
 }
 
 // overstays says that a job was asked to leave and that its grace is over.
 func (t *managedJob) overstays(now time.Time) bool {
 	asked := t.record.Asked
-	return !asked.IsZero() && now.Sub(asked) >= t.said.word.Grace
+	return !asked.IsZero() && now.Sub(asked) >= t.directives.Grace
 }
 
 // departed lists the asked jobs that no longer run.

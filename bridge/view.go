@@ -208,12 +208,12 @@ func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
 
 // describe sets all that the planner must know of a managed job.
 func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
-	rec, own, word := t.record, &t.record.Own, &t.said.word
+	rec, own := t.record, &t.record.Own
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.byTheCore()
 	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)
-	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
+	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
@@ -243,7 +243,16 @@ func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 
 // saves says that a job can be asked to save and leave: it declared that, did not end for good when last asked, and can
 // be requeued.
-func (t *managedJob) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
+func (t *managedJob) saves() bool { return t.directives.Saves && t.record.Lost == "" && !t.Interactive }
+
+// signal asks the job to save and leave.
+func (t *managedJob) signal() slurm.Signal {
+	signal := slurm.Signal{Name: t.directives.Signal, To: slurm.Script}
+	if t.directives.Steps {
+		signal.To = slurm.Steps
+	}
+	return signal
+}
 
 // trapSetupTime is how long a job may need from its start until its traps are set. An earlier signal would kill it.
 const trapSetupTime = 5 * time.Second
@@ -271,8 +280,8 @@ func (s *sortedObservation) allowedNodes(t *managedJob) []string {
 // time limit. Slurm starts the limit anew in every run. 0: unknown.
 func (t *managedJob) length(now time.Time) time.Duration {
 	switch {
-	case t.said.word.Length > 0:
-		return t.said.word.Length
+	case t.directives.Length > 0:
+		return t.directives.Length
 	case t.TimeLimit == 0:
 		return 0
 	case t.State != slurm.Running:

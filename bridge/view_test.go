@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -192,8 +193,8 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		want   bool
 	}{
 		{"declared a checkpoint", func(*managedJob, *Settings) {}, false},
-		{"declared none", func(t *managedJob, _ *Settings) { t.said.word.Saves = false }, true},
-		{"declared none, and that is allowed", func(t *managedJob, s *Settings) { t.said.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
+		{"declared none", func(t *managedJob, _ *Settings) { t.directives.Saves = false }, true},
+		{"declared none, and that is allowed", func(t *managedJob, s *Settings) { t.directives.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
 		{"is interactive", func(t *managedJob, s *Settings) { t.Job.Interactive, s.PreemptWithoutCheckpoint = true, true }, true},
 		{"is being torn down", func(t *managedJob, _ *Settings) { t.Completing = true }, true},
 		{"cannot hear yet", func(t *managedJob, _ *Settings) { t.since = noon.Add(-4999 * time.Millisecond) }, true},
@@ -206,7 +207,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 			ID: 7, State: slurm.Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
 			Runs: slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
 		})
-		tn.said.word.Saves = true
+		tn.directives.Saves = true
 		c.change(tn, &r.Settings)
 		got := described(r, tn)
 		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.since) {
@@ -220,7 +221,7 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		ID: 7, Name: "train", User: "ann", State: slurm.Pending, TimeLimit: 3 * time.Hour, Priority: 71,
 		Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	})
-	tn.said.word = Word{Profile: "x.json", Length: time.Hour, Saves: true}
+	tn.directives = &directive.Directives{Profile: "x.json", Length: time.Hour, Saves: true}
 	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute,
 		Own: slurm.Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
 	got := described(viewer(), tn)
@@ -234,7 +235,7 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
 	}
-	tn.said.word.Length = 0
+	tn.directives.Length = 0
 	if got := described(viewer(), tn).Length; got != 3*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The limits of the contract: bridge/contract.go has the same. */
+/* The limits of the contract: bridge/directive has the same. */
 #define MAX_WORD 128
 #define MAX_GRACE 3600
 #define MAX_MEMORY 1024 /* GiB of a GPU */

@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 /*
- * Each returns NULL when the value is right, else what would be right. They say what ParseComment of the daemon says. A value of NULL is the
+ * Each returns NULL when the value is right, else what would be right. They say what the daemon says (bridge/directive). A value of NULL is the
  * word without one.
  */
 const char *check_profile(const char *value);

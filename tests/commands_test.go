@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 )
 
 // command is a line of a shell in the documentation.
@@ -292,10 +292,11 @@ func directives(c command) error {
 		if strings.Contains(comment, "…") {
 			continue
 		}
-		if _, err := bridge.ParseComment(comment); err != nil {
+		says := directive.Parse(comment)
+		if err := says.Err(); err != nil {
 			return err
 		}
-		if !bridge.Managed(comment) {
+		if !says.Managed {
 			return fmt.Errorf("%q opts nobody in: want synergy-profile=NAME.json or synergy-profile=auto", comment)
 		}
 	}

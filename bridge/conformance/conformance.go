@@ -42,8 +42,8 @@ const (
 	Plain   = "plain"
 )
 
-// Word is the comment with which a user opts in.
-const Word = "synergy-profile=res18.json"
+// Directive is the comment with which a user opts in.
+const Directive = "synergy-profile=res18.json"
 
 // Job is a submission. Of Asks only Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, CPUsPerGPU, MemoryPerGPU, GPUs
 // and Pin are used; the rest follows.

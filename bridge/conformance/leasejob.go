@@ -89,7 +89,7 @@ func leaseHolds(b *bench, leases slurm.Leases) {
 // leaseJoins: a lease is added to a user's own dependency, and its removal leaves that one.
 func leaseJoins(b *bench, leases slurm.Leases) {
 	first := b.runs(Job{Lasts: 20 * time.Second})
-	job := b.until(b.lab.Submit(b, Job{After: first.ID, Comment: Word}), "waiting for the other", soon,
+	job := b.until(b.lab.Submit(b, Job{After: first.ID, Comment: Directive}), "waiting for the other", soon,
 		func(j slurm.Job, _ time.Time) bool { return j.Dependency })
 	lease := b.leaseJob(leases, leaseOfLab)
 	b.wait(job, lease)

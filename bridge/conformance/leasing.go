@@ -19,12 +19,12 @@ func leasing() []claim {
 
 // leaseKeeps: the gate's begin time keeps a managed job waiting, and its annotation is in Extra.
 func leaseKeeps(b *bench) {
-	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Word, Asks: slurm.Request{CPUsPerTask: 1, GPUs: 1}})
+	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Directive, Asks: slurm.Request{CPUsPerTask: 1, GPUs: 1}})
 	b.until(id, "pending", soon, pending)
 	b.lab.Sleep(6 * time.Second)
 	observed := b.observe()
 	job := seen(observed, id)
-	if job.State != slurm.Pending || !job.Begin.After(observed.At) || job.Comment != Word {
+	if job.State != slurm.Pending || !job.Begin.After(observed.At) || job.Comment != Directive {
 		b.Errorf("at %s: %+v", observed.At, job)
 	}
 	// The annotation records that the user named no begin time.
@@ -34,7 +34,7 @@ func leaseKeeps(b *bench) {
 }
 
 func othersStart(b *bench) {
-	for _, job := range []Job{{Partition: Managed, Comment: "mine"}, {Partition: Plain, Comment: Word}} {
+	for _, job := range []Job{{Partition: Managed, Comment: "mine"}, {Partition: Plain, Comment: Directive}} {
 		if got := b.runs(job); got.Extra != "" {
 			b.Errorf("%s: extra is %s", job.Partition, got.Extra)
 		}

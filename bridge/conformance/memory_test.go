@@ -95,7 +95,7 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 	if job.Deadline > 0 {
 		spec.Deadline = now.Add(job.Deadline)
 	}
-	if spec.Partition == conformance.Managed && job.Comment == conformance.Word {
+	if spec.Partition == conformance.Managed && job.Comment == conformance.Directive {
 		spec.Lease = 900 * time.Second
 	}
 	switch spec.Work.OnSteps = slurmtest.Hangs; job.Does {

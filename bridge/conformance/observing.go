@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -300,7 +300,7 @@ func finishedIsNotSeen(b *bench) {
 	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
 	for _, other := range b.observe().Jobs {
-		if other.State == slurm.Finished && !other.Completing && !bridge.Managed(other.Comment) {
+		if other.State == slurm.Finished && !other.Completing && !directive.Parse(other.Comment).Managed {
 			b.Errorf("job %d is over and seen", other.ID)
 		}
 	}
@@ -317,11 +317,11 @@ func endIsTold(b *bench) {
 		{"by itself", Job{Lasts: seenToRun}, func(int) error { return nil }, slurm.End{State: "COMPLETED"}},
 		{"of a signal that it has no trap for", Job{}, b.asks, slurm.End{State: "FAILED", Signal: 10}},
 	} {
-		c.job.Comment = Word // in the plain partition, where it has no effect
+		c.job.Comment = Directive // in the plain partition, where it has no effect
 		id := b.runs(c.job).ID
 		b.must(c.ends(id))
 		job := b.until(id, "over "+c.name, patience, told)
-		if job.End != c.want || job.Comment != Word {
+		if job.End != c.want || job.Comment != Directive {
 			b.Errorf("%s: %+v, want the end %+v", c.name, job, c.want)
 		}
 		first := handedOut(b.observe(), id)

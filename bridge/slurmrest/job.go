@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -17,6 +18,7 @@ import (
 // listed is a job as read from an answer: the part for rounds, and what only this package needs.
 type listed struct {
 	slurm.Job
+	says  directive.Directives   // its comment
 	words string                 // state, folded as by the sweep, see fold
 	holds map[string]gres.Vector // by node, while it runs or is completing
 	ended time.Time              // end, if it is finished
@@ -33,6 +35,7 @@ type listed struct {
 func readJob(job *wire.Job) listed {
 	state := state(job.State)
 	read := listed{
+		says:  directive.Parse(job.Comment),
 		words: fold(job.State),
 		idle:  slices.Contains(job.State, "SUSPENDED"),
 

@@ -59,18 +59,17 @@ func nearLimit(job *listed) time.Duration {
 	if job.State != slurm.Running || job.Ends.IsZero() {
 		return 0
 	}
-	word, _ := bridge.ParseComment(job.Comment)
-	if !word.Saves {
+	if !job.says.Saves {
 		return 0
 	}
-	return 2*word.Grace + time.Minute
+	return 2*job.says.Grace + time.Minute
 }
 
 // next makes the new record of a job from a read. The interval of looks for a reason starts again with each change of
 // state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at, reports: job.State == slurm.Running &&
-		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
+		(job.says.Reports || job.says.Teaches)}
 	read.watched = job.State == slurm.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
@@ -98,7 +97,7 @@ func (k *known) wordless() bool {
 // tells reports whether a job is reported to rounds: it is not over, or it carries our directive, so that a round that
 // asked it to leave learns how it ended.
 func (l *listed) tells() bool {
-	return l.State != slurm.Finished || l.Completing || bridge.Managed(l.Comment)
+	return l.State != slurm.Finished || l.Completing || l.says.Managed
 }
 
 // followed are the managed jobs seen before, which are reported even when they are over.
@@ -107,7 +106,7 @@ func (m *memory) followed() map[int]bool {
 	defer m.mu.Unlock()
 	var followed map[int]bool
 	for id, job := range m.jobs {
-		if !bridge.Managed(job.Comment) {
+		if !job.says.Managed {
 			continue
 		}
 		if followed == nil {
@@ -277,7 +276,7 @@ const (
 func (m *memory) freed(already []int, at time.Time) []int {
 	var held, dependent []int
 	for id, job := range m.jobs {
-		if job.State != slurm.Pending || !bridge.Managed(job.Comment) || among(already, id) {
+		if job.State != slurm.Pending || !job.says.Managed || among(already, id) {
 			continue
 		}
 		switch {

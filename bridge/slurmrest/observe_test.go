@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
@@ -499,8 +500,8 @@ func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
 	began := time.Unix(1767268800, 0)
 	c := &memory{jobs: map[int]*known{}}
 	for id := range 10 {
-		c.jobs[id+1] = &known{listed: listed{Job: slurm.Job{ID: id + 1, State: slurm.Pending, Held: true,
-			Comment: "synergy-profile=a.json"}}, at: began.Add(-time.Duration(id) * time.Second)}
+		c.jobs[id+1] = &known{listed: listed{Job: slurm.Job{ID: id + 1, State: slurm.Pending, Held: true},
+			says: directive.Directives{Managed: true}}, at: began.Add(-time.Duration(id) * time.Second)}
 	}
 	for _, want := range [][]int{{10, 9}, {8, 7}} {
 		got := c.freed(nil, began)

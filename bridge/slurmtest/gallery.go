@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
@@ -55,7 +55,7 @@ func (s *Slurm) exhibited() []*job {
 
 // remember keeps a finished job with our directive observable for as long as Slurm knows it.
 func (s *Slurm) remember(j *job) {
-	if s.options.Ended == nil && bridge.Managed(j.spec.Comment) {
+	if s.options.Ended == nil && directive.Parse(j.spec.Comment).Managed {
 		s.past = append(s.past, j)
 		s.gallery.lastsUntil(s.forgotten(j))
 	}

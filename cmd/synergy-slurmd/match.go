@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 )
 
 // mostRules bounds the list of match: a job without a directive is compared with all rules when it is first seen.
@@ -75,11 +76,11 @@ func setRule(rule *bridge.Match, name, text string) error {
 	case "container":
 		return setPattern(&rule.Container, text)
 	case "profile":
-		word, err := bridge.ParseComment("synergy-profile=" + text)
-		if err != nil || !word.Auto && word.Profile != text {
+		says := directive.Parse("synergy-profile=" + text)
+		if says.Err() != nil || !says.Auto && says.Profile != text {
 			return fmt.Errorf("%q: want the name of a profile's file, as res50.json, or auto", text)
 		}
-		rule.Profile = word.Profile
+		rule.Profile = says.Profile
 	case "checkpoint":
 		if text != "true" && text != "false" {
 			return fmt.Errorf("%q: want true or false", text)

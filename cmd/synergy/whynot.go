@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
@@ -120,7 +121,7 @@ func unmanaged(a *story.WhyNot, says slurmjob.Status, err error, partitions []st
 		return ""
 	case says.Ended():
 		return "it is over: " + says.Ending()
-	case !bridge.Managed(says.Comment):
+	case !directive.Parse(says.Comment).Managed:
 		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
 			"--comment=synergy-profile=… for a share by its profile"
 	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
@@ -158,6 +159,10 @@ func TestAWordFitsTheContractWhateverWasMeasured(t *testing.T) {
 	if len(word) > maxWord || !strings.HasPrefix(word, "synergy-curve=1:1235/") ||
 		!strings.Contains(word, "/40:49383@") {
 		t.Errorf("%d bytes: %s, want the ends and no more than %d", len(word), word, maxWord)
+	}
+	if says := directive.Parse("synergy-profile=auto " + word); says.Err() != nil || says.BadCurve != nil ||
+		!says.Curve.At.Equal(at) {
+		t.Errorf("the daemon reads %+v", says)
 	}
 	if got := Word(nil, at); got != "" {
 		t.Errorf("of nothing it says %s", got)

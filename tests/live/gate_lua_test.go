@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 )
 
 // stubSlurmctld is as much of it as the gate asks for: the gate is read, and job submits one with what differs from an
@@ -175,7 +175,8 @@ func TestTheGateTakesTheCommentsThatTheDaemonUnderstands(t *testing.T) {
 	}
 	right := 0
 	for k, comment := range comments {
-		_, err := bridge.ParseComment(comment)
+		says := directive.Parse(comment)
+		err := says.Err()
 		if taken[k] != (err == nil) {
 			t.Errorf("%q: the gate takes it: %t, the daemon: %v", comment, taken[k], err)
 		}
@@ -197,7 +198,8 @@ func TestAnAmountThatIsNoPartOfTheDirectiveIsRefusedByGateAndDaemonInTheSameWord
 		" -mem=6 levels=1": ""} {
 		comment := "synergy-profile=a.json synergy-share=low" + behind
 		said := c.gate(fmt.Sprintf("submit { comment = %q }", comment), "a.json")
-		_, err := bridge.ParseComment(comment)
+		says := directive.Parse(comment)
+		err := says.Err()
 		if word == "" {
 			if err != nil || !strings.Contains("\n"+said, "\n0 ") {
 				t.Errorf("%s: the gate says %q, the daemon %v", comment, said, err)

@@ -24,7 +24,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	onnode "github.com/synergy-slurmd/synergy-slurmd/share/node"
 )
@@ -649,8 +649,8 @@ func isWord(name, value string) bool {
 	if name != "synergy-profile" {
 		words += " synergy-profile=a.json"
 	}
-	_, err := bridge.ParseComment(words)
-	return err == nil
+	says := directive.Parse(words)
+	return says.Err() == nil
 }
 
 // isShare says whether all of the value is what a job says of a shared GPU: it has commas.
@@ -659,8 +659,8 @@ func isShare(value string) bool {
 	if err != nil {
 		return false
 	}
-	word, err := bridge.ParseComment("synergy-profile=a.json,synergy-share=" + value)
-	return err == nil && word.Share != nil && *word.Share == request
+	says := directive.Parse("synergy-profile=a.json,synergy-share=" + value)
+	return says.Err() == nil && says.Share != nil && *says.Share == request
 }
 
 var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env", "synergy-cores",
