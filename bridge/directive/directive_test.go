@@ -1,6 +1,7 @@
 package directive
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -156,6 +157,24 @@ func TestOnlyTheProfileWordOptsIn(t *testing.T) {
 	} {
 		if got := Parse(comment).Managed; got != want {
 			t.Errorf("%q: managed %v, want %v", comment, got, want)
+		}
+	}
+}
+
+func TestOfManyMistakesThreeAreToldAndTheOthersCounted(t *testing.T) {
+	for words, more := range map[int]int{3: 0, 4: 1, 26: 23} {
+		var comment strings.Builder
+		for letter := range words {
+			fmt.Fprintf(&comment, "synergy-%c ", 'a'+letter)
+		}
+		d := Parse(comment.String())
+		if len(d.Mistakes) != 3 || d.Mistakes[0].Word != "synergy-a" || d.Mistakes[2].Word != "synergy-c" ||
+			d.More != more {
+			t.Errorf("of %d: %+v", words, d)
+		}
+		lines, want := strings.Split(d.Err().Error(), "\n"), fmt.Sprintf("and %d more", more)
+		if told := more > 0; (lines[len(lines)-1] == want) != told || len(lines) > 4 || len(lines) > 3 != told {
+			t.Errorf("of %d: %q", words, lines)
 		}
 	}
 }

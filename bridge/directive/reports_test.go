@@ -1,10 +1,13 @@
 package directive
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -56,6 +59,34 @@ func TestAutoIsAProfileAndACurveIsReadApart(t *testing.T) {
 	}
 	if d := Parse("synergy-profile=auto synergy-curve=1:1@1 synergy-curve=1:1@1"); d.Err() == nil {
 		t.Error("a curve that is said twice is taken")
+	}
+}
+
+// TestTheFirstReportCounts, and reports are heard in a comment that has a control character. In one that is too long
+// only what the job is to be watched for is.
+func TestTheFirstReportCounts(t *testing.T) {
+	curve := Curve{Rates: []learned.Rate{{Cores: 1, Rate: 1}}, At: time.Unix(1, 0)}
+	five := Progress{5, time.Unix(1767268800, 0)}
+	for comment, want := range map[string]Directives{
+		"synergy-progress synergy-progress=5@1767268800 synergy-progress=7@1767268800": {Reports: true, Progress: five},
+		"synergy-curve=1:1@1 synergy-curve=2:2@2":                                      {Curve: curve},
+		"synergy-progress=5@1767268800\tsynergy-curve=1:1@1,synergy-profile=auto": {Managed: true, Reports: true,
+			Teaches: true, Progress: five, Curve: curve},
+		"synergy-profile=a.json synergy-profile=auto": {Managed: true, Teaches: true, Profile: "a.json"},
+		strings.Repeat("x ", maxComment) + "synergy-progress=5@1767268800 synergy-curve=1:1@1 synergy-profile=auto": {
+			Managed: true, Reports: true, Teaches: true},
+	} {
+		got := Parse(comment)
+		got.Mistakes = nil
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%.90q: %+v, want %+v", comment, got, want)
+		}
+	}
+	if d := Parse("synergy-curve synergy-curve=1:1@1"); d.BadCurve == nil || d.BadCurve.Word != "synergy-curve" {
+		t.Errorf("%+v: want the curve that has no value refused", d)
+	}
+	if d := Parse("synergy-progress=x synergy-progress=5@1"); d.BadProgress == nil || d.Progress != (Progress{}) {
+		t.Errorf("%+v: want the first report refused, and none taken", d)
 	}
 }
 
