@@ -20,13 +20,13 @@ func (p *productionOptions) baselineGroup() group {
 	g.flags.StringVar(&p.baseline, "baseline", "",
 		"`list` of as-it-was, the log's own starts and ends, and backfill, Slurm alone with proportional requests; "+
 			"or none (default both, where a log tells starts and ends)")
-	g.flags.Var(&p.bfInterval, "bf-interval", "`time` between two plans of backfill, as in slurm.conf")
-	g.flags.Var(&p.bfResolution, "bf-resolution", "`time` to which backfill rounds, as in slurm.conf")
-	g.flags.Var(&p.bfWindow, "bf-window", "`time` that backfill looks ahead, as in slurm.conf")
-	g.flags.Float64Var(&p.optIn, "opt-in", 1, "`part` of the jobs that is the daemon's; the others go by Slurm alone")
+	g.keys.Var(&p.bfInterval, "bf-interval", "`time` between two plans of backfill, as in slurm.conf")
+	g.keys.Var(&p.bfResolution, "bf-resolution", "`time` to which backfill rounds, as in slurm.conf")
+	g.keys.Var(&p.bfWindow, "bf-window", "`time` that backfill looks ahead, as in slurm.conf")
+	g.keys.Float64Var(&p.optIn, "opt-in", 1, "`part` of the jobs that is the daemon's; the others go by Slurm alone")
 	g.flags.Float64Var(&p.checkpoints, "checkpoints", 1, "`part` of the jobs that has a checkpoint")
-	g.flags.Float64Var(&p.share, "share", 0, "`part` of the jobs of one GPU that may share it, half of them important")
-	g.flags.StringVar(&p.shareMode, "share-mode", string(share.Turns),
+	g.keys.Float64Var(&p.share, "share", 0, "`part` of the jobs of one GPU that may share it, half of them important")
+	g.keys.StringVar(&p.shareMode, "share-mode", string(share.Turns),
 		"by which `way` nodes have them share it: turns, or fill where all on a GPU are of one user")
 	return g
 }

@@ -11,6 +11,12 @@ import (
 
 // experiment is the simulation that the options describe. Remarks about the named files are written to notes.
 func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
+	e, err := o.described(notes)
+	return e, o.asGiven(err)
+}
+
+// described does the same. Its errors name all options as flags.
+func (o *options) described(notes io.Writer) (sim.Experiment, error) {
 	if err := o.misfits(); err != nil {
 		return sim.Experiment{}, err
 	}

@@ -14,12 +14,22 @@ import (
 type group struct {
 	title string
 	flags *pflag.FlagSet
+	keys  *pflag.FlagSet // options that only a file can have; most commands have none
 }
 
-func newGroup(title string) group {
+func newGroup(title string) group { return group{title, newSet(title), newSet(title)} }
+
+// newSet is a set of options that keep their order.
+func newSet(title string) *pflag.FlagSet {
 	set := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	set.SortFlags = false
-	return group{title, set}
+	return set
+}
+
+// usages describes the options, the keys of a file without dashes.
+func (g group) usages(width int) string {
+	keys := strings.ReplaceAll(g.keys.FlagUsagesWrapped(width), "      --", "        ")
+	return strings.TrimRight(g.flags.FlagUsagesWrapped(width)+keys, "\n") + "\n"
 }
 
 // grouped gives a command its options, and shows them by groups in its help.
@@ -32,8 +42,7 @@ func grouped(command *cobra.Command, groups ...group) {
 		out := c.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n", c.UseLine(), c.Example)
 		for _, g := range groups {
-			fmt.Fprintf(out, "\n%s:\n%s", g.title, strings.TrimRight(g.flags.FlagUsagesWrapped(columns(out)), "\n")+
-				"\n")
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, g.usages(columns(out)))
 		}
 		return nil
 	})

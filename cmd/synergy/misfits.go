@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
@@ -109,7 +110,7 @@ func (o *options) misfitOutput() error {
 		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)
 	}
 	for _, name := range []string{"json", "jobs-out", "rounds-out", "report", "record", "trace"} {
-		switch value := o.flags.Lookup(name).Value.String(); {
+		switch value := o.all.Lookup(name).Value.String(); {
 		case o.changed(name) && value == "":
 			return fmt.Errorf("--%s: want a name", name)
 		case value == standard && name != "json":
@@ -122,7 +123,8 @@ func (o *options) misfitOutput() error {
 	return o.misfitPaths()
 }
 
-// misfitPaths finds output files that would overwrite each other or the trace.
+// misfitPaths finds output files that would overwrite each other, the trace or an experiment, as --json experiment.yaml
+// would.
 func (o *options) misfitPaths() error {
 	paths := make(map[string]string)
 	for _, s := range o.sheets() {
@@ -131,6 +133,10 @@ func (o *options) misfitPaths() error {
 		}
 		if s.path == o.recorded.trace {
 			return fmt.Errorf("--%s %s: would replace the trace: want another name", s.option, s.path)
+		}
+		if kind := filepath.Ext(s.path); kind == ".yaml" || kind == ".yml" || s.path == o.file {
+			return fmt.Errorf("--%s %s: is the name of an experiment, and would replace it: want another name",
+				s.option, s.path)
 		}
 		paths[s.path] = s.option
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// options are the flags of synergy sim, as typed.
+// options are what describes an experiment, as typed or as in its file. Each is a key of the file; those that scripts
+// vary are flags, too.
 type options struct {
 	drawing    drawing
 	recorded   recorded
@@ -25,8 +26,13 @@ type options struct {
 	reference  referenceOptions
 	output     output
 
-	flags   *pflag.FlagSet // all of them
-	outputs *pflag.FlagSet // those that do not change the figures
+	groups []group        // all options, in the order of the help
+	all    *pflag.FlagSet // the same
+	typed  *pflag.FlagSet // those that are flags
+	known  *pflag.FlagSet // those of the command
+
+	file  string         // the experiment's, for messages; empty: none was named
+	lines map[string]int // of the options that it says
 }
 
 // drawing says how a workload is drawn.
@@ -98,24 +104,24 @@ var example = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// fill takes over the example if no workload is named, except for options that were given. It returns what it took as a
-// line of options, or nothing if a workload is named.
+// fill takes over the example if no workload is named, except for options that were given. It returns what it took, or
+// nothing if a workload is named.
 func (o *options) fill() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
 	}
 	var words []string
 	for _, e := range example {
-		f := o.flags.Lookup(e.option)
+		f := o.all.Lookup(e.option)
 		if f.Changed {
 			continue
 		}
 		if err := f.Value.Set(e.value); err != nil {
 			return "", err
 		}
-		words = append(words, "--"+e.option+" "+e.value)
+		words = append(words, e.option+" "+e.value)
 	}
-	return strings.Join(words, " "), nil
+	return strings.Join(words, ", "), nil
 }
 
 // When an ended job counts as finished.
@@ -123,15 +129,6 @@ const (
 	endsAtOnce   = "at-once"
 	endsInRounds = "rounds"
 )
-
-// groups defines the options, in the order of the help.
-func (o *options) groups() []group {
-	return []group{
-		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
-		o.production.baselineGroup(),
-		o.artifactGroup(), o.outputGroup(),
-	}
-}
 
 func (o *options) workloadGroup() group {
 	g := newGroup("Workload")
@@ -142,7 +139,7 @@ func (o *options) workloadGroup() group {
 	g.flags.IntVar(&o.recorded.jobs, "jobs", 0, "simulate the first `N` jobs only")
 	g.flags.StringVar(&o.recorded.window, "window", "",
 		"count only jobs with IDs from `FIRST-END`, 4000-5000 being 4000 to 4999, and end when they have finished")
-	g.flags.Var(&o.recorded.until, "until", "end at this `time` of the simulation, as 1000h")
+	g.keys.Var(&o.recorded.until, "until", "end at this `time` of the simulation, as 1000h")
 	return g
 }
 
@@ -152,29 +149,29 @@ func (o *options) drawingGroup() group {
 		"`jobs/h` that arrive: 9, several as 3,6,9, or first:last:step as 1:8:0.5")
 	g.flags.StringVar(&o.drawing.split, "split", "20,70,10",
 		"`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
-	g.flags.StringVar(&o.drawing.gpus, "gpus", "one",
+	g.keys.StringVar(&o.drawing.gpus, "gpus", "one",
 		"GPUs of the jobs: one, paper, which is 70, 10, 15 and 5 % with 1, 2, 4 and 8, or `weights` as 1=60,4=40")
-	g.flags.BoolVar(&o.drawing.multigpu, "multigpu", false, "short for --gpus paper")
-	g.flags.StringVar(&o.drawing.durations, "durations", "paper",
+	g.flags.BoolVar(&o.drawing.multigpu, "multigpu", false, "short for gpus: paper")
+	g.keys.StringVar(&o.drawing.durations, "durations", "paper",
 		"`how` long jobs run: paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h")
-	g.flags.StringVar(&o.drawing.arrivals, "arrivals", "poisson",
+	g.keys.StringVar(&o.drawing.arrivals, "arrivals", "poisson",
 		"`how` jobs arrive: poisson, uniform, daily or static")
 	g.flags.BoolVar(&o.drawing.static, "static", false, "all jobs are there from the beginning, also those of a trace")
-	g.flags.StringVar(&o.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
+	g.keys.StringVar(&o.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
 	g.flags.StringVar(&o.drawing.seed, "seed", "42",
 		"`number` that the workload is drawn from: 42, several as 42,43, or first:last as 1:10")
 	return g
 }
 
 func (o *options) logGroup() group {
-	g := newGroup("Workload of a site's log, with --trace; where not named, --durations, --arrivals and\n" +
-		"--gpus (log, one, powers, powers-or-one, up or down) are the log's")
-	g.flags.IntVar(&o.fromLog.limit, "gpu-limit", 0, "leave out jobs with more than `N` GPUs")
-	g.flags.StringVar(&o.fromLog.keep, "keep", "",
+	g := newGroup("Workload of a site's log, with --trace; where not named, durations, arrivals and\n" +
+		"gpus (log, one, powers, powers-or-one, up or down) are the log's")
+	g.keys.IntVar(&o.fromLog.limit, "gpu-limit", 0, "leave out jobs with more than `N` GPUs")
+	g.keys.StringVar(&o.fromLog.keep, "keep", "",
 		"leave out jobs that ran for other `times` than 30m-100h, or, with paper, than the artifact keeps")
-	g.flags.StringVar(&o.fromLog.submitted, "submitted", "",
+	g.keys.StringVar(&o.fromLog.submitted, "submitted", "",
 		"leave out jobs that were submitted at other `times` than 2400h-3000h of the log")
-	g.flags.Float64Var(&o.fromLog.compress, "compress", 0, "have the log's jobs arrive `N` times as fast")
+	g.keys.Float64Var(&o.fromLog.compress, "compress", 0, "have the log's jobs arrive `N` times as fast")
 	return g
 }
 
@@ -182,7 +179,7 @@ func (o *options) siteGroup() group {
 	g := newGroup("Cluster")
 	g.flags.StringVar(&o.site.cluster, "cluster", "16x8:24:500",
 		"a `FILE` in YAML or the paper's ini, or "+cluster.Shape)
-	g.flags.IntVar(&o.site.ratio, "ratio", 0,
+	g.keys.IntVar(&o.site.ratio, "ratio", 0,
 		"`cores` for each GPU, 3, 4, 5 or 6, of the servers and of the table of models (default the cluster's)")
 	g.flags.StringVar(&o.site.profiles, "profiles", "",
 		"`folder` of sensitivity profiles (default the ten models of the paper)")
@@ -195,10 +192,10 @@ func (o *options) scheduleGroup() group {
 		"`list` of who goes first: fifo, srtf, srsf, las, ftf, drf, tetris, slurm")
 	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune",
 		"`list` of how much jobs get: proportional, greedy, tune, opt")
-	g.flags.StringArrayVar(&o.schedules.schedulers, "scheduler", nil,
-		"policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place; may be "+
-			"given again")
-	g.flags.Var(&o.schedules.round, "round", "`time` between rounds")
+	g.keys.StringArrayVar(&o.schedules.schedulers, "scheduler", nil,
+		"policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place, or a "+
+			"list of these")
+	g.keys.Var(&o.schedules.round, "round", "`time` between rounds")
 	g.flags.StringVar(&o.schedules.engine, "engine", "production",
 		"`what` simulates: production, the daemon's own rounds, or artifact, the arithmetic that the paper's figures "+
 			"are from")
@@ -210,21 +207,21 @@ func (o *options) productionGroup() group {
 	p := &o.production
 	g.flags.Var(&p.restart, "restart",
 		"`time` that a restart costs a job in all (default 1m0s, or with --profiles what they say)")
-	g.flags.Var(&p.checkpoint, "checkpoint", "`time` of a restart that is the save (default a third)")
+	g.keys.Var(&p.checkpoint, "checkpoint", "`time` of a restart that is the save (default a third)")
 	g.flags.StringVar(&p.ends, "ends", endsAtOnce,
 		"`when` an ended job counts as finished: at-once, or rounds, with the round as in the artifact")
 	g.flags.Var(&p.minRun, "min-run", "`time` for which a job that was started is left alone")
 	g.flags.IntVar(&p.maxPreemptions, "max-preemptions", 20,
 		"`number` of running jobs that a round may stop; 0 is no bound")
-	g.flags.Var(&p.horizon, "horizon",
+	g.keys.Var(&p.horizon, "horizon",
 		"`time` ahead that a place counts for a job that waits, against the restarts that it takes")
-	g.flags.Var(&p.payback, "payback", "`time` in which a restart for a better size or place must have paid for itself")
-	g.flags.Var(&p.patience, "patience", "`time` that a job is passed over before nodes are kept free for it")
-	g.flags.Float64Var(&p.stranded, "stranded", policy.DefaultStranded,
+	g.keys.Var(&p.payback, "payback", "`time` in which a restart for a better size or place must have paid for itself")
+	g.keys.Var(&p.patience, "patience", "`time` that a job is passed over before nodes are kept free for it")
+	g.keys.Float64Var(&p.stranded, "stranded", policy.DefaultStranded,
 		"`part` of the GPUs that jobs without a checkpoint may leave without their share")
-	g.flags.Var(&p.schedulerDelay, "scheduler-delay", "`time` from a change until Slurm's scheduler looks")
-	g.flags.Var(&p.teardown, "teardown", "`time` that Slurm takes to clean up after a job")
-	g.flags.Var(&p.launch, "launch", "`time` from each start of a job until it trains, beside the restart's")
+	g.keys.Var(&p.schedulerDelay, "scheduler-delay", "`time` from a change until Slurm's scheduler looks")
+	g.keys.Var(&p.teardown, "teardown", "`time` that Slurm takes to clean up after a job")
+	g.keys.Var(&p.launch, "launch", "`time` from each start of a job until it trains, beside the restart's")
 	return g
 }
 
@@ -232,32 +229,34 @@ func (o *options) artifactGroup() group {
 	g := newGroup("Artifact engine")
 	g.flags.StringVar(&o.schedules.placement, "placement", "random",
 		"`list` of where jobs are put: random, which is first fit, consolidate")
-	g.flags.BoolVar(&o.reference.prioritize, "prioritize", false, "the jobs of the window go first from the start")
-	g.flags.BoolVar(&o.reference.strict, "strict", false,
+	g.keys.BoolVar(&o.reference.prioritize, "prioritize", false, "the jobs of the window go first from the start")
+	g.keys.BoolVar(&o.reference.strict, "strict", false,
 		"end a replay at the first round without a job, as the published program does")
 	return g
 }
 
 func (o *options) outputGroup() group {
-	g := newGroup("Output")
-	o.outputs = g.flags
+	g := newGroup(outputTitle)
 	g.flags.StringVar(&o.output.json, "json", "",
 		"write all figures and settings as JSON to `FILE`, or with - in place of the table")
 	g.flags.StringVar(&o.output.jobs, "jobs-out", "", "write what became of each job to `FILE`, as CSV")
 	g.flags.StringVar(&o.output.rounds, "rounds-out", "", "write the cluster after each round to `FILE`, as CSV")
-	g.flags.BoolVar(&o.output.certify, "certify", false,
+	g.keys.BoolVar(&o.output.certify, "certify", false,
 		"in --rounds-out, also what each plan is worth and the most that one for the same jobs could be")
 	g.flags.StringVar(&o.output.record, "record", "", "write the jobs that were drawn to `FILE`, for --trace")
 	g.flags.StringVar(&o.output.report, "report", "", "write a page with all figures, and its pictures, to `folder`")
-	g.flags.BoolVar(&o.output.wall, "wall", false,
+	g.keys.BoolVar(&o.output.wall, "wall", false,
 		"write how long simulations took, too, which is never twice the same; a terminal shows it anyway")
 	g.flags.BoolVarP(&o.output.quiet, "quiet", "q", false, "no table and no progress: only what is written to files")
-	g.flags.IntVar(&o.output.parallel, "parallel", 0,
+	g.keys.IntVar(&o.output.parallel, "parallel", 0,
 		"`number` of simulations at a time (default one for each processor); the outcome is the same")
 	return g
 }
 
-// newOptions has the defaults of the options that are times.
+// outputTitle is the title of the options that do not change the figures.
+const outputTitle = "Output"
+
+// newOptions defines all options, with their defaults.
 func newOptions() *options {
 	o := &options{
 		schedules: schedules{round: span(5 * time.Minute)},
@@ -266,64 +265,117 @@ func newOptions() *options {
 			horizon: span(policy.DefaultHorizon), payback: span(policy.DefaultPayback),
 			patience: span(policy.DefaultPatience),
 		},
+		all: newSet("all"), typed: newSet("typed"), known: newSet("known"), lines: map[string]int{},
 	}
 	o.production.usualBackfill()
+	o.groups = []group{
+		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
+		o.production.baselineGroup(), o.artifactGroup(), o.outputGroup(),
+	}
+	for _, g := range o.groups {
+		o.typed.AddFlagSet(g.flags)
+		o.all.AddFlagSet(g.flags)
+		o.all.AddFlagSet(g.keys)
+	}
 	return o
 }
 
-// define gives the command its options.
-func (o *options) define(command *cobra.Command) {
-	groups := o.groups()
+// some is a group of some of the options.
+func (o *options) some(title string, names ...string) group {
+	g := newGroup(title)
+	for _, name := range names {
+		if f := o.typed.Lookup(name); f != nil {
+			g.flags.AddFlag(f)
+		} else {
+			g.keys.AddFlag(o.all.Lookup(name))
+		}
+	}
+	return g
+}
+
+// preset gives an option another default.
+func (o *options) preset(name, value string) {
+	f := o.all.Lookup(name)
+	if err := f.Value.Set(value); err != nil {
+		panic(err) // the value is one of ours
+	}
+	f.DefValue = value
+}
+
+// define gives the command its options. Flags in the groups that are no options are the command's own, and no keys of
+// its file.
+func (o *options) define(command *cobra.Command, groups ...group) {
 	grouped(command, groups...)
-	o.flags = command.Flags()
+	for _, g := range groups {
+		for _, set := range []*pflag.FlagSet{g.flags, g.keys} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if o.all.Lookup(f.Name) == f {
+					o.known.AddFlag(f)
+				}
+			})
+		}
+	}
+	command.SetFlagErrorFunc(o.noFlag)
 	o.completions(command)
 }
 
 // changed reports whether an option was given.
-func (o *options) changed(name string) bool { return o.flags.Changed(name) }
+func (o *options) changed(name string) bool { return o.all.Changed(name) }
 
-// command is the command line that gives the same figures again. Options that do not change the figures are left out.
+// command is the command line that gives the same figures again. What only a file can say stands behind it, as the
+// standard input. Options that do not change the figures are left out.
 func (o *options) command() string {
-	words := []string{"synergy", "sim"}
-	o.flags.VisitAll(func(f *pflag.Flag) {
-		if !f.Changed || o.outputs.Lookup(f.Name) != nil {
-			return
+	words, keys := []string{"synergy", "sim"}, ""
+	for _, g := range o.groups {
+		if g.title == outputTitle {
+			continue
 		}
-		if many, is := f.Value.(pflag.SliceValue); is {
-			for _, value := range many.GetSlice() {
-				words = append(words, "--"+f.Name, quoted(value))
+		g.flags.VisitAll(func(f *pflag.Flag) {
+			switch {
+			case !f.Changed:
+			case f.Value.Type() == "bool":
+				words = append(words, "--"+f.Name+"="+f.Value.String())
+			default:
+				words = append(words, "--"+f.Name, quoted(f.Value.String()))
 			}
-			return
-		}
-		if f.Value.Type() == "bool" {
-			words = append(words, "--"+f.Name+"="+f.Value.String())
-			return
-		}
-		words = append(words, "--"+f.Name, quoted(f.Value.String()))
-	})
+		})
+		g.keys.VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				keys += "\n" + f.Name + ": " + valueInFile(f.Value)
+			}
+		})
+	}
+	if keys != "" {
+		words = append(words, standard, "<<'END'"+keys+"\nEND")
+	}
 	return strings.Join(words, " ")
 }
 
-// completions registers what a shell offers for the values of options.
+// completions registers what a shell offers for the values of the command's flags.
 func (o *options) completions(command *cobra.Command) {
-	offer := func(name string, complete cobra.CompletionFunc) {
-		if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
-			panic(err) // the name is not one of the options
-		}
-	}
 	both := func(names func(sim.Engine) []string) []string {
 		words := slices.Concat(names(sim.Production), names(sim.Artifact))
 		slices.Sort(words)
 		return slices.Compact(words)
 	}
-	offer("policy", listed(both(sim.Engine.Policies)))
-	offer("allocator", listed(both(sim.Engine.Allocators)))
-	offer("placement", listed(sim.Artifact.Placements()))
-	offer("engine", listed([]string{string(sim.Production), string(sim.Artifact)}))
-	offer("baseline", listed(append(sim.Baselines(), noBaseline)))
-	offer("ends", listed([]string{endsAtOnce, endsInRounds}))
-	offer("arrivals", listed([]string{"poisson", "uniform", "daily", "static", "log"}))
-	offer("assign", listed([]string{"split", "random", "roundrobin"}))
-	offer("ratio", listed([]string{"3", "4", "5", "6"}))
-	offer("format", listed(words(trace.Formats()...)))
+	for name, choices := range map[string][]string{
+		"policy":    both(sim.Engine.Policies),
+		"allocator": both(sim.Engine.Allocators),
+		"placement": sim.Artifact.Placements(),
+		"engine":    {string(sim.Production), string(sim.Artifact)},
+		"baseline":  append(sim.Baselines(), noBaseline),
+		"ends":      {endsAtOnce, endsInRounds},
+		"format":    words(trace.Formats()...),
+	} {
+		if command.Flags().Lookup(name) != nil {
+			offer(command, name, choices)
+		}
+	}
+}
+
+// offer has a shell offer the choices for the values of a flag.
+func offer(command *cobra.Command, flag string, choices []string) {
+	if err := command.RegisterFlagCompletionFunc(flag, listed(choices)); err != nil {
+		panic(err) // the command has no such flag
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -23,20 +24,25 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// typed are the options of a command line.
-func typed(t *testing.T, line string) *options {
+// typed are the options of a command line and of the lines of a file.
+func typed(t *testing.T, line string, file ...string) *options {
 	t.Helper()
 	o, command := newOptions(), &cobra.Command{Use: "sim"}
-	o.define(command)
+	o.define(command, o.groups...)
 	if err := command.ParseFlags(strings.Fields(line)); err != nil {
 		t.Fatal(err)
+	}
+	if len(file) > 0 {
+		if err := o.read(strings.NewReader(strings.Join(file, "\n")), standard); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return o
 }
 
-func described(t *testing.T, line string) sim.Experiment {
+func described(t *testing.T, line string, file ...string) sim.Experiment {
 	t.Helper()
-	e, err := typed(t, line).experiment(io.Discard)
+	e, err := typed(t, line, file...).experiment(io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +50,11 @@ func described(t *testing.T, line string) sim.Experiment {
 }
 
 func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
-	e := described(t, `--jobs 7 --load 3 --policy srtf,las --allocator tune --round 10m --until 900h --window 2-5 --parallel 3 --rounds-out r.csv
-		--restart 90s --checkpoint 20s --ends rounds --min-run 1m --max-preemptions 4 --horizon 2h --payback 20m --patience 3h --stranded 0.25
-		--scheduler-delay 1s --teardown 2s --launch 3s --bf-interval 10s --bf-resolution 20s --bf-window 48h --opt-in 0.75
-		--checkpoints 0.5 --share 0.3 --share-mode fill`)
+	e := described(t, `--jobs 7 --load 3 --policy srtf,las --allocator tune --window 2-5 --rounds-out r.csv
+		--restart 90s --ends rounds --min-run 1m --max-preemptions 4 --checkpoints 0.5`,
+		"round: 10m", "until: 900h", "parallel: 3", "checkpoint: 20s", "horizon: 2h", "payback: 20m", "patience: 3h",
+		"stranded: 0.25", "scheduler-delay: 1s", "teardown: 2s", "launch: 3s", "bf-interval: 10s",
+		"bf-resolution: 20s", "bf-window: 48h", "opt-in: 0.75", "share: 0.3", "share-mode: fill")
 	if p := e.Site.Profiles["gnmt"]; p.CheckpointSeconds != 20 || p.StartSeconds != 70 {
 		t.Errorf("a restart costs %g + %g s, want 20 + 70", p.CheckpointSeconds, p.StartSeconds)
 	}
@@ -77,8 +84,8 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 }
 
 func TestEveryOptionOfTheArtifactEngineReachesIt(t *testing.T) {
-	e := described(t,
-		"--engine artifact --window 1-3 --jobs 9 --scheduler FIFO+fair --scheduler LAS+place --ratio 4 --prioritize")
+	e := described(t, "--engine artifact --window 1-3 --jobs 9", "scheduler: [FIFO+fair, LAS+place]", "ratio: 4",
+		"prioritize: true")
 	want := []sim.Schedule{{Policy: "fifo", Allocator: "proportional", Placement: "random"},
 		{Policy: "las", Allocator: "greedy", Placement: "consolidate"}}
 	if !slices.Equal(e.Schedules, want) || e.Reference != (sim.Reference{Prioritize: true}) || e.Ratio != 4 ||
@@ -88,9 +95,8 @@ func TestEveryOptionOfTheArtifactEngineReachesIt(t *testing.T) {
 }
 
 func TestEveryOptionOfADrawnWorkloadReachesIt(t *testing.T) {
-	e := described(t,
-		"--load 2,5 --seed 7,8 --jobs 9 --split gnmt=100 --gpus 2=1 --durations small --arrivals daily --assign "+
-			"random --ratio 5")
+	e := described(t, "--load 2,5 --seed 7,8 --jobs 9 --split gnmt=100", "gpus: 2=1", "durations: small",
+		"arrivals: daily", "assign: random", "ratio: 5")
 	classes, err := workload.Paper(5)
 	if err != nil {
 		t.Fatal(err)
@@ -127,20 +133,60 @@ func TestTheDefaultsAreThePapersAndTheDaemons(t *testing.T) {
 
 // The line is for a report, where a reader takes it to get the same figures.
 func TestTheCommandLineOfAReportGivesTheSameExperiment(t *testing.T) {
-	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --scheduler FIFO+fair --scheduler SRTF+tune --round 90 " +
-		"--ends rounds"
-	o := typed(t, line+" --report out --parallel 4 -q --record r.csv --jobs-out j.csv")
-	again, is := strings.CutPrefix(o.command(), "synergy sim ")
-	if !is || strings.ContainsAny(again, "'\n") {
-		t.Fatalf("it is %q", again)
-	}
-	for _, word := range []string{"--report", "--parallel", "--quiet", "--record", "--jobs-out"} {
+	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --ends rounds"
+	file := []string{"scheduler: [FIFO+fair, SRTF+tune]", "round: 90", "durations: lognormal:30m,1.0"}
+	o := typed(t, line+" --report out -q --record r.csv --jobs-out j.csv", append(file, "parallel: 4")...)
+	again := o.command()
+	for _, word := range []string{"report", "parallel", "quiet", "record", "jobs-out"} {
 		if strings.Contains(again, word) {
 			t.Errorf("%s makes no difference to the figures, and stands in %s", word, again)
 		}
 	}
-	if first, second := described(t, line), described(t, again); !reflect.DeepEqual(first, second) {
-		t.Errorf("%s describes\n%+v, and\n%s\n%+v", line, first, again, second)
+	flags, behind, _ := strings.Cut(again, " - <<'END'\n")
+	flags, isOurs := strings.CutPrefix(flags, "synergy sim ")
+	keys, ends := strings.CutSuffix(behind, "\nEND")
+	if !isOurs || !ends || strings.ContainsAny(flags, "'\n") {
+		t.Fatalf("it is %q", again)
+	}
+	if first, second := described(t, line, file...), described(t, flags, keys); !reflect.DeepEqual(first, second) {
+		t.Errorf("%s and %q describe\n%+v, and\n%s\n%+v", line, file, first, again, second)
+	}
+}
+
+// The flags are what a script varies; a file has all.
+func TestEachOptionIsAKeyAndThoseOfScriptsAreFlags(t *testing.T) {
+	o := typed(t, "")
+	var flags []string
+	o.typed.VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+	slices.Sort(flags)
+	want := strings.Fields("allocator baseline checkpoints cluster ends engine format jobs jobs-out json load " +
+		"max-preemptions min-run multigpu placement policy profiles quiet record report restart rounds-out seed " +
+		"split static trace window")
+	if !slices.Equal(flags, want) {
+		t.Errorf("flags are %q, want %q", flags, want)
+	}
+	values := map[string]string{"int": "3", "float64": "0.5", "bool": "true", "time": "90s"}
+	keys := 0
+	o.all.VisitAll(func(f *pflag.Flag) {
+		keys++
+		value := cmp.Or(values[f.Value.Type()], "word")
+		if filled := typed(t, "", f.Name+": "+value); !filled.changed(f.Name) {
+			t.Errorf("%s: %s in a file changes nothing", f.Name, value)
+		}
+	})
+	if keys != 58 {
+		t.Errorf("a file has %d keys, want the 58 options that there were as flags", keys)
+	}
+}
+
+func TestTheExperimentAmongTheExamplesIsOne(t *testing.T) {
+	o := newOptions()
+	o.define(&cobra.Command{Use: "sim"}, o.groups...)
+	if err := o.read(nil, filepath.Join("..", "..", "etc", "examples", "experiment.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := o.experiment(io.Discard); err != nil || len(e.Workloads) != 2 || len(e.Schedules) != 4 {
+		t.Errorf("it has %d workloads and %d schedules, %v; want 2 and 4", len(e.Workloads), len(e.Schedules), err)
 	}
 }
 
@@ -150,49 +196,57 @@ func TestTheManualExplainsEveryOption(t *testing.T) {
 		t.Fatal(err)
 	}
 	manual := string(text)
-	typed(t, "").flags.VisitAll(func(f *pflag.Flag) {
-		if !strings.Contains(manual, "`--"+f.Name) {
-			t.Errorf("docs/simulator.md does not explain --%s", f.Name)
+	o := typed(t, "")
+	o.all.VisitAll(func(f *pflag.Flag) {
+		name := f.Name
+		if o.typed.Lookup(name) != nil {
+			name = "--" + name
+		}
+		if !strings.Contains(manual, "`"+name+"`") && !strings.Contains(manual, "`"+name+" ") &&
+			!strings.Contains(manual, "`"+name+":") {
+			t.Errorf("docs/simulator.md does not explain %s", name)
 		}
 	})
 }
 
 // The example is what the manual shows, and it is all that is taken where nothing is named.
 func TestTheExampleIsTakenOnlyWhereNoWorkloadIsNamed(t *testing.T) {
-	for line, want := range map[string]string{
-		"":                        "--cluster 4x8:24:500 --load 12 --jobs 300 --split 60,30,10 --durations small",
-		"--policy las":            "--cluster 4x8:24:500 --load 12 --jobs 300 --split 60,30,10 --durations small",
-		"--split 33,33,33":        "--cluster 4x8:24:500 --load 12 --jobs 300 --durations small",
-		"--load 9":                "",
-		"--jobs 9":                "",
-		"--trace x":               "",
-		"--window 1-2":            "",
-		"--until 1h --ratio 4":    "",
-		"--cluster 1x8:24:500 -q": "--load 12 --jobs 300 --split 60,30,10 --durations small",
+	for _, c := range []struct{ line, file, want string }{
+		{"", "", "cluster 4x8:24:500, load 12, jobs 300, split 60,30,10, durations small"},
+		{"--policy las", "", "cluster 4x8:24:500, load 12, jobs 300, split 60,30,10, durations small"},
+		{"", "policy: las", "cluster 4x8:24:500, load 12, jobs 300, split 60,30,10, durations small"},
+		{"--split 33,33,33", "", "cluster 4x8:24:500, load 12, jobs 300, durations small"},
+		{"--load 9", "", ""},
+		{"--jobs 9", "", ""},
+		{"--trace x", "", ""},
+		{"--window 1-2", "", ""},
+		{"", "window: 1-2", ""},
+		{"", "{until: 1h, ratio: 4}", ""},
+		{"--cluster 1x8:24:500 -q", "", "load 12, jobs 300, split 60,30,10, durations small"},
 	} {
-		if taken, err := typed(t, line).fill(); err != nil || taken != want {
-			t.Errorf("%q is filled with %q, %v, want %q", line, taken, err, want)
+		var file []string
+		if c.file != "" {
+			file = []string{c.file}
+		}
+		if taken, err := typed(t, c.line, file...).fill(); err != nil || taken != c.want {
+			t.Errorf("%q and %q are filled with %q, %v, want %q", c.line, c.file, taken, err, c.want)
 		}
 	}
 }
 
 func TestAShareModeIsOneOfANodeAndForJobsThatShare(t *testing.T) {
-	for line, want := range map[string]string{
-		"--share 0.3 --share-mode mps": `--share-mode "mps": want turns or fill`,
-		"--share-mode fill":            "--share-mode: is about jobs that share GPUs: say how many do with --share",
-		"--engine artifact --share-mode fill": "--share-mode: the artifact engine has no such thing: leave it out, " +
-			"or take --engine production",
+	for _, c := range []struct{ line, file, want string }{
+		{"", "share: 0.3\nshare-mode: mps", `line 2: share-mode "mps": want turns or fill`},
+		{"", "share-mode: fill", "line 1: share-mode: is about jobs that share GPUs: say how many do with share"},
+		{"--engine artifact", "share-mode: fill",
+			"line 1: share-mode: the artifact engine has no such thing: leave it out, or take --engine production"},
 	} {
-		o := typed(t, line+" --jobs 3")
-		err := o.misfits()
-		if err == nil {
-			_, err = o.experiment(io.Discard)
-		}
-		if err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", line, err, want)
+		_, err := typed(t, c.line+" --jobs 3", c.file).experiment(io.Discard)
+		if want := "standard input: " + c.want; err == nil || err.Error() != want {
+			t.Errorf("%s with %q: %v, want %s", c.line, c.file, err, want)
 		}
 	}
-	if e := described(t, "--jobs 3 --share 0.3"); e.Site.Mode != "" {
+	if e := described(t, "--jobs 3", "share: 0.3"); e.Site.Mode != "" {
 		t.Errorf("by default GPUs are shared by %s, want by turns", e.Site.Mode)
 	}
 }

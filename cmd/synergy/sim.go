@@ -15,20 +15,28 @@ import (
 func simCommand() *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{
-		Use:   "sim [options]",
+		Use:   "sim [FILE] [options]",
 		Short: "simulate workloads under policies and allocators, and compare",
 		Long: `synergy sim simulates workloads on a cluster under every named policy with every named allocator, and compares.
 
-Without options it takes a small workload on 32 GPUs, and shows Proportional, Greedy and Tune next to each other.`,
-		Example: `  synergy sim
+Without options it takes a small workload on 32 GPUs, and shows Proportional, Greedy and Tune next to each other.
+
+FILE is an experiment in YAML; - is the standard input. Each option is a key of it, and those that --help lists without
+dashes are keys only. A flag counts instead of the key of the same name.`,
+		Example: `  synergy sim experiment.yaml --policy srtf,las
   synergy sim --policy srtf,las --allocator proportional,tune --cluster 16x8:24:500 --load 9 --window 1000-2000
   synergy sim --trace sacct.txt --split 50,40,10 --cluster mysite.yaml --report out
   synergy sim --engine artifact --cluster 16x8:24:500 --allocator tune --load 9 --window 4000-5000`,
-		Args:                  cobra.NoArgs,
+		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 	}
-	o.define(command)
-	command.RunE = func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) }
+	o.define(command, o.groups...)
+	command.RunE = func(c *cobra.Command, args []string) error {
+		if err := o.read(c.InOrStdin(), args...); err != nil {
+			return err
+		}
+		return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+	}
 	return command
 }
 
@@ -47,7 +55,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	drafts, err := o.drafts()
 	if err != nil {
-		return err
+		return o.asGiven(err)
 	}
 	if taken != "" {
 		fmt.Fprintf(stderr, "synergy: no workload is named, so here is a small one: %s\n", taken)
@@ -59,7 +67,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return failed{err}
 	}
 	if err := o.deliver(stdout, drafts, e, runs); err != nil {
-		return failed{err}
+		return failed{o.asGiven(err)}
 	}
 	if !isTerminal(stdout) {
 		fmt.Fprintf(stderr, "synergy: simulations: %d, in %s\n", len(runs), time.Since(began).Round(time.Millisecond))

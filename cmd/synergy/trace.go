@@ -44,7 +44,7 @@ A file in any of these formats is recognised from what it holds, also when it is
 }
 
 func inspectCommand() *cobra.Command {
-	var format, json string
+	o, json := newOptions(), ""
 	command := &cobra.Command{
 		Use:   "inspect FILE [options]",
 		Short: "say what is in a trace, with histograms",
@@ -57,7 +57,7 @@ FILE is - for the standard input.`,
 		Args:                  cobra.ExactArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
-			t, err := openTrace(c, args[0], format)
+			t, err := openTrace(c, args[0], o.recorded.format)
 			if err != nil {
 				return err
 			}
@@ -68,24 +68,11 @@ FILE is - for the standard input.`,
 			return save("json", json, c.OutOrStdout(), s.WriteJSON)
 		},
 	}
-	g := newGroup("Options")
-	formatFlag(g, &format)
+	g := o.some("Options", "format")
 	g.flags.StringVar(&json, "json", "", "write JSON in place of the text, or to a `file`")
 	g.flags.Lookup("json").NoOptDefVal = standard
-	grouped(command, g)
-	completeFormats(command, "format", trace.Formats()...)
+	o.define(command, g)
 	return command
-}
-
-func formatFlag(g group, format *string) {
-	g.flags.StringVar(format, "format", "",
-		"`name` of the file's format: recorded, philly, condensed, openb or sacct (default recognised)")
-}
-
-func completeFormats(command *cobra.Command, flag string, formats ...trace.Format) {
-	if err := command.RegisterFlagCompletionFunc(flag, listed(words(formats...))); err != nil {
-		panic(err) // the command has no such option
-	}
 }
 
 // openTrace reads a file, or the standard input for "-".

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -23,64 +24,50 @@ type conversion struct {
 func convertCommand() *cobra.Command {
 	v := &conversion{options: newOptions()}
 	command := &cobra.Command{
-		Use:   "convert FILE --to FORMAT [options]",
+		Use:   "convert FILE [EXPERIMENT] --to FORMAT [options]",
 		Short: "write a trace in another format",
 		Long: `synergy trace convert writes a trace in another format: recorded, for simulations, or condensed, the shortest of a site's logs.
 
 A site's log knows no models. For a recorded trace its jobs are given some by --split, and as many iterations as the model trains in
 the time that the job ran; what the options do not change is the log's. What cannot be converted is left out, and reported.
 A condensed log has one line for each job, with no job IDs, users and states.
-FILE is - for the standard input.`,
+FILE is - for the standard input. EXPERIMENT is a file as for synergy sim. Of its keys it may have those that --help lists here, with and
+without dashes.`,
 		Example: `  synergy trace convert sacct.txt --to recorded --split 50,40,10 -o jobs.csv
   synergy trace convert cluster_job_log --to condensed -o philly.csv.gz
-  synergy trace convert philly.csv.gz --to recorded --keep paper --durations paper --arrivals poisson --load 6 --jobs 5000 -o jobs.csv`,
-		Args:                  cobra.ExactArgs(1),
+  synergy trace convert philly.csv.gz drawn.yaml --to recorded --load 6 --jobs 5000 -o jobs.csv`,
+		Args:                  cobra.RangeArgs(1, 2),
 		DisableFlagsInUseLine: true,
-		RunE:                  func(c *cobra.Command, args []string) error { return v.run(c, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 && args[0] == standard && args[1] == standard {
+				return errors.New("-: the standard input is one file: want the name of the trace or of the experiment")
+			}
+			if err := v.read(c.InOrStdin(), args[1:]...); err != nil {
+				return err
+			}
+			return v.asGiven(v.run(c, args[0]))
+		},
 	}
-	files, models, jobs := v.fileGroup(), v.modelGroup(), v.logGroup()
-	v.timeFlags(jobs)
-	jobs.title = "Jobs of a site's log that becomes a recorded trace; what is not said is the log's"
-	grouped(command, files, models, jobs)
-	v.flags = command.Flags()
-	completeFormats(command, "format", trace.Formats()...)
-	completeFormats(command, "to", targets...)
+	v.ofOneTrace()
+	for _, name := range []string{"gpus", "durations", "arrivals"} {
+		v.preset(name, "log")
+	}
+	v.all.Lookup("gpus").Usage = "`what` becomes of their GPUs: log; one; up or down, to a power of two; " +
+		"powers, which leaves out the others; powers-or-one, which makes one of them"
+	files := v.some("Files", "format")
+	files.flags.StringVar(&v.to, "to", "", "`name` of the format to write: recorded or condensed")
+	outputFlag(files, &v.file)
+	files.flags.BoolVar(&v.anonymous, "anonymous", false, "leave out who submitted the jobs of a recorded trace")
+	v.define(command, files,
+		v.some("Models, which a site's log does not know", "split", "seed", "assign", "ratio"),
+		v.some("Jobs of a site's log that becomes a recorded trace; what is not said is the log's", "jobs", "load",
+			"static", "gpu-limit", "keep", "submitted", "compress", "gpus", "durations", "arrivals"))
+	offer(command, "to", words(targets...))
 	return command
 }
 
 // targets are the formats that can be written.
 var targets = []trace.Format{trace.Recorded, trace.Condensed}
-
-func (v *conversion) fileGroup() group {
-	g := newGroup("Files")
-	formatFlag(g, &v.recorded.format)
-	g.flags.StringVar(&v.to, "to", "", "`name` of the format to write: recorded or condensed")
-	outputFlag(g, &v.file)
-	g.flags.BoolVar(&v.anonymous, "anonymous", false, "leave out who submitted the jobs of a recorded trace")
-	return g
-}
-
-func (v *conversion) modelGroup() group {
-	g := newGroup("Models, which a site's log does not know")
-	g.flags.StringVar(&v.drawing.split, "split", "20,70,10",
-		"`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
-	g.flags.StringVar(&v.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
-	g.flags.StringVar(&v.drawing.seed, "seed", "42", "`number` that everything is drawn from that is drawn")
-	v.ratioFlag(g)
-	return g
-}
-
-// timeFlags add the flags for what may be drawn beside the models of a log's jobs.
-func (v *conversion) timeFlags(g group) {
-	g.flags.StringVar(&v.drawing.gpus, "gpus", "log",
-		"`what` becomes of their GPUs: log; one; up or down, to a power of two; "+
-			"powers, which leaves out the others; powers-or-one, which makes one of them")
-	g.flags.StringVar(&v.drawing.durations, "durations", "log", "`how` long jobs run: log, or drawn as in generate")
-	g.flags.StringVar(&v.drawing.arrivals, "arrivals", "log", "`how` jobs arrive: log, or drawn as in generate")
-	g.flags.StringVar(&v.drawing.load, "load", "9", "`jobs/h` that arrive, where arrivals are drawn")
-	g.flags.BoolVar(&v.drawing.static, "static", false, "all jobs are there from the beginning")
-	g.flags.IntVar(&v.recorded.jobs, "jobs", 0, "the first `N` of the jobs that are kept (default all)")
-}
 
 // run converts one file.
 func (v *conversion) run(c *cobra.Command, path string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -15,41 +16,51 @@ import (
 func generateCommand() *cobra.Command {
 	o, output := newOptions(), ""
 	command := &cobra.Command{
-		Use:   "generate [options]",
+		Use:   "generate [FILE] [options]",
 		Short: "draw a workload, and write it as a recorded trace",
 		Long: `synergy trace generate draws jobs as synergy sim does without --trace, and writes them as a recorded trace, byte for byte as the
-paper's artifact does. The same options draw the same jobs, on any machine.`,
-		Example: `  synergy trace generate --load 9 --jobs 12000 -o single.csv            the paper's workload of one-GPU jobs
-  synergy trace generate --load 3.5 --jobs 160 --multigpu -o multi.csv  the paper's workload of several
-  synergy trace generate --static --jobs 100 --durations small          all jobs at once, on the standard output`,
-		Args:                  cobra.NoArgs,
+paper's artifact does. The same options draw the same jobs, on any machine.
+
+FILE is an experiment as for synergy sim. Of its keys it may have those that --help lists here, with and without dashes.`,
+		Example: `  synergy trace generate small.yaml --static --jobs 100                 all jobs at once, on the standard output
+  synergy trace generate --load 9 --jobs 12000 -o single.csv            the paper's workload of one-GPU jobs
+  synergy trace generate --load 3.5 --jobs 160 --multigpu -o multi.csv  the paper's workload of several`,
+		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.read(c.InOrStdin(), args...); err != nil {
+				return err
+			}
 			jobs, err := o.generate()
 			if err != nil {
-				return err
+				return o.asGiven(err)
 			}
 			return save("output", output, c.OutOrStdout(),
 				func(w io.Writer) error { return writeRecorded(w, jobs, o.site.ratio) })
 		},
 	}
-	drawing, file := o.drawingGroup(), newGroup("Output")
-	drawing.title = "Workload"
-	drawing.flags.IntVar(&o.recorded.jobs, "jobs", 1000, "how many `jobs` are drawn")
-	o.ratioFlag(drawing)
-	drawing.flags.Lookup("load").Usage = "`jobs/h` that arrive"
-	drawing.flags.Lookup("seed").Usage = "`number` that the workload is drawn from"
-	drawing.flags.Lookup("static").Usage = "all jobs are there from the beginning"
+	o.ofOneTrace()
+	o.all.Lookup("jobs").Usage = "how many `jobs` are drawn"
+	o.preset("jobs", "1000")
+	file := newGroup("Output")
 	outputFlag(file, &output)
-	grouped(command, drawing, file)
-	o.flags = command.Flags()
+	o.define(command, o.some("Workload", "load", "jobs", "split", "multigpu", "static", "seed", "gpus", "durations",
+		"arrivals", "assign", "ratio"), file)
 	return command
 }
 
-// ratioFlag adds the flag that chooses the table of models.
-func (o *options) ratioFlag(g group) {
-	g.flags.IntVar(&o.site.ratio, "ratio", publishedRatio,
-		"`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6")
+// ofOneTrace describes options as a command has them that writes one trace.
+func (o *options) ofOneTrace() {
+	for name, usage := range map[string]string{
+		"jobs":   "the first `N` of the jobs that are kept (default all)",
+		"load":   "`jobs/h` that arrive, where arrivals are drawn",
+		"seed":   "`number` that everything is drawn from that is drawn",
+		"static": "all jobs are there from the beginning",
+		"ratio":  "`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6",
+	} {
+		o.all.Lookup(name).Usage = usage
+	}
+	o.preset("ratio", strconv.Itoa(publishedRatio))
 }
 
 // paperModels are the paper's models at this ratio.

@@ -73,8 +73,13 @@ func TestWhatCouldNotBeWrittenIsExitStatus1AndLeavesTheOldFile(t *testing.T) {
 	if err := os.WriteFile(old, []byte("0,res18,0,100,1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, code := ran("trace", "convert", old, "--to", "condensed", "--ratio", "9", "-o", old); code != exitUsage {
-		t.Errorf("exit status %d", code)
+	experiment := filepath.Join(t.TempDir(), "ratio.yaml")
+	if err := os.WriteFile(experiment, []byte("ratio: 9\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, code := ran("trace", "convert", old, experiment, "--to", "condensed", "-o", old); code != exitUsage ||
+		!strings.Contains(said, "ratio 9: want 3 to 6") {
+		t.Errorf("exit status %d, %s", code, said)
 	}
 	if text, err := os.ReadFile(old); err != nil || string(text) != "0,res18,0,100,1\n" {
 		t.Errorf("%v, %s", err, text)

@@ -61,9 +61,10 @@ func TestTheBackfillThatIsSimulatedAgreesWithSlurms(t *testing.T) {
 	log, month := filepath.Join(dir, "sacct.txt"), filepath.Join(dir, "month.txt")
 	put(t, log, c.MustExec("login", "root", "sh", "-c", ran(t, "import", "sacct", "--days", "1")))
 	t.Log(ran(t, "import", "sacct", log, "-o", month))
-	out := filepath.Join(dir, "jobs.csv")
-	t.Log(ran(t, "sim", "--trace", month, "--split", "gnmt=100", "--cluster", "4x8:24:500", "--allocator",
-		"proportional", "--bf-interval", "5s", "--scheduler-delay", "1s", "--teardown", "0s", "--jobs-out", out))
+	out, experiment := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "experiment.yaml")
+	put(t, experiment, "bf-interval: 5s\nscheduler-delay: 1s\nteardown: 0s\n")
+	t.Log(ran(t, "sim", experiment, "--trace", month, "--split", "gnmt=100", "--cluster", "4x8:24:500", "--allocator",
+		"proportional", "--jobs-out", out))
 	compareWaits(t, out)
 }
 

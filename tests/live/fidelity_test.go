@@ -126,12 +126,12 @@ func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) [
 		fmt.Fprintf(&text, "%d,%s,%.3f,%d,%d\n", k, j.model, arrived[k], j.iterations, j.gpus)
 	}
 	put(t, filepath.Join(dir, "trace.csv"), text.String())
-	out := filepath.Join(dir, "jobs.csv")
-	cmd := exec.Command("../../bin/synergy", "sim", "--trace", filepath.Join(dir, "trace.csv"), "--profiles",
-		filepath.Join(dir, "profiles"),
-		"--cluster", "4x8:24:500", "--policy", "fifo", "--allocator", "tune", "--round", benchRound.String(),
-		"--min-run", "0s", "--horizon", "1m", "--payback", "1m", "--scheduler-delay", "1s", "--teardown", "1s",
-		"--launch", fmt.Sprintf("%.3fs", launch), "--jobs-out", out, "--quiet")
+	out, experiment := filepath.Join(dir, "jobs.csv"), filepath.Join(dir, "experiment.yaml")
+	put(t, experiment, fmt.Sprintf("round: %s\nhorizon: 1m\npayback: 1m\nscheduler-delay: 1s\nteardown: 1s\n"+
+		"launch: %.3fs\n", benchRound, launch))
+	cmd := exec.Command("../../bin/synergy", "sim", experiment, "--trace", filepath.Join(dir, "trace.csv"),
+		"--profiles", filepath.Join(dir, "profiles"), "--cluster", "4x8:24:500", "--policy", "fifo",
+		"--allocator", "tune", "--min-run", "0s", "--jobs-out", out, "--quiet")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, said)
 	}

@@ -140,17 +140,19 @@ func (e experiment) trace(t *testing.T) string {
 		return filepath.Join(folder, e.file)
 	}
 	path := filepath.Join(t.TempDir(), "drawn.csv")
-	argv := append([]string{"--jobs", "100", "--split", published, "--durations", "small", "--seed", "42",
+	argv := append([]string{"--jobs", "100", "--split", published, "--seed", "42",
 		"--policy", "fifo", "--allocator", "proportional", "--cluster", "4x8:24:500", "--record", path}, e.drawn...)
-	simulation(t, argv...)
+	simulation(t, "durations: small\n", argv...)
 	return path
 }
 
-// simulation runs synergy sim.
-func simulation(t *testing.T, argv ...string) {
+// simulation runs synergy sim with these keys of an experiment and these flags.
+func simulation(t *testing.T, keys string, argv ...string) {
 	t.Helper()
-	argv = append([]string{"sim", "--quiet"}, argv...)
-	if said, err := exec.Command("../../bin/synergy", argv...).CombinedOutput(); err != nil {
+	argv = append([]string{"sim", "-", "--quiet"}, argv...)
+	command := exec.Command("../../bin/synergy", argv...)
+	command.Stdin = strings.NewReader(keys)
+	if said, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("synergy %s: %v: %s", strings.Join(argv, " "), err, said)
 	}
 }

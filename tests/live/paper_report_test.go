@@ -31,27 +31,26 @@ func (e experiment) forecast(t *testing.T, jobs []planned, s side, policy, alloc
 	}
 	trace := filepath.Join(dir, "trace.csv")
 	put(t, trace, text.String())
-	return e.simulate(t, 1, "--trace", trace, "--profiles", filepath.Join(dir, "profiles"),
-		"--policy", policy, "--allocator", allocator, "--round", round.String(),
-		"--min-run", seconds(paperMinRun/s.speed).String(), "--horizon", rule(paperHorizon, s.speed),
-		"--payback", rule(paperPayback, s.speed), "--patience", rule(paperPatience, s.speed),
-		"--teardown", "1s", "--launch", fmt.Sprintf("%.3fs", max(0, s.launchTime())))
+	keys := fmt.Sprintf("round: %s\nhorizon: %s\npayback: %s\npatience: %s\nteardown: 1s\nlaunch: %.3fs\n", round,
+		rule(paperHorizon, s.speed), rule(paperPayback, s.speed), rule(paperPatience, s.speed), max(0, s.launchTime()))
+	return e.simulate(t, 1, keys, "--trace", trace, "--profiles", filepath.Join(dir, "profiles"),
+		"--policy", policy, "--allocator", allocator, "--min-run", seconds(paperMinRun/s.speed).String())
 }
 
 // site simulates the jobs as on a site, at its own pace, with the rules that are shipped and restarts of 60 s.
 func (e experiment) site(t *testing.T, trace, policy, allocator string, round time.Duration, speed float64) forecast {
 	t.Helper()
-	return e.simulate(t, speed, "--trace", trace, "--policy", policy, "--allocator", allocator,
-		"--round", round.String(), "--restart", "60s")
+	return e.simulate(t, speed, fmt.Sprintf("round: %s\n", round), "--trace", trace, "--policy", policy,
+		"--allocator", allocator, "--restart", "60s")
 }
 
-func (e experiment) simulate(t *testing.T, speed float64, argv ...string) forecast {
+func (e experiment) simulate(t *testing.T, speed float64, keys string, argv ...string) forecast {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "jobs.csv")
 	if e.static {
 		argv = append(argv, "--static")
 	}
-	simulation(t, append(argv, "--cluster", "4x8:24:500", "--jobs-out", out)...)
+	simulation(t, keys, append(argv, "--cluster", "4x8:24:500", "--jobs-out", out)...)
 	var f forecast
 	all := results(t, out)
 	for _, r := range all {

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/document"
+	"github.com/synergy-slurmd/synergy-slurmd/spelling"
+)
+
+// mostExperiment bounds the file of an experiment, in bytes.
+const mostExperiment = 256 << 10
+
+// read takes over the keys of an experiment's file, if one is named, except for those that the command line says, too.
+// "-" is the standard input.
+func (o *options) read(stdin io.Reader, files ...string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	path := files[0]
+	o.file = path
+	if path == standard {
+		o.file = "standard input"
+	} else {
+		file, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("%s: %w: want an experiment, as a file with lines like load: 9", path, cause(err))
+		}
+		defer file.Close()
+		stdin = file
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, mostExperiment+1))
+	if err == nil && len(text) > mostExperiment {
+		err = fmt.Errorf("longer than %d bytes: want an experiment; a trace is named by --trace", mostExperiment)
+	}
+	if err == nil {
+		err = o.takeAll(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.file, cause(err))
+	}
+	return nil
+}
+
+// takeAll takes over the keys of a YAML text. The error names the line and the key.
+func (o *options) takeAll(text []byte) error {
+	root, err := document.Read(text, "keys with values, as load: 9")
+	if err != nil {
+		return err
+	}
+	if root.Kind != document.Keys {
+		return fmt.Errorf("line %d: want keys with values, as load: 9; a trace is named by --trace", root.Line)
+	}
+	said := map[string]bool{}
+	for _, key := range root.Keys {
+		if said[key.Name] {
+			return fmt.Errorf("line %d: %s: is there twice: remove one", key.Line, key.Name)
+		}
+		said[key.Name] = true
+		if err := o.take(key); err != nil {
+			return fmt.Errorf("line %d: %w", key.Line, err)
+		}
+	}
+	return nil
+}
+
+// take sets the option that a key names, unless the command line did.
+func (o *options) take(key document.Key) error {
+	f := o.known.Lookup(key.Name)
+	if f == nil {
+		return o.noKey(key.Name)
+	}
+	values, err := texts(f, key.Value)
+	if err != nil || f.Changed {
+		return err
+	}
+	o.lines[key.Name] = key.Line
+	for _, text := range values {
+		if err := o.all.Set(key.Name, text); err != nil {
+			return fmt.Errorf("%s %s", key.Name, unfit(f, text, err))
+		}
+	}
+	return nil
+}
+
+// noKey is the error for a key that there is not, with the nearest one.
+func (o *options) noKey(name string) error {
+	var names []string
+	o.known.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := spelling.Nearest(name, names); near != "" {
+		return fmt.Errorf("there is no key %.40q: did you mean %s?", name, near)
+	}
+	return fmt.Errorf("there is no key %.40q: want one of %s", name, strings.Join(names, ", "))
+}
+
+// texts are the texts of a key's value: one, which a list gives with commas between, or several for an option that can
+// be given again.
+func texts(f *pflag.Flag, value document.Value) ([]string, error) {
+	items := value.List
+	if value.Kind == document.Text {
+		items = []document.Value{value}
+	}
+	var all []string
+	for _, item := range items {
+		if item.Kind != document.Text || item.Text == "" {
+			items = nil
+			break
+		}
+		all = append(all, item.Text)
+	}
+	if len(items) == 0 {
+		return nil, fmt.Errorf("%s: want a value, or a list of values, as [a, b]", f.Name)
+	}
+	if _, again := f.Value.(pflag.SliceValue); again {
+		return all, nil
+	}
+	return []string{strings.Join(all, ",")}, nil
+}
+
+// wants says what values of pflag's own types are. Types of ours say it in their own errors.
+var wants = map[string]string{
+	"bool": "want true or false", "int": "want a whole number, as 3", "float64": "want a number, as 0.5",
+}
+
+// unfit says what an option wants in place of the text that pflag refused.
+func unfit(f *pflag.Flag, text string, err error) string {
+	want, known := wants[f.Value.Type()]
+	if !known {
+		want = errors.Unwrap(err).Error()
+	}
+	if strings.HasPrefix(want, fmt.Sprintf("%q", text)) {
+		return want
+	}
+	return fmt.Sprintf("%.40q: %s", text, want)
+}
+
+// valueInFile is an option's value as a file has it.
+func valueInFile(value pflag.Value) string {
+	many, is := value.(pflag.SliceValue)
+	if !is {
+		return inFile(value.String())
+	}
+	var all []string
+	for _, text := range many.GetSlice() {
+		all = append(all, inFile(text))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// unquoted is a text that YAML needs no quotes for.
+var unquoted = regexp.MustCompile(`^[A-Za-z0-9][\w.,+=:-]*$`)
+
+// inFile is a text as a file has it, in quotes where it needs them.
+func inFile(text string) string {
+	if unquoted.MatchString(text) && !strings.HasSuffix(text, ":") {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// noFlag is the error for a flag that there is not. It says which key does the same, for one release in which scripts
+// may still have it as a flag.
+func (o *options) noFlag(c *cobra.Command, err error) error {
+	absent, is := errors.AsType[*pflag.NotExistError](err)
+	if is && o.known.Lookup(absent.GetSpecifiedName()) != nil {
+		return fmt.Errorf("--%s: is no flag any more: write %[1]s: VALUE into a file, and name it: %s",
+			absent.GetSpecifiedName(), c.UseLine())
+	}
+	return c.Parent().FlagErrorFunc()(c, err)
+}
+
+// asFlag finds the options that a message names. Messages write all of them as flags.
+var asFlag = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
+
+// asGiven has an error name options as they are given: keys of a file without dashes, and the file and the line where
+// the first that is named stands there.
+func (o *options) asGiven(err error) error {
+	if err == nil {
+		return nil
+	}
+	place, first := "", true
+	text := asFlag.ReplaceAllStringFunc(err.Error(), func(flag string) string {
+		name := strings.TrimPrefix(flag, "--")
+		line := o.lines[name]
+		if first && line > 0 {
+			place = fmt.Sprintf("%s: line %d: ", o.file, line)
+		}
+		first = false
+		if line > 0 || o.all.Lookup(name) != nil && o.typed.Lookup(name) == nil {
+			return name
+		}
+		return flag
+	})
+	return reworded{err, place + text}
+}
