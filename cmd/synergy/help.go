@@ -26,6 +26,15 @@ func newSet(title string) *pflag.FlagSet {
 	return set
 }
 
+// names are the names of all its options.
+func (g group) names() []string {
+	var all []string
+	for _, set := range []*pflag.FlagSet{g.flags, g.keys} {
+		set.VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
+	}
+	return all
+}
+
 // usages describes the options, the keys of a file without dashes.
 func (g group) usages(width int) string {
 	keys := strings.ReplaceAll(g.keys.FlagUsagesWrapped(width), "      --", "        ")

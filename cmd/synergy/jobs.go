@@ -136,7 +136,7 @@ func (d drawing) name() string {
 
 // replayed is the workload of a recorded trace.
 func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
-	for _, name := range drawingOptions {
+	for _, name := range o.ofDrawing {
 		if o.changed(name) {
 			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace",
 				name, t.Name)

@@ -9,26 +9,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// drawingOptions have no meaning for recorded jobs.
-var drawingOptions = []string{
-	"load", "split", "gpus", "multigpu", "durations", "arrivals", "assign", "seed", "gpu-limit", "keep", "submitted",
-	"compress",
-}
-
-// logOptions are only for logs.
-var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"}
-
-// The options that only one of the engines has.
-var (
-	productionOnly = []string{
-		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience",
-		"stranded",
-		"scheduler-delay", "teardown", "launch", "certify", "baseline", "bf-interval", "bf-resolution", "bf-window",
-		"opt-in", "checkpoints", "share", "share-mode",
-	}
-	artifactOnly = []string{"placement", "prioritize", "strict"}
-)
-
 // misfits finds options that mean nothing together.
 func (o *options) misfits() error {
 	checks := []func() error{o.misfitEngine, o.misfitWorkload, o.misfitSchedules, o.misfitOutput}
@@ -45,9 +25,9 @@ func (o *options) misfitEngine() error {
 	if !slices.Contains(sim.Engines(), engine) {
 		return fmt.Errorf("--engine %q: want %s or %s", engine, sim.Production, sim.Artifact)
 	}
-	foreign, other := productionOnly, sim.Production
+	foreign, other := o.ofProduction, sim.Production
 	if engine == sim.Production {
-		foreign, other = artifactOnly, sim.Artifact
+		foreign, other = o.ofArtifact, sim.Artifact
 	}
 	for _, name := range foreign {
 		if o.changed(name) {
@@ -59,7 +39,7 @@ func (o *options) misfitEngine() error {
 }
 
 func (o *options) misfitWorkload() error {
-	for _, name := range logOptions {
+	for _, name := range o.ofLogs {
 		if o.recorded.trace == "" && o.changed(name) {
 			return fmt.Errorf("--%s: is for a log: name it with --trace", name)
 		}

@@ -31,6 +31,9 @@ type options struct {
 	typed  *pflag.FlagSet // those that are flags
 	known  *pflag.FlagSet // those of the command
 
+	// Those that have no meaning for recorded jobs, without a log, and with the other engine.
+	ofDrawing, ofLogs, ofProduction, ofArtifact []string
+
 	file  string         // the experiment's, for messages; empty: none was named
 	lines map[string]int // of the options that it says
 }
@@ -268,10 +271,17 @@ func newOptions() *options {
 		all: newSet("all"), typed: newSet("typed"), known: newSet("known"), lines: map[string]int{},
 	}
 	o.production.usualBackfill()
+	drawing, log := o.drawingGroup(), o.logGroup()
+	production, baseline, artifact := o.productionGroup(), o.production.baselineGroup(), o.artifactGroup()
 	o.groups = []group{
-		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
-		o.production.baselineGroup(), o.artifactGroup(), o.outputGroup(),
+		o.workloadGroup(), drawing, log, o.siteGroup(), o.scheduleGroup(), production, baseline, artifact,
+		o.outputGroup(),
 	}
+	static := func(name string) bool { return name == "static" } // recorded jobs may be there at once, too
+	o.ofDrawing = slices.DeleteFunc(slices.Concat(drawing.names(), log.names()), static)
+	o.ofLogs = append(log.names(), "format")
+	o.ofProduction = append(slices.Concat(production.names(), baseline.names()), "profiles", "certify")
+	o.ofArtifact = artifact.names()
 	for _, g := range o.groups {
 		o.typed.AddFlagSet(g.flags)
 		o.all.AddFlagSet(g.flags)
@@ -307,12 +317,10 @@ func (o *options) preset(name, value string) {
 func (o *options) define(command *cobra.Command, groups ...group) {
 	grouped(command, groups...)
 	for _, g := range groups {
-		for _, set := range []*pflag.FlagSet{g.flags, g.keys} {
-			set.VisitAll(func(f *pflag.Flag) {
-				if o.all.Lookup(f.Name) == f {
-					o.known.AddFlag(f)
-				}
-			})
+		for _, name := range g.names() {
+			if f := o.all.Lookup(name); f != nil && (f == g.flags.Lookup(name) || f == g.keys.Lookup(name)) {
+				o.known.AddFlag(f)
+			}
 		}
 	}
 	command.SetFlagErrorFunc(o.noFlag)

@@ -48,9 +48,8 @@ func (o *options) ground() (ground, error) {
 // follows from it; if both are, they must agree. Servers with a ratio that the table does not have use its first
 // column, as in the published program.
 func (s site) open(named bool) (cluster.Cluster, int, error) {
-	if s.ratio != 0 && (s.ratio < models.LeastRatio || s.ratio > models.MostRatio) {
-		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured",
-			s.ratio, models.LeastRatio, models.MostRatio)
+	if s.ratio != 0 && !measured(s.ratio) {
+		return cluster.Cluster{}, 0, unmeasured(s.ratio)
 	}
 	c, err := s.describe()
 	if err != nil {

@@ -105,7 +105,7 @@ func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (
 
 // misfit finds options that mean nothing for this conversion.
 func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
-	idle, why := idleOptions(t, to)
+	idle, why := v.idleOptions(t, to)
 	for _, name := range idle {
 		if v.changed(name) {
 			return fmt.Errorf("--%s: %s: leave it out", name, why)
@@ -123,13 +123,13 @@ func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 }
 
 // idleOptions are the options that have no effect on this conversion, and why.
-func idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
+func (v *conversion) idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
 	switch {
 	case t.Format == trace.Recorded:
-		return slices.Concat(drawingOptions, []string{"static", "jobs"}),
+		return slices.Concat(v.ofDrawing, []string{"static", "jobs"}),
 			"the jobs of " + t.Name + " are recorded, and nothing is drawn"
 	case to == trace.Condensed:
-		return slices.Concat(drawingOptions, []string{"static", "jobs", "ratio"}),
+		return slices.Concat(v.ofDrawing, []string{"static", "jobs", "ratio"}),
 			"a condensed log has the jobs that the log has, without models"
 	}
 	return nil, ""
