@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/slurmctld"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
@@ -52,11 +53,11 @@ func FuzzAnswers(f *testing.F) {
 // matters.
 func slimJob(f *testing.F) []byte {
 	f.Helper()
-	var answer v0042.JobInfoResp
+	var answer slurmctld.JobInfoResp
 	if err := json.Unmarshal(recorded(f, "jobs.json"), &answer); err != nil {
 		f.Fatal(err)
 	}
-	answer.Jobs = slices.DeleteFunc(answer.Jobs, func(job v0042.JobInfo) bool { return job.Name != "multinode" })
+	answer.Jobs = slices.DeleteFunc(answer.Jobs, func(job slurmctld.JobInfo) bool { return job.Name != "multinode" })
 	body, err := json.Marshal(answer)
 	if err != nil {
 		f.Fatal(err)

@@ -1,168 +1,43 @@
+// Package v0042 is slurmrestd's API v0.0.42 (Slurm 24.11 to 26.05): what it has otherwise than packages slurmctld and
+// accounts. Its trimmed document is beside it. To make that anew, from a slurmrestd:
+//
+//	curl -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://slurmrestd:6820/openapi/v3 |
+//		go run ../trim v0.0.42 >openapi-v0.0.42.json
 package v0042
 
 import (
-	"encoding/json"
-	"io"
-	"net/http"
-	"strconv"
-
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/accounts"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/slurmctld"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
+const version = "v0.0.42"
+
 // API is v0.0.42, spoken with the slurmrestd at an address such as http://host:6820. It has no requeue.
 func API(server string) wire.API {
-	s := speaker(server + "/slurm/v0.0.42/")
-	return accounts.Speak(wire.API{
-		Name: "v0.0.42", By: []string{"v0.0.42"},
-		Ping: s.ping, Time: s.time, States: s.states, Jobs: s.jobs, Job: s.job, Nodes: s.nodes,
-		Reservations: s.reservations,
-		Update:       s.update, Submit: s.submit, Signal: s.signal, Complaint: complaint,
-	}, server)
+	api := slurmctld.Speak(wire.API{Name: version, By: []string{version}}, server, version)
+	api.Ping = func() wire.Call[[]wire.Controller] { return ping(slurmctld.Address(server, version)) }
+	api.Requeue = nil
+	return accounts.Speak(api, server)
 }
 
-// speaker makes the calls; it is the address, with the version behind it.
-type speaker string
-
-// call puts a request and its answer together. The answer's own errors and warnings are told apart from what it says.
-func call[A, T any](path string, request *http.Request, err error, told func(*A) (T, []Error, []Warning)) wire.Call[T] {
-	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
-		var answer A
-		if err := json.Unmarshal(body, &answer); err != nil {
-			var none T
-			return none, wire.Complaint{}, err
-		}
-		value, errors, warnings := told(&answer)
-		return value, complains(errors, warnings), nil
-	}}
+// pings is the answer to a ping. This version alone says in a word, too, that a controller answers.
+type pings struct {
+	Pings []struct {
+		Pinged     string `json:"pinged"` // UP
+		Responding bool   `json:"responding"`
+	} `json:"pings"`
+	Errors   []slurmctld.Error   `json:"errors"`
+	Warnings []slurmctld.Warning `json:"warnings"`
 }
 
-// each brings every item of a list to another type.
-func each[A, T any](list []A, read func(*A) T) []T {
-	all := make([]T, len(list))
-	for i := range list {
-		all[i] = read(&list[i])
-	}
-	return all
-}
-
-func complains(errors []Error, warnings []Warning) wire.Complaint {
-	return wire.Complaint{
-		Errors: each(errors, func(e *Error) wire.Error {
-			return wire.Error{Number: int(e.ErrorNumber), Text: e.Error, Description: e.Description}
-		}),
-		Warnings: each(warnings, func(w *Warning) string { return w.Description }),
-	}
-}
-
-func complaint(body []byte) (wire.Complaint, error) {
-	var said JobPostResponse
-	err := json.Unmarshal(body, &said)
-	return complains(said.Errors, said.Warnings), err
-}
-
-func (s speaker) ping() wire.Call[[]wire.Controller] {
-	request, err := NewPingRequest(string(s))
-	return call("/ping/", request, err, func(a *PingArrayResp) ([]wire.Controller, []Error, []Warning) {
-		return each(a.Pings, func(p *ControllerPing) wire.Controller {
-			return wire.Controller{Answers: p.Responding || p.Pinged == "UP"}
-		}), a.Errors, a.Warnings
-	})
-}
-
-// time is 0 where the answer cannot be read: our own clock will do.
-func (s speaker) time() wire.Call[int64] {
-	request, err := NewGetDiagRequest(string(s))
-	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
-		Read: func(body []byte) (int64, wire.Complaint, error) {
-			var answer DiagResp
-			if json.Unmarshal(body, &answer) != nil {
-				return 0, wire.Complaint{}, nil
+func ping(address string) wire.Call[[]wire.Controller] {
+	request, err := slurmctld.NewPingRequest(address)
+	return slurmctld.Call("/ping/", request, err,
+		func(a *pings) (all []wire.Controller, _ []slurmctld.Error, _ []slurmctld.Warning) {
+			for _, p := range a.Pings {
+				all = append(all, wire.Controller{Answers: p.Responding || p.Pinged == "UP"})
 			}
-			return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
-		}}
+			return all, a.Errors, a.Warnings
+		})
 }
-
-func (s speaker) states() wire.Call[[]wire.State] {
-	request, err := NewGetJobStatesRequest(string(s))
-	return call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
-		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
-			a.Errors, a.Warnings
-	})
-}
-
-func (s speaker) jobs() wire.Call[[]wire.Job] {
-	request, err := NewGetJobsRequest(string(s))
-	return wire.Call[[]wire.Job]{Path: "/jobs/", Request: request, Err: err,
-		Stream: func(body io.Reader) ([]wire.Job, wire.Complaint, error) {
-			var said struct {
-				Errors   []Error   `json:"errors"`
-				Warnings []Warning `json:"warnings"`
-			}
-			jobs, err := wire.List(body, "jobs", job, &said)
-			return jobs, complains(said.Errors, said.Warnings), err
-		}}
-}
-
-func (s speaker) job(id int) wire.Call[[]wire.Job] {
-	request, err := NewGetJobRequest(string(s), strconv.Itoa(id))
-	return call("/job/{job_id}", request, err, listing)
-}
-
-func listing(a *JobInfoResp) ([]wire.Job, []Error, []Warning) {
-	return each(a.Jobs, job), a.Errors, a.Warnings
-}
-
-func (s speaker) nodes() wire.Call[[]wire.Node] {
-	request, err := NewGetNodesRequest(string(s))
-	return call("/nodes/", request, err, func(a *NodesResp) ([]wire.Node, []Error, []Warning) {
-		return each(a.Nodes, node), a.Errors, a.Warnings
-	})
-}
-
-func (s speaker) reservations() wire.Call[[]wire.Reservation] {
-	request, err := NewGetReservationsRequest(string(s))
-	return call("/reservations/", request, err, func(a *ReservationResp) ([]wire.Reservation, []Error, []Warning) {
-		return each(a.Reservations, func(r *ReservationInfo) wire.Reservation {
-			return wire.Reservation{Name: r.Name, From: number(r.StartTime), To: number(r.EndTime), Nodes: r.NodeList}
-		}), a.Errors, a.Warnings
-	})
-}
-
-func (s speaker) update(id int, change wire.Change) wire.Call[wire.Done] {
-	text, err := wire.JSON(description(change))
-	if err != nil {
-		return wire.Call[wire.Done]{Err: err}
-	}
-	request, err := NewUpdateJobRequestWithBody(string(s), strconv.Itoa(id), "application/json", text)
-	return call("/job/{job_id}", request, err, func(a *JobPostResponse) (wire.Done, []Error, []Warning) {
-		return wire.Done{}, a.Errors, a.Warnings
-	})
-}
-
-func (s speaker) submit(job wire.Submission) wire.Call[int] {
-	text, err := wire.JSON(submission(job))
-	if err != nil {
-		return wire.Call[int]{Err: err}
-	}
-	request, err := NewSubmitJobRequestWithBody(string(s), "application/json", text)
-	return call("/job/submit", request, err, func(a *JobSubmitResponse) (int, []Error, []Warning) {
-		return int(a.JobId), a.Errors, a.Warnings
-	})
-}
-
-// flags are how a signal says whom it reaches.
-var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: text("FULL_STEPS_ONLY"), wire.All: nil}
-
-func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
-	request, err := NewSignalJobRequest(string(s), job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
-	return call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {
-		return each(a.Status, func(k *KillJobsRespJob) wire.Error {
-			return wire.Error{Number: int(k.Error.Code), Text: k.Error.String, Description: k.Error.Message}
-		}), a.Errors, a.Warnings
-	})
-}
-
-func text(t string) *string { return &t }
-
-func number(n OptionalNumber) wire.Number { return wire.Number(n) }

@@ -1,4 +1,4 @@
-package v0042
+package slurmctld
 
 import "github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 
@@ -31,7 +31,7 @@ func job(j *JobInfo) wire.Job {
 	}
 }
 
-// exclusive is whom a job keeps off its nodes: this version says it among how it shares them.
+// exclusive is whom a job keeps off its nodes: v0.0.42 to v0.0.44 say it among how it shares them.
 func exclusive(shared []string) []string {
 	var off []string
 	for _, word := range shared {

@@ -1,0 +1,188 @@
+package slurmctld
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+)
+
+// Speak adds the calls of this package to an API for a slurmrestd address. Jobs are read as the version jobs has them.
+func Speak(api wire.API, server, jobs string) wire.API {
+	s := speaker{here: Address(server, api.Name), jobsAt: Address(server, jobs)}
+	api.Ping, api.Time, api.States, api.Jobs, api.Job = s.ping, s.time, s.states, s.jobs, s.job
+	api.Nodes, api.Reservations = s.nodes, s.reservations
+	api.Update, api.Submit, api.Signal, api.Requeue = s.update, s.submit, s.signal, s.requeue
+	api.Complaint = complaint
+	return api
+}
+
+// Address is where the requests of a version go.
+func Address(server, version string) string { return server + "/slurm/" + version + "/" }
+
+// speaker makes the calls, at these addresses with a version behind them.
+type speaker struct{ here, jobsAt string }
+
+// Call puts a request and its answer together. The answer's own errors and warnings are told apart from what it says.
+func Call[A, T any](path string, request *http.Request, err error, told func(*A) (T, []Error, []Warning)) wire.Call[T] {
+	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
+		var answer A
+		if err := json.Unmarshal(body, &answer); err != nil {
+			var none T
+			return none, wire.Complaint{}, err
+		}
+		value, errors, warnings := told(&answer)
+		return value, complains(errors, warnings), nil
+	}}
+}
+
+// each brings every item of a list to another type.
+func each[A, T any](list []A, read func(*A) T) []T {
+	all := make([]T, len(list))
+	for i := range list {
+		all[i] = read(&list[i])
+	}
+	return all
+}
+
+func complains(errors []Error, warnings []Warning) wire.Complaint {
+	return wire.Complaint{
+		Errors: each(errors, func(e *Error) wire.Error {
+			return wire.Error{Number: int(e.ErrorNumber), Text: e.Error, Description: e.Description}
+		}),
+		Warnings: each(warnings, func(w *Warning) string { return w.Description }),
+	}
+}
+
+func complaint(body []byte) (wire.Complaint, error) {
+	var said JobPostResponse
+	err := json.Unmarshal(body, &said)
+	return complains(said.Errors, said.Warnings), err
+}
+
+func (s speaker) ping() wire.Call[[]wire.Controller] {
+	request, err := NewPingRequest(s.here)
+	return Call("/ping/", request, err, func(a *PingArrayResp) ([]wire.Controller, []Error, []Warning) {
+		return each(a.Pings, func(p *ControllerPing) wire.Controller {
+			return wire.Controller{Answers: p.Responding}
+		}), a.Errors, a.Warnings
+	})
+}
+
+// time is 0 where the answer cannot be read: our own clock will do.
+func (s speaker) time() wire.Call[int64] {
+	request, err := NewGetDiagRequest(s.here)
+	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
+		Read: func(body []byte) (int64, wire.Complaint, error) {
+			var answer DiagResp
+			if json.Unmarshal(body, &answer) != nil {
+				return 0, wire.Complaint{}, nil
+			}
+			return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
+		}}
+}
+
+func (s speaker) states() wire.Call[[]wire.State] {
+	request, err := NewGetJobStatesRequest(s.here)
+	return Call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
+		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
+			a.Errors, a.Warnings
+	})
+}
+
+func (s speaker) jobs() wire.Call[[]wire.Job] {
+	request, err := NewGetJobsRequest(s.jobsAt)
+	return wire.Call[[]wire.Job]{Path: "/jobs/", Request: request, Err: err,
+		Stream: func(body io.Reader) ([]wire.Job, wire.Complaint, error) {
+			var said struct {
+				Errors   []Error   `json:"errors"`
+				Warnings []Warning `json:"warnings"`
+			}
+			jobs, err := wire.List(body, "jobs", job, &said)
+			return jobs, complains(said.Errors, said.Warnings), err
+		}}
+}
+
+func (s speaker) job(id int) wire.Call[[]wire.Job] {
+	request, err := NewGetJobRequest(s.jobsAt, strconv.Itoa(id))
+	return Call("/job/{job_id}", request, err, listing)
+}
+
+func listing(a *JobInfoResp) ([]wire.Job, []Error, []Warning) {
+	return each(a.Jobs, job), a.Errors, a.Warnings
+}
+
+func (s speaker) nodes() wire.Call[[]wire.Node] {
+	request, err := NewGetNodesRequest(s.here)
+	return Call("/nodes/", request, err, func(a *NodesResp) ([]wire.Node, []Error, []Warning) {
+		return each(a.Nodes, node), a.Errors, a.Warnings
+	})
+}
+
+func (s speaker) reservations() wire.Call[[]wire.Reservation] {
+	request, err := NewGetReservationsRequest(s.here)
+	return Call("/reservations/", request, err, func(a *ReservationResp) ([]wire.Reservation, []Error, []Warning) {
+		return each(a.Reservations, func(r *ReservationInfo) wire.Reservation {
+			return wire.Reservation{Name: r.Name, From: number(r.StartTime), To: number(r.EndTime), Nodes: r.NodeList}
+		}), a.Errors, a.Warnings
+	})
+}
+
+func (s speaker) update(id int, change wire.Change) wire.Call[wire.Done] {
+	text, err := wire.JSON(description(change))
+	if err != nil {
+		return wire.Call[wire.Done]{Err: err}
+	}
+	request, err := NewUpdateJobRequestWithBody(s.here, strconv.Itoa(id), "application/json", text)
+	return Call("/job/{job_id}", request, err, func(a *JobPostResponse) (wire.Done, []Error, []Warning) {
+		return wire.Done{}, a.Errors, a.Warnings
+	})
+}
+
+func (s speaker) submit(job wire.Submission) wire.Call[int] {
+	text, err := wire.JSON(submission(job))
+	if err != nil {
+		return wire.Call[int]{Err: err}
+	}
+	request, err := NewSubmitJobRequestWithBody(s.here, "application/json", text)
+	return Call("/job/submit", request, err, func(a *JobSubmitResponse) (int, []Error, []Warning) {
+		return int(a.JobId), a.Errors, a.Warnings
+	})
+}
+
+// flags are how a signal says whom it reaches.
+var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: text("FULL_STEPS_ONLY"), wire.All: nil}
+
+func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
+	request, err := NewSignalJobRequest(s.here, job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
+	return Call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {
+		return each(a.Status, func(k *KillJobsRespJob) wire.Error {
+			return wire.Error{Number: int(k.Error.Code), Text: k.Error.String, Description: k.Error.Message}
+		}), a.Errors, a.Warnings
+	})
+}
+
+// requeue touches no job that waits or is over, so it may be said twice. There is a GET that does the same, which a
+// proxy might repeat.
+func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
+	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{job}})
+	if err != nil {
+		return wire.Call[[]wire.Error]{Err: err}
+	}
+	request, err := NewRequeueJobsRequestWithBody(s.here, "application/json", text)
+	return Call("/jobs/requeue", request, err, func(a *JobsRequeueResp) ([]wire.Error, []Error, []Warning) {
+		var outcomes []wire.Error
+		for _, job := range a.Status {
+			outcomes = append(outcomes, each(job, func(e *JobArrayResponseMsgEntry) wire.Error {
+				return wire.Error{Number: int(e.ErrorCode), Text: e.Error}
+			})...)
+		}
+		return outcomes, a.Errors, a.Warnings
+	})
+}
+
+func text(t string) *string { return &t }
+
+func number(n OptionalNumber) wire.Number { return wire.Number(n) }
