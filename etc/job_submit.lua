@@ -297,10 +297,20 @@ local function check_checkpoint(value)
     end
 end
 
+local MAX_LENGTH = 10 * 365 * 24 * 3600 -- seconds
+local SECONDS_IN = { s = 1, m = 60, h = 3600, d = 24 * 3600 }
+
+-- Nine digits at most, and nine behind the point.
+local function is_length(value)
+    local whole, part, unit = value:match("^(%d+)(.*)([smhd])$")
+    if not whole or #whole > 9 or not (part == "" or part:match("^%.%d+$") and #part <= 10) then return false end
+    local seconds = tonumber(whole .. part) * SECONDS_IN[unit]
+    return seconds > 0 and seconds <= MAX_LENGTH
+end
+
 local function check_length(value)
-    local number = value and (value:match("^(%d+)[smhd]$") or value:match("^(%d+%.%d+)[smhd]$"))
-    if not number or tonumber(number) <= 0 then
-        return "a positive number and its unit s, m, h or d, for example synergy-length=2.5h"
+    if not value or not is_length(value) then
+        return "a positive number and its unit s, m, h or d, and at most ten years, for example synergy-length=2.5h"
     end
 end
 
@@ -419,7 +429,7 @@ local function complaint_about_comment(comment)
     if #comment > MAX_COMMENT then
         return "the comment is longer than " .. MAX_COMMENT .. " bytes; shorten it"
     end
-    if comment:find("%c") then
+    if comment:find("%c") or comment:find("\194[\128-\159]") then -- of ASCII, or of Unicode
         return "the comment has a control character in it; separate words by spaces or commas"
     end
     local seen = {}

@@ -72,7 +72,7 @@ const (
 
 // Directives are what a comment says, with its mistakes. A directive that is absent or wrong has the zero value.
 type Directives struct {
-	Managed bool // the comment has synergy-profile, right or wrong
+	Managed bool // the comment has synergy-profile=, whatever its value
 
 	Profile string        // file name of the sensitivity profile; empty with Auto
 	Auto    bool          // the profile is learned from the jobs of this owner and name
@@ -135,7 +135,7 @@ func Parse(comment string) Directives {
 	p.refused = len(p.Mistakes) > 0
 	for word := range words(comment) {
 		name, value, given := strings.Cut(word, "=")
-		p.Managed = p.Managed || name == profileName
+		p.Managed = p.Managed || name == profileName && given
 		p.Reports = p.Reports || name == progressName
 		p.Teaches = p.Teaches || word == profileName+"="+auto
 		if !p.tooLong {

@@ -152,7 +152,8 @@ func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 
 func TestOnlyTheProfileWordOptsIn(t *testing.T) {
 	for comment, want := range map[string]bool{
-		"synergy-profile=res18.json": true, "x,synergy-profile": true, "synergy-profile=../x": true,
+		"synergy-profile=res18.json": true, "x,synergy-profile=": true, "synergy-profile=../x": true,
+		"x,synergy-profile": false,
 		"": false, "synergy-checkpoint": false, "mysynergy-profile=res18.json": false,
 	} {
 		if got := Parse(comment).Managed; got != want {

@@ -4,27 +4,46 @@ package live
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive/corpus"
 )
 
-// stubSlurmctld is as much of it as the gate asks for: the gate is read, and job submits one with what differs from an
-// ordinary job.
-const stubSlurmctld = `
-slurm = { NO_VAL = 0xfffffffe, NO_VAL16 = 0xfffe, INFINITE = 0xffffffff, SUCCESS = 0, ESLURM_NOT_SUPPORTED = 2036, ESLURM_ACCESS_DENIED = 2002,
-	JOB_SHARED_NONE = 0, JOB_SHARED_USER = 2, JOB_SHARED_MCS = 3, log_info = function() end,
-	log_error = function(...) print("error: " .. string.format(...)) end, log_user = function(...) print(string.format(...)) end }
-dofile(GATE .. "/job_submit.lua")
-function submit(differs)
-	local job = { partition = "synergy", comment = "synergy-profile=a.json synergy-checkpoint", script = "#!/bin/sh\n", tres_per_node = "gres/gpu:1",
-		environment = {}, shared = slurm.NO_VAL16, contiguous = 0 }
-	for key, value in pairs(differs) do job[key] = value or nil end
-	print(slurm_job_submit(job, {}, 1000) .. " " .. tostring(job.extra))
-end
-`
+// stubSlurmctld is as much of it as the gate asks for: the gate is read, and submit submits a job with what differs
+// from an ordinary one.
+func (c *Cluster) stubSlurmctld() string {
+	c.t.Helper()
+	text, err := os.ReadFile(filepath.Join(testdata, "slurmctld.lua"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// testdata has the comments by which all readers of one are tested.
+const testdata = "../../bridge/directive/testdata"
+
+func TestTheGateUnderstandsEachCommentOfTheCorpusInTheLuaOfItsSlurm(t *testing.T) {
+	c := OpenCluster(t)
+	cases := corpus.Read(t, filepath.Join(testdata, "comments.json"))
+	// The list has each profile that is named.
+	profiles := map[string]bool{}
+	for _, each := range cases {
+		for word := range strings.FieldsSeq(each.Means) {
+			if name, is := strings.CutPrefix(word, "profile="); is {
+				profiles[name] = true
+			}
+		}
+	}
+	corpus.CheckGate(t, cases, c.gate(corpus.Submissions(cases), slices.Sorted(maps.Keys(profiles))...))
+}
 
 // gate runs a program behind that, in the Lua of the image, with a list of these profiles.
 func (c *Cluster) gate(program string, profiles ...string) string {
@@ -40,7 +59,7 @@ func (c *Cluster) gateThatSays(settings, program string, profiles ...string) str
 		{ date +%s; printf '%s\n' "$@"; } > "$dir/profiles"
 		{ echo "GATE = '$dir'"; cat; } > "$dir/main.lua"
 		lua5.4 "$dir/main.lua" 2>&1`
-	said, err := c.ExecInput("slurmctld", "slurm", stubSlurmctld+program,
+	said, err := c.ExecInput("slurmctld", "slurm", c.stubSlurmctld()+program,
 		append([]string{"env", "SETTINGS=" + settings, "bash", "-c", run, "bash"}, profiles...)...)
 	if err != nil {
 		c.t.Fatalf("%v: %s", err, said)

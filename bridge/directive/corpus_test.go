@@ -1,0 +1,130 @@
+package directive
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive/corpus"
+)
+
+const comments = "testdata/comments.json"
+
+func TestTheDaemonUnderstandsEachCommentOfTheCorpus(t *testing.T) {
+	for _, c := range corpus.Read(t, comments) {
+		d := Parse(c.Comment)
+		if d.Managed == c.Unmanaged {
+			t.Errorf("%.200q: managed: %t", c.Comment, !c.Unmanaged)
+		}
+		if got, want := meaningOf(d), withoutEnv(c); c.Whole == "" && got != want {
+			t.Errorf("%.200q: means %q, want %q", c.Comment, got, want)
+		}
+		var wrong []string
+		if err := d.Err(); err != nil {
+			wrong = strings.Split(err.Error(), "\n")
+		}
+		for _, m := range []*Mistake{d.BadProgress, d.BadCurve} {
+			if m != nil {
+				wrong = append(wrong, m.Text)
+			}
+		}
+		switch {
+		case c.Whole != "":
+			if len(wrong) != 1 || !strings.Contains(wrong[0], c.Whole) {
+				t.Errorf("%.200q: %q, want it refused for %q", c.Comment, wrong, c.Whole)
+			}
+		case len(wrong) != len(c.Wrong):
+			t.Errorf("%.200q: wrong are %q, want %q", c.Comment, wrong, c.Wrong)
+		default:
+			for i, word := range c.Wrong {
+				if name, _, _ := strings.Cut(word, "="); !strings.Contains(wrong[i], name) {
+					t.Errorf("%.200q: %q, want it about %q", c.Comment, wrong[i], word)
+				}
+			}
+		}
+	}
+}
+
+// withoutEnv is what a case means to the daemon: synergy-env is the node's.
+func withoutEnv(c corpus.Case) string {
+	means := strings.ReplaceAll(strings.ReplaceAll(" "+c.Means, " env=on", ""), " env=off", "")
+	return strings.TrimPrefix(means, " ")
+}
+
+// meaningOf is what a comment was read as, in the words of the corpus.
+func meaningOf(d Directives) string {
+	var all []string
+	say := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	claims := map[Claim]string{Keeps: "keep", Gives: "give"}
+	say(d.Auto, "profile=auto")
+	say(d.Profile != "", "profile=%s", d.Profile)
+	say(d.Saves, "checkpoint=%s@%.0f", d.Signal, d.Grace.Seconds())
+	if d.Steps {
+		all[len(all)-1] += "/steps"
+	}
+	seconds := strings.TrimRight(fmt.Sprintf("%.9f", d.Length.Seconds()), "0")
+	say(d.Length > 0, "length=%ss", strings.TrimSuffix(seconds, "."))
+	say(d.Cores != Unsaid, "cores=%s", claims[d.Cores])
+	say(d.Memory != Unsaid, "memory=%s", claims[d.Memory])
+	if d.Share != nil {
+		share := "share=" + string(d.Share.Class)
+		if d.Share.Memory > 0 {
+			share += fmt.Sprintf(",mem=%d", d.Share.Memory)
+		}
+		if d.Share.SLO > 0 {
+			share += fmt.Sprintf(",slo=%d", d.Share.SLO.Milliseconds())
+		}
+		all = append(all, share)
+	}
+	p, c := d.Progress, d.Curve
+	say(!p.At.IsZero(), "progress=%d@%d", p.Iterations, p.At.Unix())
+	say(p.At.IsZero() && d.Reports && d.BadProgress == nil, "progress")
+	var rates []string
+	for _, rate := range c.Rates {
+		rates = append(rates, fmt.Sprintf("%d:%g", rate.Cores, rate.Rate))
+	}
+	say(rates != nil, "curve=%s@%d", strings.Join(rates, "/"), c.At.Unix())
+	return strings.Join(all, " ")
+}
+
+// The live suite does the same in the Lua of its Slurm.
+func TestTheGateUnderstandsEachCommentOfTheCorpus(t *testing.T) {
+	cases := corpus.Read(t, comments)
+	dir := t.TempDir()
+	gate, err := os.ReadFile("../../etc/job_submit.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slurmctld, err := os.ReadFile("testdata/slurmctld.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := fmt.Sprintf("GATE = %q\n%s%s", dir, slurmctld, corpus.Submissions(cases))
+	for name, text := range map[string]string{"job_submit.lua": string(gate), "main.lua": program} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ran := false
+	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4", "lua"} {
+		if _, err := exec.LookPath(lua); err != nil {
+			continue
+		}
+		printed, err := exec.Command(lua, filepath.Join(dir, "main.lua")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %.2000s", lua, err, printed)
+		}
+		t.Run(lua, func(t *testing.T) { corpus.CheckGate(t, cases, string(printed)) })
+		ran = true
+	}
+	if !ran {
+		t.Skip("no Lua on this machine; the live suite has one")
+	}
+}
