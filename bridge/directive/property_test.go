@@ -163,7 +163,8 @@ func TestOfAnyCommentTheMistakesAreFewAndPrintableAndAboutItsWords(t *testing.T)
 		has := func(name string) bool {
 			return slices.ContainsFunc(all, func(w string) bool { return w == name || strings.HasPrefix(w, name+"=") })
 		}
-		if d.Managed != has(profileName) || d.Reports != has(progressName) ||
+		named := func(w string) bool { return strings.HasPrefix(w, profileName+"=") }
+		if d.Managed != slices.ContainsFunc(all, named) || d.Reports != has(progressName) ||
 			d.Teaches != slices.Contains(all, "synergy-profile=auto") {
 			t.Fatalf("%q: %+v", comment, d)
 		}
