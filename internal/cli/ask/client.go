@@ -1,0 +1,170 @@
+// Package ask answers questions about what a daemon knows and has decided. It reads the daemon's pages over HTTP, or
+// its files when it is down, and writes each answer as text or as JSON. Nothing is changed by a question.
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+)
+
+// Where a daemon is looked for if none is named: first the socket, then the address.
+const (
+	UsualSocket  = "/run/synergy/synergy-slurmd.sock"
+	UsualAddress = "http://127.0.0.1:9817"
+)
+
+// Limits on an answer. A report of a large cluster is some megabytes.
+const (
+	answerLimit = time.Minute
+	answerBytes = 1 << 28
+	answerWords = 1 << 10 // of an error's text
+)
+
+// Client reads the pages of one daemon.
+type Client struct {
+	at     *url.URL
+	client *http.Client
+	// remedy is added to the error of a daemon that does not answer; empty: nothing is.
+	remedy string
+}
+
+// Named is the client of a daemon by its address, as UsualAddress, or its socket, as unix:UsualSocket or a path.
+func Named(name string) (Client, error) {
+	if path := strings.TrimPrefix(name, "unix:"); filepath.IsAbs(path) {
+		return BySocket(filepath.Clean(path)), nil
+	}
+	at, err := url.Parse(name)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return Client{}, fmt.Errorf("%.80q: want an address as %s, or a socket as unix:%s", name, UsualAddress,
+			UsualSocket)
+	}
+	return Client{at: at, client: &http.Client{Timeout: answerLimit}}, nil
+}
+
+// BySocket is the client of whatever listens at a unix socket.
+func BySocket(path string) Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return Client{at: &url.URL{Scheme: "http", Host: "localhost"},
+		client: &http.Client{Timeout: answerLimit, Transport: &http.Transport{DialContext: dial}}}
+}
+
+// IsSocket reports whether there is a unix socket at a path.
+func IsSocket(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&os.ModeSocket != 0
+}
+
+// Errors of a client, by errors.Is.
+var (
+	ErrGone    = errors.New("no such page")
+	ErrSilent  = errors.New("nobody answers")
+	ErrNoRound = errors.New("no round has been held yet")
+)
+
+// silent is the error of a daemon that does not answer.
+type silent struct {
+	err    error
+	remedy string
+}
+
+func (s silent) Error() string {
+	if s.remedy == "" {
+		return s.err.Error()
+	}
+	return s.err.Error() + ": " + s.remedy
+}
+
+func (s silent) Unwrap() []error { return []error{s.err, ErrSilent} }
+
+// Reports are the reports of the rounds that the daemon keeps, ascending. One that is overwritten meanwhile is left
+// out.
+func (c Client) Reports(ctx context.Context) ([]bridge.Report, error) {
+	var rounds []int
+	if err := c.Get(ctx, "/rounds", &rounds); err != nil {
+		return nil, err
+	}
+	var reports []bridge.Report
+	for _, round := range rounds {
+		var report bridge.Report
+		err := c.Get(ctx, "/round/"+strconv.Itoa(round), &report)
+		switch {
+		case errors.Is(err, ErrGone):
+		case err != nil:
+			return nil, err
+		default:
+			reports = append(reports, report)
+		}
+	}
+	return reports, nil
+}
+
+// Latest is the report of the last round; ErrNoRound: there was none.
+func (c Client) Latest(ctx context.Context) (last bridge.Report, err error) {
+	if err = c.Get(ctx, "/round", &last); errors.Is(err, ErrGone) {
+		err = Unseen{ErrNoRound}
+	}
+	return last, err
+}
+
+// Get reads a page as JSON. ErrGone: there is no such page; ErrSilent: nobody answers.
+func (c Client) Get(ctx context.Context, path string, into any) error {
+	text, err := c.Text(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return Unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", path, err)}
+	}
+	return nil
+}
+
+// Text is the content of a page. The path may have a query. The errors are those of Get.
+func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
+	path, query, _ := strings.Cut(path, "?")
+	at := c.at.JoinPath(path)
+	at.RawQuery = query
+	page := at.String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.client.Do(request)
+	if err != nil {
+		return nil, Unseen{silent{err, c.remedy}}
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, Unseen{refused(page, answer)}
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, answerBytes))
+	if err != nil {
+		return nil, Unseen{fmt.Errorf("%s: %w", page, err)}
+	}
+	return text, nil
+}
+
+// refused is the error of an answer that is not OK, with its text.
+func refused(page string, answer *http.Response) error {
+	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // the status alone says enough
+	if answer.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: %w: %s", page, ErrGone, printable.Line(string(words), 300))
+	}
+	says := printable.Line(answer.Status+": "+string(words), 300)
+	return fmt.Errorf("%s: %s", page, strings.TrimSuffix(says, ":"))
+}
