@@ -26,9 +26,8 @@ import (
 // said to be so, less work.
 var given = []struct{ prefix, more string }{
 	{"synergy savings", "--book book"},
-	{"synergy explain", daemon}, {"synergy why-not", daemon}, {"synergy queue", daemon}, {"synergy top", daemon},
-	{"synergy status", daemon}, {"synergy when", daemon}, {"synergy what-if", daemon},
-	{"synergy history", daemon}, {"synergy replay", daemon},
+	{"synergy explain", daemon}, {"synergy queue", daemon}, {"synergy top", daemon}, {"synergy status", daemon},
+	{"synergy what-if", daemon}, {"synergy history", daemon}, {"synergy plan --round", daemon},
 	{"synergy profile list", "--dir learned"},
 	{"synergy-slurmd --check-config", "--config site/synergy-slurmd.yaml"},
 	{"synergy-slurmd --once", driven + " --alone"},

@@ -112,7 +112,7 @@ var doors = map[string][]string{
 	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd", "sim/document"},
 	"gopkg.in/ini.v1":                     {"sim/cluster"},
 	"gonum.org/v1/plot":                   {"sim/report/figure"},
-	"golang.org/x/term":                   {"cmd/synergy"},
+	"golang.org/x/term":                   {"cmd/synergy-slurmd", "cmd/synergy", "internal/cli/ask"},
 	"github.com/spf13/pflag":              {"cmd"},
 	// in the daemon for its man pages and completions alone
 	"github.com/spf13/cobra": {"cmd/synergy", "cmd/synergy-slurmd", "cmd/synergy-broker",

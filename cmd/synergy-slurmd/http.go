@@ -35,7 +35,7 @@ const index = `synergy-slurmd
 /snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
 /rounds      the numbers of the rounds that are kept
 /round/17    one of them
-/replay/17   that round with all that it takes to plan it again: synergy replay reads it
+/replay/17   that round with all that it takes to plan it again: synergy plan --round reads it
 /story/4711  a job's story, as long as the history goes back
 /history     who ran with what: ?user=alice&job=4711&since=2026-11-01T00:00:00Z&until=…
 /jobs/4711   in a browser: a job, over the last rounds

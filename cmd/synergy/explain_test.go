@@ -12,18 +12,22 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // explained are two rounds: job 17 waits for good, and job 18 is one that users named as they liked.
 func explained() []bridge.Report {
+	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	first := bridge.Report{
-		Round: 41, Began: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
-		Snapshot: policy.Cluster{Jobs: []policy.Job{
-			{ID: 17, Name: "vision", User: "alice", GPUs: 64, ProfileName: "res18.json", Attained: 7200},
-			{ID: 18, Name: "\x1b[2J\nevil", User: "mallory", GPUs: 1},
-		}},
+		Round: 41, Began: noon,
+		Snapshot: policy.Cluster{Now: noon,
+			Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500_000}}},
+			Jobs: []policy.Job{
+				{ID: 17, Name: "vision", User: "alice", GPUs: 64, ProfileName: "res18.json", Attained: 7200},
+				{ID: 18, Name: "\x1b[2J\nevil", User: "mallory", GPUs: 1},
+			}},
 		Plan: policy.Plan{Decisions: []policy.Decision{{Job: 17, Why: "no node has 64 GPUs"},
 			{Job: 18, Why: "\x1b[2Jturn"}}},
 		Waits: []bridge.Wait{
@@ -48,6 +52,7 @@ func TestTheStoryOfAJob(t *testing.T) {
 	}
 	for _, report := range explained() {
 		served[fmt.Sprintf("/round/%d", report.Round)] = jsonOf(t, report)
+		served["/round"] = jsonOf(t, report) // the last one stays
 		if err := closed.Settle(nil, report); err != nil {
 			t.Fatal(err)
 		}

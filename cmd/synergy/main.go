@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/cli"
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
@@ -69,11 +70,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &command) {
 		return command.code
 	}
-	var failure failed
-	if errors.As(err, &failure) || errors.As(err, new(cli.Unwritten)) {
+	if errors.As(err, new(failed)) || errors.As(err, new(ask.Failed)) || errors.As(err, new(cli.Unwritten)) {
 		return exitFailed
 	}
-	if errors.As(err, new(unseen)) {
+	if errors.As(err, new(unseen)) || errors.As(err, new(ask.Unseen)) {
 		return exitUnseen
 	}
 	return exitUsage
@@ -104,14 +104,12 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy status                       is the daemon well, and how good is its plan?
   synergy top                          what runs, and what does it gain?
   synergy queue --user alice           who waits for what, in which order?
-  synergy why-not 4711                 why does this job not run, or not have more?
-  synergy explain 4711                 what became of it?
+  synergy explain 4711                 why does this job wait, what would help, when will it start, what became of it?
   synergy what-if --job 4711           what would have it start now? And if there were more nodes?
-  synergy when 4711                    when will it start?
   synergy history --user alice         who ran with what, when, why, and how fast?
-  synergy replay 4711                  a round of last month planned again: what would be different today?
   synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
+  synergy plan --round 4711            a round of last month planned again: what would be different today?
   synergy profile -- ./train.sh        how fast does it train with how many cores?
   synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
@@ -124,11 +122,15 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
-		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
-		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
-		gresCommand(), shareCommand(), cli.Manual("1", "synergy "+running()))
-	root.AddCommand(gone("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
-		"/usr/lib/synergy/prove-failing-open shows that jobs start when the daemon dies"))
+		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), explainCommand(),
+		historyCommand(), whatIfCommand(), savingsCommand(), gresCommand(), shareCommand(),
+		cli.Manual("1", "synergy "+running()))
+	root.AddCommand(
+		gone("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
+			"/usr/lib/synergy/prove-failing-open shows that jobs start when the daemon dies"),
+		gone("why-not", "synergy explain JOB says it, under \"why it waits\" and \"what would help\""),
+		gone("when", "synergy explain JOB says it, under \"when it starts\", and synergy queue of all jobs"),
+		gone("replay", "synergy plan --round ROUND does it, or --round FILE with a round that was exported"))
 	return root
 }
 

@@ -2,15 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"slices"
-	"syscall"
 
-	"github.com/synergy-slurmd/synergy-slurmd/history"
-	"github.com/synergy-slurmd/synergy-slurmd/ledger"
-	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
 // given is a flag whose value may not be empty: with an unset shell variable the flag would otherwise look as if it had
@@ -41,128 +34,21 @@ func (g group) give(to *string, name, value, usage string) {
 	g.flags.Var(given{to}, name, usage)
 }
 
-// keptAt describes a place of the daemon for error messages: the flag or the word for it, what it should be, and its
-// usual path.
-type keptAt struct{ of, want, usual string }
-
-var (
-	ledgerPlace  = keptAt{"ledger", "the file that the daemon has as its ledger", usualLedger}
-	historyPlace = keptAt{"--history", "the folder of the daemon's history", usualHistory}
-	savingsPlace = keptAt{"--book", "the folder that the daemon's configuration has as savings", usualSavings}
-)
-
-// wrong says that the place is not what was wanted.
-func (p keptAt) wrong(path string, err error) error {
-	if p.usual == path {
-		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)
-	}
-	return fmt.Errorf("%s %s: %w: want %s, which is %s as a rule", p.of, path, err, p.want, p.usual)
+// rounds defines the flags that say where rounds are read.
+func (g group) rounds(s *ask.Source) {
+	g.give(&s.Daemon, "daemon", "", "the daemon's `address`, as "+ask.UsualAddress+
+		", or its socket, as unix:"+ask.UsualSocket+" (default: that socket, else that address)")
+	g.give(&s.Ledger, "ledger", "",
+		"the `file` of a daemon that is down, instead (default, where no daemon answers and none is named: "+
+			ask.UsualLedger+")")
 }
 
-// Why a place is not what was wanted.
-var (
-	errFolder  = errors.New("is a folder")
-	errFile    = errors.New("is a file")
-	errSpecial = errors.New("is a device, a pipe or a socket")
-	errEmpty   = errors.New("is empty")
-)
-
-// read says why the place cannot be read, with a remedy instead of the system's words.
-func (p keptAt) read(path string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return p.wrong(path, reworded{fs.ErrNotExist, "is not there"})
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s %s: %w: it takes the daemon's user or root, as with sudo -u synergy before the command",
-			p.of, path, reworded{fs.ErrPermission, "may not be read by you"})
-	}
-	return err
+// past defines the flags that say where rounds and what is older are read.
+func (g group) past(s *ask.Past) {
+	g.rounds(&s.Source)
+	g.give(&s.Folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
+		"(default, where no daemon answers and nothing is named: "+ask.UsualHistory+")")
 }
 
-// reworded is an error in other words.
-type reworded struct {
-	error
-	words string
-}
-
-func (n reworded) Error() string { return n.words }
-func (n reworded) Unwrap() error { return n.error }
-
-// plainFile checks that a ledger may be at a path. It does not open it, since opening a pipe would wait for ever.
-func plainFile(path string) error {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return ledgerPlace.read(path, err)
-	case info.IsDir():
-		return ledgerPlace.wrong(path, errFolder)
-	case !info.Mode().IsRegular():
-		return ledgerPlace.wrong(path, errSpecial)
-	case info.Size() == 0:
-		return ledgerPlace.wrong(path, errEmpty)
-	}
-	return nil
-}
-
-// openLedger opens the ledger of a daemon that is down.
-func openLedger(path string) (*ledger.Book, error) {
-	if err := plainFile(path); err != nil {
-		return nil, err
-	}
-	kept, err := ledger.Read(path)
-	switch {
-	case errors.Is(err, ledger.ErrLocked):
-		return nil, unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", path)}
-	case errors.Is(err, ledger.ErrAlien):
-		return nil, ledgerPlace.wrong(path, reworded{ledger.ErrAlien, "is no ledger"})
-	case err != nil:
-		return nil, ledgerPlace.read(path, err)
-	}
-	return kept, nil
-}
-
-// openHistory opens the folder of a history.
-func openHistory(path string) (*history.Reader, error) {
-	if err := folder(historyPlace, path); err != nil {
-		return nil, err
-	}
-	past, err := history.Read(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, historyPlace.wrong(path, reworded{err, "has no day of a history"})
-	case err != nil:
-		return nil, historyPlace.read(path, err)
-	}
-	return past, nil
-}
-
-// folder checks that a folder exists and may be listed.
-func folder(p keptAt, path string) error {
-	info, err := os.Stat(path)
-	if err == nil && !info.IsDir() {
-		return p.wrong(path, errFile)
-	}
-	if err == nil {
-		_, err = os.ReadDir(path)
-	}
-	if err != nil {
-		return p.read(path, err)
-	}
-	return nil
-}
-
-// openSavings checks that a folder can be a ledger of savings. begins: it is empty, as at a site that has just started.
-func openSavings(path string) (begins bool, err error) {
-	if err := folder(savingsPlace, path); err != nil {
-		return false, err
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return false, savingsPlace.read(path, err)
-	}
-	ours := func(e fs.DirEntry) bool { return book.Owns(e.Name()) }
-	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
-		return false, savingsPlace.wrong(path, errors.New("has no day of a ledger of savings, and other files"))
-	}
-	return len(entries) == 0, nil
-}
+// profileExtension is that of a profile's file.
+const profileExtension = ".json"

@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
 // wrongPlaces are paths at which there is something else than a ledger or a folder of the daemon's, and what is said
@@ -50,10 +46,12 @@ func readers(t *testing.T, flag string, look func(line []string)) {
 			return
 		}
 		found++
-		if strings.Contains(c.Use, "JOB") || strings.Contains(c.Use, " [ROUND]") {
+		switch {
+		case strings.Contains(c.Use, " JOB"):
 			words = append(words, "1")
-		}
-		if c.Name() == "what-if" {
+		case c.Name() == "plan":
+			words = append(words, "--round", "1")
+		case c.Name() == "what-if":
 			words = append(words, "--job", "1")
 		}
 		look(words)
@@ -76,42 +74,6 @@ func TestWhatIsNoLedgerIsNamedByEachCommandThatReadsOne(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestALedgerOfALivingDaemonIsLeftToIt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "ledger")
-	book, err := ledger.Open(path, ledger.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer book.Close()
-	_, err = openLedger(path)
-	want := "a daemon has the ledger " + path + " open: ask it, without --ledger"
-	if !errors.As(err, new(unseen)) || err.Error() != want {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestWhatMayNotBeReadTakesTheDaemonsUser(t *testing.T) {
-	for _, p := range []keptAt{ledgerPlace, historyPlace, savingsPlace} {
-		err := p.read("/x", &fs.PathError{Op: "open", Path: "/x", Err: syscall.EACCES})
-		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "sudo -u synergy") {
-			t.Errorf("%v", err)
-		}
-	}
-	if os.Geteuid() == 0 {
-		return // may read everything
-	}
-	shut := filepath.Join(t.TempDir(), "shut")
-	if err := os.Mkdir(shut, 0); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openLedger(filepath.Join(shut, "ledger")); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a ledger in a folder that is shut: %v", err)
-	}
-	if _, err := openSavings(shut); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("savings in a folder that is shut: %v", err)
-	}
 }
 
 func TestWhatIsNoHistoryIsNamedByEachCommandThatReadsOne(t *testing.T) {
@@ -138,18 +100,5 @@ func TestAFlagWithAnEmptyTextIsNotTakenForOneThatWasLeftOut(t *testing.T) {
 			}
 			refusal(t, append(words, "--"+flag+"="), `invalid argument "" for "`, "--"+flag+`" flag: is empty`)
 		})
-	}
-}
-
-func TestAFolderOfSomethingElseIsNoLedgerOfSavings(t *testing.T) {
-	other := t.TempDir()
-	if err := os.WriteFile(filepath.Join(other, "notes"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openSavings(other); err == nil || !strings.Contains(err.Error(), "no day of a ledger of savings") {
-		t.Errorf("%v", err)
-	}
-	if begins, err := openSavings(t.TempDir()); err != nil || !begins {
-		t.Errorf("an empty folder, as before the first round: %v, %v", begins, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
@@ -42,7 +43,7 @@ have been. docs/savings.md says what is assumed.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, time.Now()) },
 	}
 	what, out := newGroup("What is added up"), newGroup("Output")
-	what.give(&o.book, "book", usualSavings, "`folder` of the ledger of savings")
+	what.give(&o.book, "book", ask.UsualSavings, "`folder` of the ledger of savings")
 	what.give(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
 	what.give(&o.until, "until", "", "up to this `time` (default now)")
@@ -57,7 +58,7 @@ have been. docs/savings.md says what is assumed.`,
 
 // run reads the ledger of savings, compares it with accounting if --sacct is given, and writes the outputs.
 func (o *saved) run(c *cobra.Command, now time.Time) error {
-	since, until, err := between(o.since, o.until, now)
+	since, until, err := ask.Between(o.since, o.until, now)
 	if err != nil {
 		return err
 	}
@@ -67,13 +68,12 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	if kind := filepath.Ext(o.plot); o.plot != "" && kind != ".png" && kind != ".svg" {
 		return fmt.Errorf("--plot %s: want a name that ends in .png or .svg", o.plot)
 	}
-	begins, err := openSavings(o.book)
+	note, err := ask.CheckSavings(o.book)
 	if err != nil {
 		return err
 	}
-	if begins {
-		fmt.Fprintf(c.ErrOrStderr(), "synergy: --book %s: nothing was ever booked there: want %s\n", o.book,
-			savingsPlace.want)
+	if note != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --book %s: %s\n", o.book, note)
 	}
 	lines, skipped, err := book.Read(o.book, since, until)
 	if err != nil {

@@ -176,8 +176,7 @@ func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 func (s *span) Type() string { return "time" }
 
 // plainJSON are the commands whose --json takes no file.
-var plainJSON = []string{"explain", "history", "plan", "queue", "replay", "status", "top", "what-if", "when",
-	"why-not"}
+var plainJSON = []string{"explain", "history", "plan", "queue", "status", "top", "what-if"}
 
 // spelled makes --json without a file behind it write to the standard output.
 func spelled(args []string) []string {

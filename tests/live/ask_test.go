@@ -37,16 +37,13 @@ func TestWhatIsAskedOfTheClusterComesTrue(t *testing.T) {
 	c.WaitForState(first, "RUNNING")
 	waits := c.MustSbatch("alice", "sleep 900", word("res18"), "--gres=gpu:8", output)
 	c.WaitFor("a round has seen it", func() bool {
-		_, err := c.Exec("login", "alice", "/opt/synergy/bin/synergy", "why-not", page, waits.String())
+		_, err := c.Exec("login", "alice", "/opt/synergy/bin/synergy", "explain", page, waits.String())
 		return err == nil
 	})
 
-	if said := c.ask("why-not", waits.String()); !strings.Contains(said, "4 GPUs are free, it needs 8") {
-		t.Errorf("why-not: %s", said)
-	}
-	if said := c.ask("when", waits.String()); !strings.Contains(said, "is expected to start about 20") ||
-		strings.Contains(said, "guess") {
-		t.Errorf("when: %s", said)
+	if said := c.ask("explain", waits.String()); !strings.Contains(said, "it waits: 4 GPUs are free, it needs 8") ||
+		!strings.Contains(said, "is expected to start about 20") || strings.Contains(said, "guess") {
+		t.Errorf("explain: %s", said)
 	}
 	told := c.expected(waits)
 	would := c.ask("what-if", "--job", waits.String())
@@ -79,12 +76,15 @@ func TestWhatIsAskedOfTheClusterComesTrue(t *testing.T) {
 // expected is when a job is expected to start.
 func (c *Cluster) expected(id JobID) future.Spread {
 	c.t.Helper()
-	var f future.Forecast
-	if err := json.Unmarshal([]byte(c.ask("when", "--json", id.String())), &f); err != nil {
+	var told struct {
+		Expected future.Forecast `json:"expected"`
+	}
+	if err := json.Unmarshal([]byte(c.ask("explain", "--json", id.String())), &told); err != nil {
 		c.t.Fatal(err)
 	}
-	if len(f.Start) != 1 || f.Start[0].P50.IsZero() || f.Start[0].Job != int(id) {
-		c.t.Fatalf("when: %+v", f)
+	starts := told.Expected.Start
+	if len(starts) != 1 || starts[0].P50.IsZero() || starts[0].Job != int(id) {
+		c.t.Fatalf("explain: %+v", told)
 	}
-	return f.Start[0].Spread
+	return starts[0].Spread
 }

@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"context"
@@ -17,57 +17,47 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// usualHistory is the folder of the history if none is named and no daemon answers.
-const usualHistory = "/var/lib/synergy/history"
-
-// chronicle reads what is older than the last rounds: from a daemon, or from the folder of its history or its ledger if
-// the daemon is down.
-type chronicle struct {
-	source
-	folder string
+// Past is where what is older than the last rounds is read, too: from a daemon, or from the folder of its history or
+// its ledger if the daemon is down.
+type Past struct {
+	Source
+	Folder string // of the history; empty: none is named
 }
 
-// define adds the flags to a command.
-func (s *chronicle) define(where group) {
-	s.source.define(where)
-	where.give(&s.folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
-		"(default, where no daemon answers and nothing is named: "+usualHistory+")")
-}
-
-// archive opens the folder named by --history; nil: none is named.
-func (s *chronicle) archive() (*history.Reader, error) {
-	if s.folder == "" {
+// archive opens the folder that was named; nil: none is.
+func (s *Past) archive() (*history.Reader, error) {
+	if s.Folder == "" {
 		return nil, nil
 	}
-	return openHistory(s.folder)
+	return openHistory(s.Folder)
 }
 
 // fallback opens the usual history folder if no daemon was named and none answered; nil: it cannot be read.
-func (s *chronicle) fallback(err error) *history.Reader {
-	if s.daemon != "" || s.ledger != "" || !errors.Is(err, errSilent) {
+func (s *Past) fallback(err error) *history.Reader {
+	if s.Daemon != "" || s.Ledger != "" || !errors.Is(err, ErrSilent) {
 		return nil
 	}
-	past, err := history.Read(usualHistory)
+	past, err := history.Read(UsualHistory)
 	if err != nil {
 		return nil
 	}
 	return past
 }
 
-// story is what is known of a job, and over names what was searched for it.
-func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
+// story is what is known of a job, and over names what was searched for it. Gaps are told to notes.
+func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
 	past, err := s.archive()
-	if past == nil && err == nil && s.ledger == "" {
+	if past == nil && err == nil && s.Ledger == "" {
 		told, err = s.askStory(ctx, job)
-		if past = s.fallback(err); err == nil || past == nil && !errors.Is(err, errGone) && !errors.Is(err, errSilent) {
+		if past = s.fallback(err); err == nil || past == nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrSilent) {
 			return told, "rounds that are kept", err
 		}
 	} else if err != nil {
 		return told, "", err
 	}
 	var now story.Story
-	if past == nil || s.ledger != "" {
-		reports, err := s.reports(ctx) // of a ledger, or of a daemon too old to have /story
+	if past == nil || s.Ledger != "" {
+		reports, err := s.Reports(ctx) // of a ledger, or of a daemon too old to have /story
 		if now = story.Of(job, reports); past == nil || err != nil {
 			return now, fmt.Sprintf("%d rounds that are kept", len(reports)), err
 		}
@@ -77,23 +67,22 @@ func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told s
 	return story.Join(job, passages, now), "rounds in the history", err
 }
 
-func (s *chronicle) askStory(ctx context.Context, job int) (told story.Story, err error) {
-	daemon, err := s.remote()
+func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err error) {
+	daemon, err := s.client()
 	if err != nil {
 		return told, err
 	}
-	return told, daemon.get(ctx, "/story/"+strconv.Itoa(job), &told)
+	return told, daemon.Get(ctx, "/story/"+strconv.Itoa(job), &told)
 }
 
 // runs are the runs that the question asks for. more: there are others.
-func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool,
-	err error) {
+func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
 	past, err := s.archive()
 	switch {
 	case err != nil:
 		return nil, false, err
-	case past == nil && s.ledger != "":
-		reports, err := s.reports(ctx)
+	case past == nil && s.Ledger != "":
+		reports, err := s.Reports(ctx)
 		if err != nil {
 			return nil, false, err
 		}
@@ -113,7 +102,7 @@ func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Questio
 }
 
 // askRuns asks a daemon for runs.
-func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
+func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
 	words := url.Values{"since": {q.Since.UTC().Format(time.RFC3339)}, "until": {q.Until.UTC().Format(time.RFC3339)}}
 	if q.User != "" {
 		words.Set("user", q.User)
@@ -121,7 +110,7 @@ func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Ques
 	if q.Job > 0 {
 		words.Set("job", strconv.Itoa(q.Job))
 	}
-	daemon, err := s.remote()
+	daemon, err := s.client()
 	if err != nil {
 		return nil, false, err
 	}
@@ -130,7 +119,7 @@ func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Ques
 		More bool        `json:"more"`
 		Gaps []string    `json:"gaps"`
 	}
-	if err := daemon.get(ctx, "/history?"+words.Encode(), &answer); err != nil {
+	if err := daemon.Get(ctx, "/history?"+words.Encode(), &answer); err != nil {
 		return nil, false, err
 	}
 	for _, gap := range answer.Gaps {
@@ -140,36 +129,33 @@ func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Ques
 }
 
 // round is the text of a kept round with all that is needed to plan it again.
-func (s *chronicle) round(ctx context.Context, number int) ([]byte, error) {
+func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 	past, err := s.archive()
 	switch {
 	case err != nil:
 		return nil, err
-	case past == nil && s.ledger != "":
+	case past == nil && s.Ledger != "":
 		return s.roundOfLedger(ctx, number)
 	case past == nil:
-		daemon, err := s.remote()
+		daemon, err := s.client()
 		if err != nil {
 			return nil, err
 		}
-		text, err := daemon.text(ctx, "/replay/"+strconv.Itoa(number))
-		if errors.Is(err, errGone) {
-			return nil, failed{fmt.Errorf("round %d: the daemon keeps none of that number: %w", number, err)}
+		text, err := daemon.Text(ctx, "/replay/"+strconv.Itoa(number))
+		if errors.Is(err, ErrGone) {
+			return nil, Failed{fmt.Errorf("round %d: the daemon keeps none of that number: %w", number, err)}
 		}
 		if past = s.fallback(err); past == nil {
 			return text, err
 		}
 	}
 	text, err := past.Round(number)
-	if err != nil {
-		return nil, failed{err}
-	}
-	return text, nil
+	return text, done(err)
 }
 
 // roundOfLedger is a round of the ledger with all that is needed to plan it again, as text.
-func (s *chronicle) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
-	reports, err := s.reports(ctx)
+func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
+	reports, err := s.Reports(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +164,7 @@ func (s *chronicle) roundOfLedger(ctx context.Context, number int) ([]byte, erro
 			return keptOf(r).Print()
 		}
 	}
-	return nil, failed{fmt.Errorf("round %d: the ledger keeps the last %d rounds, and it is none of them", number,
+	return nil, Failed{fmt.Errorf("round %d: the ledger keeps the last %d rounds, and it is none of them", number,
 		len(reports))}
 }
 
@@ -197,6 +183,6 @@ func tellGaps(notes io.Writer, gaps []error) {
 		case errors.Is(gap, fs.ErrPermission):
 			remedy = ": it takes the daemon's user or root"
 		}
-		fmt.Fprintf(notes, "synergy: left out: %s%s\n", printable.Line(gap.Error(), longestLine), remedy)
+		fmt.Fprintf(notes, "synergy: left out: %s%s\n", printable.Line(gap.Error(), LongestSentence), remedy)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package ask
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// between reads --since and --until. An end in the future is replaced by now, unless the begin is in the future, too.
-func between(from, to string, now time.Time) (since, until time.Time, err error) {
+// Between reads --since and --until. An end in the future is replaced by now, unless the begin is in the future, too.
+func Between(from, to string, now time.Time) (since, until time.Time, err error) {
 	if since, err = moment(from, now); err != nil {
 		return since, until, fmt.Errorf("--since: %w", err)
 	}

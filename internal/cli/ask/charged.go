@@ -1,21 +1,16 @@
-package main
+package ask
 
 import (
 	"cmp"
-	"encoding/csv"
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/billing"
 	"github.com/synergy-slurmd/synergy-slurmd/history"
-	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
@@ -33,43 +28,33 @@ type bill struct {
 // owes is what the user would owe the site; negative: what the site would owe the user.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// charge answers --billing: it charges the runs as Slurm does (by the job's first run), and by what they held.
-func (o *past) charge(c *cobra.Command, q history.Question, runs []story.Run, now time.Time) error {
-	weights, err := billing.Parse(o.billing)
+// charge answers Billing: it charges the runs as Slurm does (by the job's first run), and by what they held.
+func (o *History) charge(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
+	now time.Time) (bills, error) {
+	weights, err := billing.Parse(o.Billing)
 	if err != nil {
-		return fmt.Errorf("--billing: %w", err)
+		return nil, fmt.Errorf("--billing: %w", err)
 	}
-	weights.Most = o.maxTRES
-	earlier, err := o.earlier(c, q, runs)
+	weights.Most = o.MaxTRES
+	earlier, err := o.earlier(ctx, notes, q, list)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	bills := billsOf(runs, firstRuns(slices.Concat(earlier, runs)), weights, q.Since, minTime(q.Until, now))
-	switch {
-	case o.json:
-		encoder := json.NewEncoder(c.OutOrStdout())
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(append([]bill{}, bills...))
-	case o.csv:
-		return done(writeBills(c.OutOrStdout(), bills))
-	}
-	return done(showBills(c.OutOrStdout(), bills))
+	return billsOf(list, firstRuns(slices.Concat(earlier, list)), weights, q.Since, minTime(q.Until, now)), nil
 }
 
 // earlier are the runs since the submission of the first of these jobs, because a job is charged by its first run,
 // which may be before the time that was asked for.
-func (o *past) earlier(c *cobra.Command, q history.Question, runs []story.Run) ([]story.Run, error) {
-	since := firstSubmitted(runs, q.Since)
+func (o *History) earlier(ctx context.Context, notes io.Writer, q history.Question, list []story.Run) ([]story.Run,
+	error) {
+	since := firstSubmitted(list, q.Since)
 	if !since.Before(q.Since) {
 		return nil, nil
 	}
 	q.Since = since
-	all, more, err := o.runs(c.Context(), c.ErrOrStderr(), q)
+	all, more, err := o.runs(ctx, notes, q)
 	if more && err == nil {
-		fmt.Fprintln(
-			c.ErrOrStderr(),
-			"synergy: of some jobs the first run is not listed: the first that is stands for it",
-		)
+		fmt.Fprintln(notes, "synergy: of some jobs the first run is not listed: the first that is stands for it")
 	}
 	return all, err
 }
@@ -105,7 +90,7 @@ func firstRuns(runs []story.Run) map[which]*story.Run {
 }
 
 // billsOf sums up by user what runs were charged between two moments.
-func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weights, since, until time.Time) []bill {
+func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weights, since, until time.Time) bills {
 	by, seen := map[string]*bill{}, map[which]bool{}
 	for i := range runs {
 		r := &runs[i]
@@ -120,7 +105,7 @@ func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weigh
 		}
 		b.add(r, first[whichOf(r)], hoursWithin(r, since, until), weights)
 	}
-	var all []bill
+	all := bills{}
 	for _, b := range by {
 		all = append(all, *b)
 	}
@@ -157,40 +142,38 @@ func minTime(a, b time.Time) time.Time {
 	return a
 }
 
-// showBills prints the bills as a table for people.
-func showBills(out io.Writer, bills []bill) error {
-	if len(bills) == 0 {
-		_, err := fmt.Fprintln(out, "no runs are known of that time")
-		return err
+// bills is the answer, ascending in user.
+type bills []bill
+
+func (list bills) show(t *Text, _ time.Time) {
+	if len(list) == 0 {
+		t.Say(0, noRuns)
+		return
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "USER\tJOBS\tRUNS\tRESIZED\tCHARGED\tGIVEN\tOWES\t")
+	rows := [][]string{{"USER", "JOBS", "RUNS", "RESIZED", "CHARGED", "GIVEN", "OWES"}}
 	all := bill{User: "all"}
 	row := func(a bill) {
-		const longest = 40
-		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.1f\t%.1f\t%+.1f\t\n", printable.Line(a.User, longest), a.Jobs, a.Runs,
-			a.Resized, a.Charged, a.Given, a.owes())
+		rows = append(rows, []string{Cell(a.User, LongestName), strconv.Itoa(a.Jobs), strconv.Itoa(a.Runs),
+			strconv.Itoa(a.Resized), fmt.Sprintf("%.1f", a.Charged), fmt.Sprintf("%.1f", a.Given),
+			fmt.Sprintf("%+.1f", a.owes())})
 	}
-	for _, a := range bills {
+	for _, a := range list {
 		row(a)
 		all.Jobs, all.Runs, all.Resized = all.Jobs+a.Jobs, all.Runs+a.Runs, all.Resized+a.Resized
 		all.Charged, all.Given = all.Charged+a.Charged, all.Given+a.Given
 	}
-	if len(bills) > 1 {
+	if len(list) > 1 {
 		row(all)
 	}
-	return table.Flush()
+	t.Table(rows, 0)
 }
 
-// writeBills writes the bills as CSV.
-func writeBills(w io.Writer, bills []bill) error {
-	table := csv.NewWriter(w)
-	table.Write([]string{"user", "jobs", "runs", "resized", "charged_h", "given_h", "owes_h"})
-	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-	for _, a := range bills {
-		table.Write([]string{plain(a.User), strconv.Itoa(a.Jobs), strconv.Itoa(a.Runs), strconv.Itoa(a.Resized),
-			number(a.Charged), number(a.Given), number(a.owes())})
+// csv is bills as a table for programs.
+func (list bills) csv() [][]string {
+	rows := [][]string{{"user", "jobs", "runs", "resized", "charged_h", "given_h", "owes_h"}}
+	for _, a := range list {
+		rows = append(rows, []string{plain(a.User), strconv.Itoa(a.Jobs), strconv.Itoa(a.Runs),
+			strconv.Itoa(a.Resized), number(a.Charged), number(a.Given), number(a.owes())})
 	}
-	table.Flush()
-	return table.Error()
+	return rows
 }

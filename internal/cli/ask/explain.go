@@ -1,0 +1,304 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// Explain asks what became of a job, why it waits or has no more cores, what would help, and when it is expected to
+// start.
+type Explain struct {
+	Past
+	Within time.Duration // for looking ahead
+	JSON   bool
+}
+
+// explained is the answer: the story's fields, and what follows from the last round.
+type explained struct {
+	story.Story
+	// Why is why the job does not run, or has no more cores; missing: the last round does not know it.
+	Why *story.WhyNot `json:"why,omitempty"`
+	// Expected is when it is expected to start, and Outlook the same in sentences; missing: it does not wait.
+	Expected *forecast.Forecast `json:"expected,omitempty"`
+	Outlook  []string           `json:"outlook,omitempty"`
+}
+
+// Run writes the answer for the job of this number. What is left out is told to notes.
+func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, now time.Time) error {
+	if err := within(o.Within); err != nil {
+		return err
+	}
+	job, err := jobNumber(name)
+	if err != nil {
+		return err
+	}
+	told, over, err := o.story(ctx, notes, job)
+	if err != nil {
+		return err
+	}
+	a := explained{Story: told}
+	if report := o.lastRound(ctx, notes); report != nil {
+		a.ask(report)
+		a.foresee(report, stopsAfter(ctx, o.Within)())
+	}
+	if a.Why == nil && !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
+		return Failed{o.stranger(ctx, job, fmt.Sprintf("none of the %s knows it", over))}
+	}
+	return write(out, &a, o.JSON, now)
+}
+
+// lastRound is the report of the last round; nil: there is none, or no daemon and no ledger is asked, but the folder of
+// a history.
+func (o *Explain) lastRound(ctx context.Context, notes io.Writer) *bridge.Report {
+	if o.Folder != "" && o.Ledger == "" && o.Daemon == "" {
+		return nil
+	}
+	report, err := o.Latest(ctx)
+	if err == nil {
+		return &report
+	}
+	if !errors.Is(err, ErrNoRound) {
+		fmt.Fprintf(notes, "synergy: why it waits and when it starts are left out: %s\n",
+			printable.Line(err.Error(), LongestSentence))
+	}
+	return nil
+}
+
+// jobNumber reads a job's number.
+func jobNumber(name string) (int, error) {
+	job, err := strconv.Atoi(name)
+	if err != nil || job < 1 {
+		return 0, fmt.Errorf("%.40q: want the number of a job, as 4711; each task of an array has a number of its own",
+			name)
+	}
+	return job, nil
+}
+
+// within checks a time for looking ahead.
+func within(limit time.Duration) error {
+	if limit < time.Second || limit > time.Hour {
+		return fmt.Errorf("--within %s: want a time from 1s to 1h", limit)
+	}
+	return nil
+}
+
+// WhyNot is what the last round says of a job. It is an error if the round does not know the job.
+func (s *Source) WhyNot(ctx context.Context, name string) (bridge.Report, story.WhyNot, error) {
+	job, err := jobNumber(name)
+	if err != nil {
+		return bridge.Report{}, story.WhyNot{}, err
+	}
+	report, err := s.Latest(ctx)
+	if err != nil {
+		return report, story.WhyNot{}, err
+	}
+	why := story.AskWhyNot(job, &report)
+	if why.State == story.StateUnknown {
+		err = Failed{s.stranger(ctx, job, fmt.Sprintf("round %d has not seen it", report.Round))}
+	}
+	return report, why, err
+}
+
+// stranger is the error for a job that was not seen with our directive. It asks Slurm for the reason, and otherwise
+// lists the possible ones.
+func (s *Source) stranger(ctx context.Context, job int, unseen string) error {
+	d, _ := s.Health(ctx) // without an answer the managed partitions are left out
+	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
+	defer cancel()
+	says, err := slurmjob.Look(ctx, slurmjob.ID(strconv.Itoa(job)))
+	if why := unmanaged(says, err, d.Partitions, unseen); why != "" {
+		return fmt.Errorf("job %d: %s", job, why)
+	}
+	where := "a partition that is not managed"
+	if len(d.Partitions) > 0 {
+		where = fmt.Sprintf("another partition than %s, which are managed", strings.Join(d.Partitions, ", "))
+	}
+	return fmt.Errorf("job %d: %s as one of ours: it has no word of ours in its comment (synergy-profile=…), is in "+
+		"%s, was over before, or came after the last round; scontrol show job %d tells which", job, unseen, where, job)
+}
+
+// slurmLimit is how long Slurm may take to tell about a job.
+const slurmLimit = 10 * time.Second
+
+// unmanaged says why a job is not managed, by what Slurm says of it; empty: Slurm could not be asked.
+func unmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
+	managed := func(name string) bool { return slices.Contains(partitions, name) }
+	switch {
+	case errors.Is(err, slurmjob.ErrForgotten):
+		return "Slurm does not know it: it is over for some time, or never was"
+	case err != nil:
+		return ""
+	case says.Ended():
+		return "it is over: " + says.Ending()
+	case !bridge.Managed(says.Comment):
+		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
+			"--comment=synergy-profile=… for a share by its profile"
+	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):
+		return fmt.Sprintf("it is in partition %s, and the daemon manages %s",
+			printable.Line(says.Partition, LongestName), strings.Join(partitions, ", "))
+	}
+	return unseen + ": ask again when the next round has been held"
+}
+
+// ask adds why the job does not run, or has no more cores, if the round knows it.
+func (a *explained) ask(report *bridge.Report) {
+	if why := story.AskWhyNot(a.Job, report); why.State != story.StateUnknown {
+		a.Why = &why
+	}
+}
+
+// foresee adds when a job that waits is expected to start: it plays the rounds to come forward from what the last one
+// saw. A job that no room helps is left out.
+func (a *explained) foresee(report *bridge.Report, stop func() bool) {
+	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
+		cureOf(a.Why.Wait) != nil {
+		return
+	}
+	is, err := (&Present{}).of(report, io.Discard)
+	if err != nil {
+		a.Outlook = []string{"it cannot be worked out: " + err.Error()}
+		return
+	}
+	is = is.Started(startedBy(report))
+	k := slices.IndexFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == a.Job })
+	if k < 0 || is.Cluster.Jobs[k].Running != nil {
+		return
+	}
+	if barred := is.Cluster.Jobs[k].Barred; barred != "" {
+		a.Outlook = []string{"it may not start yet, whatever is free: " + barred}
+		return
+	}
+	f := forecast.Starts(&is.Cluster, forecast.Options{Policy: is.Policy, Allocator: is.Allocator, Habits: is.Habits,
+		Only: []int{a.Job}, Stop: stop})
+	a.Expected, a.Outlook = &f, outlookOf(&f, a.Job)
+}
+
+// outlookOf is what is known of a job's start, and how reliable that is.
+func outlookOf(f *forecast.Forecast, job int) (says []string) {
+	s, known := f.Of(job)
+	if !known {
+		return []string{"there was no time to look ahead: give it more with --within"}
+	}
+	says = append(says, "it is "+f.Words(s.Spread))
+	switch f.Guess {
+	case 0:
+	case 1:
+		says = append(says, "of one job nobody says how long it is: what waits for it is a guess")
+	default:
+		says = append(says, fmt.Sprintf("of %d jobs nobody says how long they are: what waits for them is a guess",
+			f.Guess))
+	}
+	if f.Cut {
+		says = append(says, fmt.Sprintf("there was time for %d futures, until %s: give it more with --within", f.Draws,
+			instant(f.Until)))
+	}
+	return says
+}
+
+// instant is a moment as Slurm writes it; zero is one that was not reached.
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return "later"
+	}
+	return at.Format("2006-01-02T15:04")
+}
+
+func (a *explained) show(t *Text, now time.Time) {
+	t.Say(0, a.title())
+	if a.Known {
+		submitted := ""
+		if !a.Submitted.IsZero() {
+			submitted = "submitted " + clockTime(a.Submitted) + ", "
+		}
+		t.Say(2, fmt.Sprintf("%srestarted %d times, %.1f GPU-hours so far", submitted, a.Restarts, a.GPUTime/3600))
+		t.Say(2, fmt.Sprintf("round %d: %s", a.Round, a.Now))
+	}
+	if n := len(a.Runs); n > 0 && a.Runs[n-1].Ended.IsZero() && a.Runs[n-1].Ran > 0 {
+		t.Say(2, "it trains at "+speedOf(&a.Runs[n-1]))
+	}
+	for _, note := range a.notes() {
+		t.Say(2, "note: "+note)
+	}
+	a.showWhy(t, now)
+	if a.Why != nil {
+		section(t, "what would help", a.Why.Helps)
+	}
+	section(t, "when it starts", a.Outlook)
+	var events []string
+	for _, e := range a.Events {
+		events = append(events, eventOf(e))
+	}
+	section(t, "what became of it", events)
+}
+
+// section writes lines under a title, if there are any.
+func section(t *Text, title string, lines []string) {
+	if len(lines) > 0 {
+		t.Say(0, title+":")
+	}
+	for _, line := range lines {
+		t.Say(2, line)
+	}
+}
+
+func (a *explained) title() string {
+	text := fmt.Sprintf("job %d", a.Job)
+	of := func(name, user string, gpus int) string {
+		return fmt.Sprintf(" %q of %s: %s", strings.TrimSpace(name), user, counted(gpus, "GPU"))
+	}
+	switch {
+	case a.Known && a.Profile == "":
+		return text + of(a.Name, a.User, a.GPUs) + ", no profile"
+	case a.Known:
+		return text + of(a.Name, a.User, a.GPUs) + ", profile " + a.Profile
+	case a.Why != nil && a.Why.User != "":
+		return text + of(a.Why.Name, a.Why.User, a.Why.GPUs)
+	}
+	return text
+}
+
+// notes are the notes for the job's user.
+func (a *explained) notes() []string {
+	if len(a.Notes) == 0 && a.Why != nil {
+		return a.Why.Notes
+	}
+	return a.Notes
+}
+
+func eventOf(e story.Event) string {
+	text := fmt.Sprintf("%s %s: %s", clockTime(e.At), roundOf(e), e.What)
+	if e.Error != "" {
+		text += " - failed: " + e.Error
+	}
+	return text
+}
+
+// roundOf names the round of an event. A small round has the number of the round before it.
+func roundOf(e story.Event) string {
+	if e.Small {
+		return fmt.Sprintf("after round %d", e.Round)
+	}
+	return fmt.Sprintf("round %d", e.Round)
+}
+
+// speedOf is the speed that a run reported, and the speed of its profile.
+func speedOf(r *story.Run) string {
+	text := fmt.Sprintf("%.3g iterations/s by its own reports", r.Ran)
+	if r.Claimed > 0 {
+		text += fmt.Sprintf(", %.3g by its profile", r.Claimed)
+	}
+	return text
+}

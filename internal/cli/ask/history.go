@@ -1,0 +1,151 @@
+package ask
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/history"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// History asks who ran with what, when, why, and at what speed; or, with Billing, what that was charged.
+type History struct {
+	Past
+	User         string // empty: all
+	Job          int    // 0: all
+	Since, Until string // as Between reads them
+	Billing      string // weights; empty: the runs are listed
+	MaxTRES      bool
+	JSON, CSV    bool
+}
+
+// mostRuns bounds how many runs are listed.
+const mostRuns = 10_000
+
+// Run writes the runs that were asked for, or their charges.
+func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) error {
+	q, err := o.question(now)
+	if err != nil {
+		return err
+	}
+	list, more, err := o.runs(ctx, notes, q)
+	if err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(notes, "synergy: only the last %d runs are listed: ask for less time, or for one user\n", len(list))
+	}
+	var a interface {
+		answer
+		csv() [][]string
+	}
+	if a = append(runs{}, list...); o.Billing != "" {
+		if a, err = o.charge(ctx, notes, q, list, now); err != nil {
+			return err
+		}
+	}
+	if o.CSV {
+		return done(csv.NewWriter(out).WriteAll(a.csv()))
+	}
+	return write(out, a, o.JSON, now)
+}
+
+func (o *History) question(now time.Time) (q history.Question, err error) {
+	if o.JSON && o.CSV {
+		return q, errors.New("--json and --csv: want one of them")
+	}
+	if o.MaxTRES && o.Billing == "" {
+		return q, errors.New("--max-tres: is of --billing, which is not there")
+	}
+	if o.Job < 0 {
+		return q, fmt.Errorf("--job %d: want the number of a job", o.Job)
+	}
+	q = history.Question{User: o.User, Job: o.Job, Most: mostRuns}
+	q.Since, q.Until, err = Between(o.Since, o.Until, now)
+	return q, err
+}
+
+// runs is the answer.
+type runs []story.Run
+
+const noRuns = "no runs are known of that time"
+
+func (all runs) show(t *Text, _ time.Time) {
+	if len(all) == 0 {
+		t.Say(0, noRuns)
+		return
+	}
+	rows := [][]string{{"JOB", "USER", "NAME", "BEGAN", "RAN", "HELD", "ON", "SHARE", "SPEED", "IT/S", "BY PROFILE",
+		"END", "WHY"}}
+	for i := range all {
+		r := &all[i]
+		ran, end := "", r.End
+		if !r.Ended.IsZero() {
+			ran = r.Ended.Sub(r.Began).Round(time.Second).String()
+		} else {
+			end = "runs"
+		}
+		if r.Shadow {
+			end += " (shadow)"
+		}
+		row := []string{strconv.Itoa(r.Job), r.User, r.Name, clockTime(r.Began), ran, amounts(r),
+			story.Nodes(r.Held.Nodes), fmt.Sprintf("cpu=%d mem=%s", r.Fair.CPUs, r.Fair.Memory),
+			figure("×%.2f", r.Gain), figure("%.3g", r.Ran), figure("%.3g", r.Claimed), end, r.Why}
+		for k, text := range row {
+			row[k] = printable.Line(text, longestCell)
+		}
+		rows = append(rows, row)
+	}
+	t.Table(rows, 0)
+}
+
+// amounts is what a run held: on each node, and on how many if there are several.
+func amounts(r *story.Run) string {
+	if n := len(r.Held.Nodes); n > 1 {
+		return fmt.Sprintf("%d × %s", n, r.Held.PerNode)
+	}
+	return r.Held.PerNode.String()
+}
+
+// csv is runs as a table for programs: amounts per node, memory in MiB, speeds in iterations a second.
+func (all runs) csv() [][]string {
+	rows := [][]string{{"job", "user", "name", "profile", "submitted", "began", "ended", "nodes", "gpus", "cores",
+		"memory_mib", "fair_cores", "fair_memory_mib", "gain", "ran", "claimed", "windows", "gpu_s", "end", "round",
+		"small", "shadow", "why"}}
+	for i := range all {
+		r := &all[i]
+		rows = append(rows, []string{strconv.Itoa(r.Job), plain(r.User), plain(r.Name), plain(r.Profile),
+			stamp(r.Submitted), stamp(r.Began), stamp(r.Ended), strings.Join(r.Held.Nodes, " "),
+			strconv.Itoa(r.Held.PerNode.GPUs), strconv.Itoa(r.Held.PerNode.CPUs),
+			strconv.Itoa(int(r.Held.PerNode.Memory)), strconv.Itoa(r.Fair.CPUs), strconv.Itoa(int(r.Fair.Memory)),
+			number(r.Gain), number(r.Ran), number(r.Claimed), strconv.Itoa(r.Windows), number(r.GPUTime), r.End,
+			strconv.Itoa(r.Round), strconv.FormatBool(r.Small), strconv.FormatBool(r.Shadow), plain(r.Why)})
+	}
+	return rows
+}
+
+// number is a figure for a program.
+func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+// plain is a foreign text that no spreadsheet takes for a formula. Unprintable characters are removed first, since they
+// could hide the sign with which a formula begins.
+func plain(text string) string {
+	if text = printable.Line(text, LongestSentence); strings.IndexAny(text, "=+-@") == 0 {
+		return "'" + text
+	}
+	return text
+}
+
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}

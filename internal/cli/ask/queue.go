@@ -1,0 +1,137 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// Queue asks which jobs wait, and for what.
+type Queue struct {
+	Source
+	User, Partition string // empty: all
+	Most            int    // how many jobs are listed; 0: all
+	JSON            bool
+}
+
+// queue is the answer.
+type queue struct {
+	Round  int       `json:"round"`
+	Began  time.Time `json:"began"`
+	Shadow bool      `json:"shadow"`
+	// Waiting and Reasons count all jobs, whichever are listed.
+	Waiting int             `json:"waiting"`
+	Reasons []story.Reasons `json:"reasons"`
+	Jobs    []story.Waiting `json:"jobs"`
+
+	most int
+}
+
+// Run writes the answer.
+func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
+	if o.Most < 0 {
+		return fmt.Errorf("--most %d: want a number of jobs, or 0 for all", o.Most)
+	}
+	report, err := o.Latest(ctx)
+	if err != nil {
+		return err
+	}
+	all := story.Queue(&report)
+	a := queue{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Waiting: len(all),
+		Reasons: story.ReasonsOf(all), Jobs: o.chosen(all), most: o.Most}
+	if o.JSON && o.Most > 0 {
+		a.Jobs = a.Jobs[:min(o.Most, len(a.Jobs))]
+	}
+	return write(out, &a, o.JSON, now)
+}
+
+// chosen are the jobs that were asked for.
+func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
+	return slices.DeleteFunc(append([]story.Waiting{}, all...), func(w story.Waiting) bool {
+		return o.User != "" && w.User != o.User ||
+			o.Partition != "" && !slices.Contains(strings.Split(w.Partition, ","), o.Partition)
+	})
+}
+
+func (q *queue) show(t *Text, now time.Time) {
+	text := "no job waits"
+	if q.Waiting > 0 {
+		text = waiting(q.Waiting) + ": " + reasons(q.Reasons)
+	}
+	t.Say(0, text+"; "+AsOf(q.Round, q.Began, now, q.Shadow))
+	if len(q.Jobs) == 0 {
+		if q.Waiting > 0 {
+			t.Say(0, "none of them was asked for")
+		}
+		return
+	}
+	t.Blank()
+	head := []string{"PLACE", "JOB", "USER", "PARTITION", "GPUS", "SINCE", "REASON", "NAME", "WHY"}
+	estimated := slices.ContainsFunc(q.Jobs, func(w story.Waiting) bool { return w.Starts != nil })
+	const starts = 6 // the index of its column
+	if estimated {
+		head = slices.Insert(head, starts, "STARTS")
+	}
+	rows := [][]string{head}
+	for i := range q.Jobs {
+		w := &q.Jobs[i]
+		row := []string{orDash(w.Place), strconv.Itoa(w.Job), Cell(w.User, LongestName),
+			Cell(w.Partition, LongestName), orDash(w.GPUs), since(w.Since, now), reasonOf(w), Cell(w.Name, LongestName),
+			Cell(w.Why, LongestSentence)}
+		if estimated {
+			row = slices.Insert(row, starts, expected(w.Starts))
+		}
+		rows = append(rows, row)
+	}
+	t.Table(rows, q.most)
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "1 job waits"
+	}
+	return fmt.Sprintf("%d jobs wait", n)
+}
+
+func reasons(all []story.Reasons) string {
+	var parts []string
+	for _, r := range all {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Jobs, Cell(string(r.Reason), LongestName)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// expected is about when a job starts (the median), and by when with a chance of 90 %.
+func expected(s *forecast.Spread) string {
+	const form = "01-02 15:04"
+	switch {
+	case s == nil:
+		return "-"
+	case s.P50.IsZero():
+		return "later"
+	case s.P90.IsZero():
+		return s.P50.Local().Format(form) + " or later"
+	}
+	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
+}
+
+// reasonOf is a job's reason and cause, in the words of the metrics. "next": the job is armed, so Slurm starts it as
+// soon as there is room.
+func reasonOf(w *story.Waiting) string {
+	text := Cell(string(w.Reason), LongestName)
+	if w.Cause != "" && w.Reason != bridge.OnHold {
+		text += "/" + Cell(string(w.Cause), LongestName)
+	}
+	if w.Armed {
+		text += " (next)"
+	}
+	return text
+}

@@ -1,0 +1,171 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// State is how the daemon does.
+type State string
+
+// The states.
+const (
+	Well   State = "well"
+	Ill    State = "ill" // it answers, and something is wrong
+	Silent State = "silent"
+)
+
+// Status asks whether the daemon is well, and what its last round did.
+type Status struct {
+	Source
+	JSON bool
+}
+
+// standing is the answer. Daemon is missing if none answers, Last if there was no round.
+type standing struct {
+	State  State             `json:"state"`
+	Daemon *rollout.Standing `json:"daemon,omitempty"`
+	Silent string            `json:"silent,omitempty"` // why none answers
+	Last   *story.Standing   `json:"last,omitempty"`
+}
+
+// Run writes the answer. With the state Silent the error may be nil: then the answer is of a ledger.
+func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, error) {
+	a, err := o.look(ctx)
+	if err != nil {
+		return a.State, err
+	}
+	return a.State, write(out, a, o.JSON, now)
+}
+
+// look asks the daemon, and the ledger if the daemon does not answer. It is an error if the command line is wrong (then
+// there is no state), or if neither answered.
+func (o *Status) look(ctx context.Context) (*standing, error) {
+	a := &standing{State: Silent}
+	daemon, err := o.Health(ctx)
+	switch {
+	case err == nil:
+		a.Daemon, a.State = &daemon, Ill
+		if daemon.Healthy {
+			a.State = Well
+		}
+	case errors.As(err, new(Unseen)):
+		a.Silent = err.Error()
+	default:
+		return &standing{}, err
+	}
+	last, wrong := o.Latest(ctx)
+	switch {
+	case wrong == nil:
+		round := story.StandingOf(&last)
+		a.Last = &round
+	case a.Daemon == nil:
+		if o.Ledger != "" { // no daemon was asked, so the ledger's error is the one to report
+			err = wrong
+		}
+		return a, err
+	case !errors.Is(wrong, ErrNoRound):
+		return &standing{}, wrong
+	}
+	return a, nil
+}
+
+func (a *standing) show(t *Text, now time.Time) {
+	line := func(title, text string) { t.Say(0, title+": "+text) }
+	if a.Daemon != nil {
+		line("synergy-slurmd", a.Daemon.Version+", "+mode(a.Daemon))
+		line("health", string(a.State)+"; "+a.Daemon.Says)
+	} else {
+		line("synergy-slurmd", "no daemon answers, and this is of a ledger; "+a.Silent)
+	}
+	if a.Last == nil {
+		line("last round", "none has been held yet")
+	} else {
+		showRound(a.Last, line, now)
+	}
+	if d := a.Daemon; d != nil {
+		line("since its start", fmt.Sprintf("%d rounds and %d steps failed", d.Failed, d.FailedSteps))
+		if d.Learned > 0 {
+			line("learned", fmt.Sprintf("profiles of %d job names", d.Learned))
+		}
+		if d.Savings != "" {
+			line("savings", d.Savings)
+		}
+	}
+}
+
+func mode(d *rollout.Standing) string {
+	switch {
+	case d.Shadow:
+		return "in the shadow: it plans, and changes nothing"
+	case !d.Leads:
+		return "on: it stands by, or does not know yet who leads"
+	case d.Stage() == rollout.Canary:
+		return "a canary: it leads, and manages some of those who opted in"
+	}
+	return "on: it leads"
+}
+
+// showRound describes a round.
+func showRound(l *story.Standing, line func(title, text string), now time.Time) {
+	failed := ""
+	if n := len(l.Failed); n > 0 {
+		failed = fmt.Sprintf(", %d failed", n)
+	}
+	line("last round", fmt.Sprintf("%s; it took %s, %d steps%s", AsOf(l.Round, l.Began, now, l.Shadow),
+		l.Took.Round(time.Millisecond), l.Steps, failed))
+	for i, text := range l.Failed {
+		if i == fewFailed {
+			line("failed", fmt.Sprintf("and %d more", len(l.Failed)-i))
+			break
+		}
+		line("failed", text)
+	}
+	for _, gap := range l.Gaps {
+		line("gap", gap)
+	}
+	line("GPUs", fmt.Sprintf("%d: %s", l.GPUs.Total, parts(l.GPUs)))
+	line("cores", fmt.Sprintf("%d: %s", l.Cores.Total, parts(l.Cores)))
+	text := fmt.Sprintf("%d run%s; %d wait; %d left to Slurm", l.Runs, gained(l.Gain), l.Waits, l.Outside)
+	if l.Lost > 0 {
+		text += fmt.Sprintf("; %d did not come back when they were asked to save", l.Lost)
+	}
+	line("jobs", text)
+	if l.Waits > 0 {
+		line("they wait for", reasons(l.Reasons))
+	}
+	if l.Certificate != "" {
+		line("plan", l.Certificate)
+	}
+}
+
+// fewFailed is how many failures are shown.
+const fewFailed = 5
+
+// parts says how much of something is given, lent, in use by others, closed and idle.
+func parts(a story.Amount) string {
+	all := []string{fmt.Sprintf("%d given", a.Given())}
+	for _, p := range []struct {
+		n    int
+		text string
+	}{{a.Lent, "of these beyond shares"}, {a.Foreign, "others'"}, {a.Closed, "closed"}, {a.Idle, "idle"}} {
+		if p.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", p.n, p.text))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+func gained(gain float64) string {
+	if gain == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %.2f times as fast as with their shares", gain)
+}

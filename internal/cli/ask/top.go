@@ -1,0 +1,138 @@
+package ask
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// Top asks which jobs run, by what they gain, and what each node has left.
+type Top struct {
+	Source
+	Every time.Duration // between two looks whether there was a round, on a terminal
+	Once  bool          // one picture; where the output is no terminal, too
+	Nodes bool          // the nodes alone
+	JSON  bool
+
+	last story.Top // the last one drawn; zero: none
+}
+
+// top is the answer.
+type top struct {
+	story.Top
+	nodesAlone bool
+}
+
+// Run writes the answer, and unless it is to be once draws it on a terminal again after each round, until ctx ends.
+func (o *Top) Run(ctx context.Context, out io.Writer) error {
+	if o.Every < time.Second {
+		return fmt.Errorf("--every %s: want 1s or more", o.Every)
+	}
+	if o.Once || o.JSON || o.Ledger != "" {
+		return o.draw(ctx, out, "", time.Now())
+	}
+	ticker := time.NewTicker(o.Every)
+	defer ticker.Stop()
+	for {
+		const clear = "\x1b[H\x1b[2J"
+		if err := o.draw(ctx, out, clear, time.Now()); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// draw reads the last round once, and draws it. before is written first.
+func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
+	if err := o.look(ctx); err != nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return nil // it was interrupted
+		}
+		return err
+	}
+	if before == "" {
+		return write(out, &top{o.last, o.Nodes}, o.JSON, now)
+	}
+	var text strings.Builder
+	t := NewText(out)
+	t.out = &text
+	(&top{o.last, o.Nodes}).show(t, now)
+	picture := text.String()
+	if t.rows > 0 { // what does not fit on the screen would scroll the beginning off it
+		lines := strings.SplitAfter(picture, "\n")
+		picture = strings.Join(lines[:min(len(lines), t.rows-1)], "")
+	}
+	_, err := io.WriteString(out, before+picture)
+	return done(err)
+}
+
+// look reads the last round, if there was one since the last look. It asks for the number first, since a report may be
+// large.
+func (o *Top) look(ctx context.Context) error {
+	if o.last.Round > 0 {
+		if newest, err := o.Newest(ctx); err != nil || newest == o.last.Round {
+			return err
+		}
+	}
+	report, err := o.Latest(ctx)
+	if err != nil {
+		return err
+	}
+	o.last = story.TopOf(&report)
+	return nil
+}
+
+func (a *top) show(t *Text, now time.Time) {
+	t.Say(0, fmt.Sprintf("%d jobs run on %d of %d GPUs", len(a.Jobs), a.GPUs.Given(), a.GPUs.Total)+gained(a.Gain)+"; "+
+		AsOf(a.Round, a.Began, now, a.Shadow))
+	t.Say(0, fmt.Sprintf("GPUs: %s; cores: %s", parts(a.GPUs), parts(a.Cores)))
+	if !a.nodesAlone && len(a.Jobs) > 0 {
+		t.Blank()
+		t.Table(a.jobs(now), 0)
+	}
+	t.Blank()
+	t.Table(a.nodes(), 0)
+}
+
+// jobs are the rows of the running jobs.
+func (a *top) jobs(now time.Time) [][]string {
+	rows := [][]string{{"JOB", "USER", "GPUS", "GAIN", "CORES", "SHARE", "MEMORY", "SHARE", "SINCE", "NODES", "NAME"}}
+	for i := range a.Jobs {
+		j := &a.Jobs[i]
+		each := j.Has.PerNode
+		began := since(j.Since, now)
+		if j.New {
+			began = "new"
+		}
+		rows = append(rows, []string{strconv.Itoa(j.Job), Cell(j.User, LongestName), strconv.Itoa(j.GPUs),
+			fmt.Sprintf("%.2f", j.Gain), strconv.Itoa(each.CPUs), strconv.Itoa(j.Fair.CPUs),
+			story.Gigabytes(each.Memory), story.Gigabytes(j.Fair.Memory), began,
+			Cell(story.Nodes(j.Has.Nodes), LongestSentence), Cell(j.Name, LongestName)})
+	}
+	return rows
+}
+
+// nodes are the rows of the nodes.
+func (a *top) nodes() [][]string {
+	rows := [][]string{{"NODE", "TYPE", "JOBS", "GPUS", "IDLE", "CORES", "LENT", "IDLE", "MEMORY", "LENT", "IDLE",
+		"STATE"}}
+	for i := range a.Nodes {
+		n := &a.Nodes[i]
+		rows = append(rows, []string{Cell(n.Name, LongestName), Cell(n.Type, LongestName), orDash(n.Jobs),
+			strconv.Itoa(n.GPUs.Total), orDash(n.GPUs.Idle), strconv.Itoa(n.Cores.Total), orDash(n.Cores.Lent),
+			orDash(n.Cores.Idle), story.Gigabytes(gres.Memory(n.Memory.Total)),
+			story.Gigabytes(gres.Memory(n.Memory.Lent)), story.Gigabytes(gres.Memory(n.Memory.Idle)),
+			Cell(n.Closed, LongestSentence)})
+	}
+	return rows
+}

@@ -1,0 +1,367 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/whatif"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// WhatIf asks what would be otherwise with other nodes, another policy, or another request of a job. Fields that are
+// empty or 0 change nothing. The texts are as they were typed.
+type WhatIf struct {
+	Present
+	AddNodes, Drain, CoresPerNode, MemoryPerNode string
+	Policy, Allocator, Profile                   string // Profile is a file
+	CoresPerGPU, Job, GPUs, Nodes                int
+	Checkpoint, First, JSON                      bool
+	Within                                       time.Duration // for looking ahead
+}
+
+// Run writes what the changes would bring. Without changes it searches for one that starts the job.
+func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer) error {
+	if err := q.check(); err != nil {
+		return err
+	}
+	is, err := q.read(ctx, input, notes)
+	if err != nil {
+		return err
+	}
+	changes, err := q.changes(&is)
+	if err != nil {
+		return err
+	}
+	begin := stopsAfter(ctx, q.Within/2)
+	if len(changes) == 0 {
+		found, err := whatif.Search(is.Started(q.started), q.Job, whatif.Options{Begin: begin})
+		if err != nil {
+			return Failed{err}
+		}
+		return write(out, search{found}, q.JSON, time.Time{})
+	}
+	if q.Job != 0 && !slices.ContainsFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == q.Job }) {
+		return Failed{fmt.Errorf("job %d is not in the snapshot: want one that waits or runs", q.Job)}
+	}
+	a, err := whatif.Ask(is, changes, whatif.Options{Job: q.Job, Begin: begin})
+	if err != nil {
+		return err
+	}
+	return write(out, comparison{a, q.Job}, q.JSON, time.Time{})
+}
+
+// stopsAfter returns a function that starts a time limit. What that returns reports whether the limit has passed.
+func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
+	return func() func() bool {
+		end := time.Now().Add(within)
+		return func() bool { return ctx.Err() != nil || time.Now().After(end) }
+	}
+}
+
+// check finds what is wrong with the flags by themselves.
+func (q *WhatIf) check() error {
+	ofJob := map[string]bool{"--gpus": q.GPUs != 0, "--nodes": q.Nodes != 0, "--checkpoint": q.Checkpoint,
+		"--first": q.First, "--profile": q.Profile != ""}
+	for _, name := range []string{"--gpus", "--nodes", "--checkpoint", "--first", "--profile"} {
+		if ofJob[name] && q.Job == 0 {
+			return fmt.Errorf("%s: of which job? Name it with --job", name)
+		}
+	}
+	switch {
+	case q.Job < 0:
+		return fmt.Errorf("--job %d: want the number of a job, as 4711", q.Job)
+	case q.GPUs < 0:
+		return fmt.Errorf("--gpus %d: want at least 1", q.GPUs)
+	case q.Nodes < 0:
+		return fmt.Errorf("--nodes %d: want at least 1", q.Nodes)
+	case q.CoresPerGPU < 0:
+		return fmt.Errorf("--cores-per-gpu %d: want at least 1", q.CoresPerGPU)
+	case q.CoresPerGPU > 0 && q.CoresPerNode != "":
+		return errors.New("--cores-per-gpu and --cores-per-node: want one of them")
+	}
+	return within(q.Within)
+}
+
+// changes are the changes that the flags name, those of the cluster first. There may be none if a job is named.
+func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
+	for _, of := range []func() (whatif.Change, error){q.added, q.drained, q.cores, q.memory, q.ordered, q.sized,
+		func() (whatif.Change, error) { return q.asked(is) }, q.saving, q.profiled, q.preferred} {
+		change, err := of()
+		if err != nil {
+			return nil, err
+		}
+		if change != nil {
+			list = append(list, change)
+		}
+	}
+	if len(list) == 0 && q.Job == 0 {
+		return nil, errors.New("no change: want one, as --cores-per-node +4, or a job, as --job 4711")
+	}
+	return list, nil
+}
+
+// added is the change of --add-nodes; nil: not given. Each of the following functions is one flag's change.
+func (q *WhatIf) added() (whatif.Change, error) {
+	if q.AddNodes == "" {
+		return nil, nil
+	}
+	count, like, _ := strings.Cut(q.AddNodes, ":")
+	n, err := strconv.Atoi(count)
+	name, is := strings.CutPrefix(like, "like=")
+	if err != nil || n < 1 || like != "" && (!is || name == "") {
+		return nil, fmt.Errorf("--add-nodes %.60q: want a number of nodes, as 4 or 4:like=n1", q.AddNodes)
+	}
+	return whatif.AddNodes{N: n, Like: name}, nil
+}
+
+func (q *WhatIf) drained() (whatif.Change, error) {
+	if q.Drain == "" {
+		return nil, nil
+	}
+	names, err := gres.ParseHosts(q.Drain)
+	if err != nil {
+		return nil, fmt.Errorf("--drain: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("--drain %.60q: want nodes, as n[3-4]", q.Drain)
+	}
+	return whatif.Drain{Nodes: names}, nil
+}
+
+func (q *WhatIf) cores() (whatif.Change, error) {
+	if q.CoresPerGPU != 0 {
+		return whatif.Cores{Amount: q.CoresPerGPU, How: whatif.PerGPU}, nil
+	}
+	if q.CoresPerNode == "" {
+		return nil, nil
+	}
+	n, err := strconv.Atoi(q.CoresPerNode)
+	if err != nil || n == 0 {
+		return nil, fmt.Errorf("--cores-per-node %.60q: want a number of cores, as 64, or of more, as +4 or -4",
+			q.CoresPerNode)
+	}
+	return whatif.Cores{Amount: n, How: relative(q.CoresPerNode)}, nil
+}
+
+// relative reports whether an amount is relative: it is if it has a sign.
+func relative(text string) whatif.How {
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		return whatif.More
+	}
+	return whatif.Exactly
+}
+
+func (q *WhatIf) memory() (whatif.Change, error) {
+	if q.MemoryPerNode == "" {
+		return nil, nil
+	}
+	digits, unit := q.MemoryPerNode, 0.0
+	for suffix, is := range map[string]gres.Memory{"M": 1, "G": gres.Gigabyte, "T": 1000 * gres.Gigabyte} {
+		if rest, has := strings.CutSuffix(digits, suffix); has {
+			digits, unit = rest, float64(is)
+			break
+		}
+	}
+	const most = 1e12 // MiB
+	amount, err := strconv.ParseFloat(digits, 64)
+	if err != nil || unit == 0 || !(max(amount, -amount)*unit <= most) || int64(amount*unit) == 0 {
+		return nil, fmt.Errorf("--memory-per-node %.60q: want an amount with its unit, as 512G, or more, as +100G",
+			q.MemoryPerNode)
+	}
+	return whatif.Memory{Amount: gres.Memory(amount * unit), How: relative(q.MemoryPerNode)}, nil
+}
+
+func (q *WhatIf) ordered() (whatif.Change, error) {
+	if q.Policy == "" {
+		return nil, nil
+	}
+	p, err := policy.ParsePolicy(q.Policy)
+	if err != nil {
+		return nil, fmt.Errorf("--policy: %w", err)
+	}
+	return whatif.By{Policy: p}, nil
+}
+
+func (q *WhatIf) sized() (whatif.Change, error) {
+	if q.Allocator == "" {
+		return nil, nil
+	}
+	a, err := policy.ParseAllocator(q.Allocator)
+	if err != nil {
+		return nil, fmt.Errorf("--allocator: %w", err)
+	}
+	return whatif.Sized{Allocator: a}, nil
+}
+
+func (q *WhatIf) asked(is *whatif.Case) (whatif.Change, error) {
+	if q.GPUs == 0 && q.Nodes == 0 {
+		return nil, nil
+	}
+	return whatif.NewRequest(is, q.Job, q.GPUs, q.Nodes), nil
+}
+
+func (q *WhatIf) saving() (whatif.Change, error) {
+	if !q.Checkpoint {
+		return nil, nil
+	}
+	return whatif.Checkpoint{Job: q.Job}, nil
+}
+
+func (q *WhatIf) preferred() (whatif.Change, error) {
+	if !q.First {
+		return nil, nil
+	}
+	return whatif.First{Job: q.Job}, nil
+}
+
+func (q *WhatIf) profiled() (whatif.Change, error) {
+	if q.Profile == "" {
+		return nil, nil
+	}
+	file, err := os.Open(q.Profile)
+	if err != nil {
+		return nil, fmt.Errorf("--profile: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, sensitivity.MaxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("--profile %s: %w", q.Profile, cause(err))
+	}
+	p, err := sensitivity.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("--profile %s: %w", q.Profile, err)
+	}
+	return whatif.Profiled{Job: q.Job, Name: filepath.Base(q.Profile), Profile: p}, nil
+}
+
+// search are the changes that start the job, the cheapest first, and everything that was tried.
+type search struct{ whatif.Found }
+
+func (s search) show(t *Text, _ time.Time) {
+	t.Say(0, s.Sentence)
+	for _, try := range s.Tries {
+		if try.Starts && try.Sentence != s.Sentence {
+			t.Say(0, try.Sentence)
+		}
+	}
+	if len(s.Tries) > 0 {
+		t.Blank()
+		t.Table(tried(s.Tries), 0)
+	}
+	if s.Cut {
+		t.Say(0, "there was no time to try everything: give it more with --within")
+	}
+}
+
+// toldTries is how many changes of a kind are listed that do not start the job.
+const toldTries = 6
+
+// tried are the rows of what was tried, by kind.
+func tried(tries []whatif.Try) (rows [][]string) {
+	vain := 0 // of this kind, without a start
+	for k := range tries {
+		try := &tries[k]
+		if k > 0 && tries[k-1].Kind != try.Kind {
+			vain = 0
+		}
+		if !try.Starts {
+			vain++
+		}
+		if try.Starts || vain <= toldTries {
+			rows = append(rows, []string{Cell(try.Change, LongestSentence), Cell(cameTo(try), LongestSentence)})
+		}
+		if last := k == len(tries)-1 || tries[k+1].Kind != try.Kind; last && vain > toldTries {
+			rows = append(rows, []string{try.Kind, fmt.Sprintf("%d more like these start it as little",
+				vain-toldTries)})
+		}
+	}
+	return rows
+}
+
+// cameTo is the result of a change.
+func cameTo(try *whatif.Try) string {
+	if !try.Starts {
+		return "waits: " + try.Why
+	}
+	return fmt.Sprintf("starts now on %s with %s", strings.Join(try.Grant.Nodes, ","), try.Grant.PerNode)
+}
+
+// comparison is what is beside what would be.
+type comparison struct {
+	whatif.Answer
+	job int // the one that was asked about; 0: none
+}
+
+func (a comparison) show(t *Text, _ time.Time) {
+	t.Say(0, a.Sentence)
+	t.Blank()
+	rows := [][]string{{"", "as it is", "as it would be"}}
+	row := func(what string, of func(o *whatif.Outcome) string) {
+		rows = append(rows, []string{what, of(&a.Before), of(&a.After)})
+	}
+	row("open nodes", func(o *whatif.Outcome) string { return strconv.Itoa(o.Nodes) })
+	row("GPUs on them", func(o *whatif.Outcome) string { return strconv.Itoa(o.GPUs) })
+	row("GPUs busy", func(o *whatif.Outcome) string { return strconv.Itoa(o.Busy) })
+	row("jobs that run", func(o *whatif.Outcome) string { return strconv.Itoa(o.Runs) })
+	row("jobs that start", func(o *whatif.Outcome) string { return strconv.Itoa(o.Starts) })
+	row("stopped or restarted", func(o *whatif.Outcome) string { return strconv.Itoa(o.Stops) })
+	row("jobs that wait", func(o *whatif.Outcome) string { return strconv.Itoa(o.Waits) })
+	row("GPU-hours an hour", func(o *whatif.Outcome) string { return fmt.Sprintf("%.1f", o.Value) })
+	row("of the proven bound", func(o *whatif.Outcome) string { return fmt.Sprintf("%.1f %%", 100*o.Ratio) })
+	row(fmt.Sprintf("over the next %.0f h", a.After.Hours),
+		func(o *whatif.Outcome) string { return fmt.Sprintf("%.1f", o.Trained) })
+	if a.job != 0 {
+		row(fmt.Sprintf("job %d", a.job), func(o *whatif.Outcome) string { return placed(o.Job) })
+	}
+	t.Table(rows, 0)
+	sayJobs(t, "start", a.Starts)
+	sayJobs(t, "stopped or restarted", a.Stops)
+	if a.Before.Cut || a.After.Cut {
+		t.Say(0, "there was no time to look as far ahead as should be: give it more with --within")
+	}
+}
+
+// toldJobs is how many jobs are named by their numbers.
+const toldJobs = 20
+
+func sayJobs(t *Text, what string, jobs []int) {
+	if len(jobs) == 0 {
+		return
+	}
+	text := fmt.Sprintf("%s then and not now: %s", what, gres.FormatRanges(jobs[:min(len(jobs), toldJobs)]))
+	if more := len(jobs) - toldJobs; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	t.Say(0, text)
+}
+
+// placed is a job's place in the outcome in a few words.
+func placed(p *whatif.Place) string {
+	if p.Grant == nil {
+		text := "waits"
+		if p.Place > 0 {
+			text += fmt.Sprintf(" as number %d", p.Place)
+		}
+		if p.Start != nil {
+			text += ", starts about " + instant(p.Start.P50)
+		}
+		return text
+	}
+	what := "starts"
+	if p.Runs {
+		what = "runs"
+	}
+	return Cell(fmt.Sprintf("%s on %s with %s, ×%.2f", what, strings.Join(p.Grant.Nodes, ","), p.Grant.PerNode,
+		cmp.Or(p.Gain, 1)), LongestSentence)
+}

@@ -1,0 +1,147 @@
+package ask
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// whyTitles are the titles of what the last round says of a job, by its state.
+var whyTitles = map[story.JobState]string{
+	story.StateWaits:   "why it waits",
+	story.StateStarts:  "why it does not run yet",
+	story.StateRuns:    "why it has no more",
+	story.StateOutside: "why it is left to Slurm",
+}
+
+// showWhy writes why the job waits or has no more, then what nodes lack for it and which limits bind. Without a last
+// round that knows the job it writes what the job waited for in the newest round of its story.
+func (a *explained) showWhy(t *Text, now time.Time) {
+	if a.Why == nil {
+		if a.Wait != nil {
+			lines := append([]string{waitsFor(a.Wait, a.Ahead, a.Next)}, cureOf(a.Wait)...)
+			section(t, whyTitles[story.StateWaits], lines)
+		}
+		return
+	}
+	section(t, whyTitles[a.Why.State], append([]string{a.Why.Says, a.circumstances(now)}, cureOf(a.Why.Wait)...))
+	if len(a.Why.Kinds) > 0 {
+		t.Say(2, "nodes:")
+	}
+	for i := range a.Why.Kinds {
+		k := &a.Why.Kinds[i]
+		t.Say(4, kindOf(k)+": "+k.Says)
+		if text := holders(k); text != "" {
+			t.Say(8, text)
+		}
+	}
+	if len(a.Why.Quotas) > 0 {
+		t.Say(2, "limits:")
+	}
+	for i := range a.Why.Quotas {
+		q := &a.Why.Quotas[i]
+		t.Say(4, q.Name+" "+q.Says+heldBy(q.Holds))
+	}
+}
+
+// cureOf says of a job that waits for good that no room helps it; empty: it waits for something else.
+func cureOf(w *bridge.Wait) []string {
+	if w != nil && w.Reason == bridge.Misconfigured {
+		return []string{"no room that comes free helps it: change the request, or ask the administrator"}
+	}
+	return nil
+}
+
+// circumstances are the reason in fixed words, which jobs go before it, and of which round that is.
+func (a *explained) circumstances(now time.Time) string {
+	var all []string
+	if a.Why.Wait != nil {
+		all = append(all, waitsFor(a.Why.Wait, a.Why.Ahead, a.Why.Next))
+	}
+	if !a.Known && !a.Why.Since.IsZero() {
+		all = append(all, "submitted "+clockTime(a.Why.Since))
+	}
+	return strings.Join(append(all, AsOf(a.Why.Round, a.Why.Began, now, false)), "; ")
+}
+
+// waitsFor is the reason of a wait in fixed words, and which jobs that wait for room go before it.
+func waitsFor(w *bridge.Wait, n int, next []int) string {
+	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
+	var names []string
+	for _, job := range next {
+		names = append(names, strconv.Itoa(job))
+	}
+	list := strings.Join(names, ", ")
+	if more := n - len(next); len(next) > 0 && more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case n == 0:
+		return text
+	case list == "": // an older daemon sends no job numbers
+		return fmt.Sprintf("%s; jobs that go before it: %d", text, n)
+	case n == 1:
+		return text + "; one job that waits for room goes before it: " + list
+	}
+	return fmt.Sprintf("%s; %d jobs that wait for room go before it: %s", text, n, list)
+}
+
+func kindOf(k *story.Kind) string {
+	text := fmt.Sprintf("%s (%s, %s, %s", story.Nodes(k.Nodes), counted(k.Each.GPUs, "GPU"),
+		counted(k.Each.CPUs, "core"), story.Gigabytes(k.Each.Memory))
+	if k.Type != "" {
+		text += ", " + k.Type
+	}
+	return text + ")"
+}
+
+// fewHolders is how many jobs are named.
+const fewHolders = 6
+
+// holders says which jobs hold what on the nearest node.
+func holders(k *story.Kind) string {
+	var all []string
+	for i, h := range k.Holders {
+		if i == fewHolders {
+			all = append(all, fmt.Sprintf("%d more", len(k.Holders)-i))
+			break
+		}
+		who := fmt.Sprintf("job %d of %s", h.Job, h.User)
+		if h.Job == 0 {
+			who = "jobs that are not managed"
+		}
+		has := fmt.Sprintf("%s %s, %s and %s", who, counted(h.Has.GPUs, "GPU"), counted(h.Has.CPUs, "core"),
+			story.Gigabytes(h.Has.Memory))
+		if h.GivesBack {
+			has += ", which can be asked back"
+		}
+		all = append(all, has)
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "on " + k.Nearest + " have " + strings.Join(all, "; ")
+}
+
+// heldBy names the jobs that use up a limit.
+func heldBy(jobs []int) string {
+	text := ""
+	for i, job := range jobs {
+		switch {
+		case i == fewHolders:
+			return text + fmt.Sprintf(" and %d more", len(jobs)-i)
+		case i > 0:
+			text += ", "
+		case len(jobs) == 1:
+			text = "; the rest is held by job "
+		default:
+			text = "; the rest is held by jobs "
+		}
+		text += strconv.Itoa(job)
+	}
+	return text
+}
