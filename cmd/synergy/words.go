@@ -175,13 +175,10 @@ func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 // Type is the type's name in the help.
 func (s *span) Type() string { return "time" }
 
-// plainJSON are the commands whose --json takes no file.
-var plainJSON = []string{"explain", "history", "plan", "queue", "status", "top", "what-if"}
-
 // spelled makes --json without a file behind it write to the standard output.
 func spelled(args []string) []string {
 	all := slices.Clone(args)
-	if len(all) > 0 && (all[0] == "run" || slices.Contains(plainJSON, all[0])) { // a trainer's arguments are its own
+	if len(all) > 0 && all[0] == "run" { // a trainer's arguments are its own
 		return all
 	}
 	for i, arg := range all {
