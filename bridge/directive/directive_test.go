@@ -154,7 +154,7 @@ func TestOnlyTheProfileWordOptsIn(t *testing.T) {
 	for comment, want := range map[string]bool{
 		"synergy-profile=res18.json": true, "x,synergy-profile=": true, "synergy-profile=../x": true,
 		"x,synergy-profile": false,
-		"": false, "synergy-checkpoint": false, "mysynergy-profile=res18.json": false,
+		"":                  false, "synergy-checkpoint": false, "mysynergy-profile=res18.json": false,
 	} {
 		if got := Parse(comment).Managed; got != want {
 			t.Errorf("%q: managed %v, want %v", comment, got, want)

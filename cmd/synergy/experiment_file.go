@@ -201,3 +201,12 @@ func (o *options) asGiven(err error) error {
 	})
 	return reworded{err, place + text}
 }
+
+// reworded is an error in other words.
+type reworded struct {
+	error
+	words string
+}
+
+func (n reworded) Error() string { return n.words }
+func (n reworded) Unwrap() error { return n.error }

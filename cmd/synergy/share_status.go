@@ -44,7 +44,7 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 				return errors.New("--broker: want no job with it, since the daemon is asked about a job")
 			case len(args) == 1:
 				return o.ofJob(c.Context(), c.OutOrStdout(), args[0], time.Now())
-			case o.daemon != "" || o.ledger != "":
+			case o.source.Daemon != "" || o.source.Ledger != "":
 				return errors.New("--daemon, --ledger: want a job with them, as: synergy share status 4711")
 			}
 			return o.ofNode(c.Context(), c.OutOrStdout())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
@@ -143,7 +144,7 @@ func unmanaged(says slurmjob.Status, err error, partitions []string, unseen stri
 		return ""
 	case says.Ended():
 		return "it is over: " + says.Ending()
-	case !bridge.Managed(says.Comment):
+	case !directive.Parse(says.Comment).Managed:
 		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
 			"--comment=synergy-profile=… for a share by its profile"
 	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):
