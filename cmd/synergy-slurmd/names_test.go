@@ -38,6 +38,11 @@ var texts = map[string]judged{
 	}, right: "did you mean vision?"},
 	"Policy.Name":    {not: "one of a fixed set, or the file is refused"},
 	"Allocator.Name": {not: "one of a fixed set, or the file is refused"},
+
+	"Allocator.placing.name":   {not: "the name of a pass in the program"},
+	"Allocator.improving.name": {not: "the name of a pass in the program"},
+	"Allocator.filling.name":   {not: "the name of a pass in the program"},
+
 	"ProfileDirs": {by: "profiles", mistype: func(_ *flags, c *Config) string {
 		c.ProfileDirs = append(c.ProfileDirs, "/no/such/profiles")
 		return "/no/such/profiles"

@@ -47,7 +47,7 @@ func readers(t *testing.T, flag string, look func(line []string)) {
 		}
 		found++
 		switch {
-		case strings.Contains(c.Use, " JOB"):
+		case strings.Contains(c.Use, "JOB"):
 			words = append(words, "1")
 		case c.Name() == "plan":
 			words = append(words, "--round", "1")
