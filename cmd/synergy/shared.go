@@ -41,9 +41,6 @@ const (
 	longestSentence = ask.LongestSentence
 )
 
-// slurmLimit is how long Slurm may take to tell about a job.
-const slurmLimit = 10 * time.Second
-
 func asJSON(out io.Writer, answer any) error { return ask.JSON(out, answer) }
 func cell(text string, most int) string      { return ask.Cell(text, most) }
 func ago(d time.Duration) string             { return ask.Ago(d) }
