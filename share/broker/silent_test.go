@@ -157,21 +157,17 @@ func TestAJobThatNeverSpeaksHasItsLeastShare(t *testing.T) {
 // expected is learned from its gaps, and a machine with other work makes those uneven: it has three tries.
 func TestAJobThatNeverSpeaksIsOutOfTheWayWhenTheImportantOneIsExpected(t *testing.T) {
 	b, quiet, high := silentPair(t, func(c *broker.Config) { c.Rules = turns.Rules{LookAhead: true} })
-	var median time.Duration
 	for range 3 {
 		before := b.Status().GPUs[0].Clients[1].Turns
-		median = medianWait(high, 10)
+		median := medianWait(high, 10)
 		had := b.Status().GPUs[0].Clients[1].Turns - before
 		t.Logf("median wait %v; the silent one had %d turns and said %d times that it lives", median, had,
 			quiet.count("tick"))
-		if had < 5 {
-			t.Errorf("it had %d turns in 10 gaps", had)
-		}
-		if median < turns.DefaultDrain {
+		if had >= 5 && median < turns.DefaultDrain {
 			return
 		}
 	}
-	t.Errorf("the important one waits for %v, want nothing", median)
+	t.Error("in no try the important one waited for nothing and the silent one had 5 turns in 10 gaps")
 }
 
 // medianWait is how long the client waits for its turn, over turns of 20 ms with gaps of half a second.

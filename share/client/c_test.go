@@ -71,10 +71,10 @@ func TestInCAStepThatIsFollowedAtOnceKeepsTheGPU(t *testing.T) {
 
 func TestInCAStepThatBeginsAfterTheLeaseIsAskedForAnew(t *testing.T) {
 	program := compile(t, "testdata/steps.c")
-	b := (&clienttest.Broker{Lease: 25 * time.Millisecond}).Start(t, socket(t))
-	c, err := steps(t, program, b.Path(), 4, 15*time.Millisecond, 0, "next", filepath.Join(t.TempDir(), "gpu"))
+	b := (&clienttest.Broker{Lease: 250 * time.Millisecond}).Start(t, socket(t))
+	c, err := steps(t, program, b.Path(), 4, 150*time.Millisecond, 0, "next", filepath.Join(t.TempDir(), "gpu"))
 	if err != nil || c.Grants != 2 {
-		t.Errorf("four steps of 15 ms in leases of 25: %+v, %v", c, err)
+		t.Errorf("four steps of 150 ms in leases of 250: %+v, %v", c, err)
 	}
 	nothingWrong(t, b)
 }

@@ -102,13 +102,13 @@ func TestTheGPUIsGivenBackAtTheEndOfTheStepInWhichItIsWanted(t *testing.T) {
 }
 
 func TestAStepThatBeginsAfterTheLeaseIsAskedForAnew(t *testing.T) {
-	b := (&clienttest.Broker{Lease: 25 * time.Millisecond}).Start(t, socket(t))
+	b := (&clienttest.Broker{Lease: 250 * time.Millisecond}).Start(t, socket(t))
 	c := open(t, b.Path())
 	for range 3 {
-		step(t, c, 15*time.Millisecond)
+		step(t, c, 150*time.Millisecond)
 	}
 	if asked := b.Said(wire.Ask); asked != 2 {
-		t.Errorf("three steps of 15 ms in leases of 25 were asked for %d times", asked)
+		t.Errorf("three steps of 150 ms in leases of 250 were asked for %d times", asked)
 	}
 	nothingWrong(t, b)
 }
