@@ -35,8 +35,9 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	}
 }
 
-// notAfter corrects times that lie in the future, because Slurm's clock was set back while no daemon observed it. A job
-// that seems to have been asked to leave in the future is asked again.
+// notAfter corrects times that lie more than stableRun in the future, because Slurm's clock was set back while no
+// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them. A job that seems to have
+// been asked to leave in the future is asked again, since its grace would last until then.
 func (r *Record) notAfter(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {
@@ -68,19 +69,22 @@ func firstRecord(j *managedJob, now time.Time) *Record {
 		r.Own = *s.Own
 	}
 	switch {
+	// The gate or a daemon has replaced the job's begin time, and its annotation has the user's own. Without an
+	// annotation a begin time in the future is the user's.
 	case s.V != 0:
 		r.NotBefore = fromUnix(s.Begin)
 	case j.State == slurm.Pending && j.Begin.After(now):
 		r.NotBefore = j.Begin
 	}
 	if j.State == slurm.Running {
-		r.Until = j.since
+		r.Until = j.since // none of this run has been credited yet
 	}
 	return r
 }
 
 // credit adds the service since the record was last updated. If the job ran then and waits now, it ran until it was
-// requeued, which is its new time of submission.
+// requeued, which is its new time of submission. A request to leave is closed here, too, once the run that was asked is
+// over: what leaving cost is noted, and Asked is cleared, so that the next run is not taken for one that was asked.
 func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain

@@ -71,8 +71,9 @@ func newActing(t *turn) *acting {
 	return a
 }
 
-// take makes a step of each entry of report.Steps from index from on. The steps before that get new pointers into the
-// list.
+// take makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent to
+// a.renewals. The steps before that get new pointers into the list. admitted marks steps that were added while the
+// round waits (admit.go).
 func (a *acting) take(from int, admitted bool) {
 	for k := range a.report.Steps {
 		if k < from {
@@ -82,8 +83,10 @@ func (a *acting) take(from int, admitted bool) {
 		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
 		s.job = a.scene.find(s.Job)
 		s.expires = s.Verb == Preempt && a.scene.expiring[s.Job]
+		// With small rounds, a preemption before a time limit is finished by them, and nothing is planned for its
+		// nodes.
 		s.unawaited = s.expires && a.Settings.Watched
-		if s.Verb == Preempt && !s.expires {
+		if s.Verb == Preempt && !s.expires { // no start is planned on what a job leaves at its time limit
 			s.from = s.job.Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
@@ -95,7 +98,8 @@ func (a *acting) take(from int, admitted bool) {
 }
 
 // foresight is how far ahead a full round handles jobs whose time limit comes: until its own end, because no small
-// round can be held meanwhile. It is 0 for a small round, which is over soon.
+// round can be held meanwhile. It is 0 for a small round and in shadow mode, which are over soon. Without small rounds
+// it is 0, too, since lead already asks a round earlier.
 func (t *turn) foresight() time.Duration {
 	if t.small || t.Settings.Shadow || !t.Settings.Watched {
 		return 0
@@ -103,7 +107,8 @@ func (t *turn) foresight() time.Duration {
 	return t.span()
 }
 
-// span is how long the round may take.
+// span is how long the round may take. A small round gets twice the time that it waits for a start (startTimeout): a
+// start that cannot be sent at once still has its time.
 func (t *turn) span() time.Duration {
 	if t.small {
 		return min(2*max(smallStart, t.Settings.Looks), t.Settings.Round)
@@ -176,6 +181,7 @@ func (a *acting) follow(ctx context.Context) error {
 func (a *acting) pause(ctx context.Context) error {
 	until := a.Clock.Elapsed() + min(a.poll(), a.left())
 	if end := a.until - a.rollBackTime(); a.Clock.Elapsed() < end {
+		// Wake up no later than the last moment at which starts can be taken back.
 		until = min(until, end)
 	}
 	if err := a.renew(ctx, until); err != nil {
@@ -201,7 +207,7 @@ func (a *acting) poll() time.Duration {
 	return min(a.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
-// look observes jobs, nodes and reservations again.
+// look observes jobs, nodes and reservations again. If Slurm's clock was set, it shifts the times in all records.
 func (a *acting) look(ctx context.Context) error {
 	began := a.Clock.Elapsed()
 	seen, err := a.turn.look(ctx, a.records)
@@ -217,6 +223,7 @@ func (a *acting) look(ctx context.Context) error {
 }
 
 // advance takes every step as far as it can go now. Preemptions come first, since they free what the starts need.
+// secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
 func (a *acting) advance(ctx context.Context) error {
 	a.noteSecured()
 	if err := (preempting{a}).advance(ctx); err != nil {

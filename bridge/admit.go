@@ -29,7 +29,8 @@ type admission struct {
 }
 
 // admit adds the starts that have become possible since the round was planned, as long as the round waits for steps
-// other than such starts.
+// other than such starts. It does so only where small rounds are held, and stops when the time that is left only
+// suffices to take starts back.
 func (a admission) admit(ctx context.Context) error {
 	now := a.Clock.Elapsed()
 	if !a.Settings.Watched || now < a.nextAdmission || a.left() <= a.rollBackTime() || !a.waits() {
@@ -53,7 +54,8 @@ func (a admission) waits() bool {
 	return slices.ContainsFunc(a.steps, func(s *step) bool { return s.awaited() && !s.admitted })
 }
 
-// look sorts the last observation, and says whether anything in it could allow a new start.
+// look sorts the last observation, and says whether anything in it could allow a new start. The fingerprint that it
+// stores is the one of small rounds, so the next small round does not plan the same situation again.
 func (a *admission) look(ctx context.Context) (news bool, err error) {
 	t := &turn{Runner: a.Runner, began: a.began, small: true, seen: a.jobs}
 	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
@@ -127,7 +129,7 @@ func (a admission) withhold(c *policy.Cluster) {
 }
 
 // admissible are the steps that the waiting round takes over: no arming and no restoring, and none for a job that
-// already has a step under way.
+// already has a step under way. A later round does the others.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {
@@ -147,6 +149,8 @@ func (a admission) adopt(ctx context.Context) error {
 	if err := a.intend(); err != nil {
 		return err
 	}
+	// Later writes are noted in the jobs of the new scene (written), from which the next round reads on. A job that is
+	// no longer in it keeps its old view.
 	for _, s := range a.steps {
 		if t := a.scene.find(s.Job); t != nil {
 			s.job = t

@@ -48,7 +48,8 @@ const (
 	maxService        = 1e9      // seconds, about thirty years; larger values are not believed
 )
 
-// readAnnotation returns the annotation of a job, or the zero annotation if there is none that can be believed.
+// readAnnotation returns the annotation of a job, or the zero annotation if there is none that can be believed. A part
+// that cannot be true is dropped alone: service, contradiction, slot, or the user's own request.
 func readAnnotation(j *slurm.Job) annotation {
 	var s annotation
 	if len(j.Extra) > maxAnnotation || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != annotationVersion {
@@ -76,6 +77,7 @@ func readAnnotation(j *slurm.Job) annotation {
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
 	}
+	// A job carries a shard only in place of one GPU (share.go). ownGPU also sets GPUType.
 	if s.Own != nil && j.Request.Shard != "" && !ownGPU(s.Own) {
 		s.Own = nil
 	}
@@ -83,11 +85,13 @@ func readAnnotation(j *slurm.Job) annotation {
 		s.Share = nil
 	}
 	if s.Own != nil {
+		// No user's own request has a shard: such a job is never managed.
 		s.Own.Shard = ""
 		if j.Request.Shard == "" && !narrowed(&j.Request, s.Own) {
 			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them in any other way
 		}
-		// An operator may move a job to a partition that its user may not use.
+		// The partition is Slurm's, never the annotation's: an update by the daemon, as an operator, could move the job
+		// to a partition that its user may not use.
 		s.Own.Partition = j.Request.Partition
 	}
 	return s

@@ -43,7 +43,8 @@ func (t queue) sitsDown(plan policy.Plan) bool {
 }
 
 // aheadOf lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those that
-// are armed already and not behind twice that number.
+// are armed already and not behind twice that number. So a job whose place in line changes a little is not leased and
+// armed again each time. It is nil if no job may be armed in this round (arms).
 func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
 	if !t.scene.arms {
@@ -107,9 +108,11 @@ func (t *managedJob) armed(now time.Time) bool {
 	return t.State == slurm.Pending && !t.WaitsAt(now) && !t.Request.Equal(&t.record.Own)
 }
 
-// armedAs says that a waiting job is armed with the size of next.
+// armedAs says that a waiting job is armed with the size of next, in all partitions in which it may start now, and has
+// our annotation.
 func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
 	want := resized(t.record, next.Nodes, next.PerNode)
+	// Equal passes over the partition if want names none, so the list is compared by itself, too.
 	want.Partition = slurm.Several(t.partitionList())
 	in := t.partitionList() == "" || slurm.SamePartitions(t.Partition, t.partitionList())
 	return !t.WaitsAt(now) && in && t.Request.Equal(&want) && t.told()

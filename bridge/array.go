@@ -120,6 +120,7 @@ func (t splitting) due() []arraySplitPlan {
 	var due []arraySplitPlan
 	for _, s := range all {
 		gpus := max(1, s.Request.GPUs)
+		// As many as fill the cluster, and those that may be armed behind them.
 		most := max(1, (room+gpus-1)/gpus+t.Settings.Ahead)
 		n := min(most-s.idle, len(s.Tasks), mostSplit)
 		if s.idle > most/2 { // enough wait: splitting one more after every start would read the array again each time

@@ -58,6 +58,7 @@ const (
 // leave may run at a fifth of its speed, as it was promised.
 func (r *Runner) audit(s *sortedObservation) {
 	for _, t := range s.managed {
+		// Each round begins without findings. The kind in ignored counts only together with a doubt.
 		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
 		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.seated() ||
 			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
@@ -76,7 +77,7 @@ func (r *Runner) audit(s *sortedObservation) {
 }
 
 // isMeasuredHere says that a running job has a profile, and that the profile holds for the type of GPU on which the job
-// runs.
+// runs. On a node that is not managed the type is unknown, and the profile is taken to hold.
 func (t *managedJob) isMeasuredHere() bool {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere {
 		return t.profile != nil
@@ -116,8 +117,8 @@ func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least tim
 	return a.closeWindow(t, t.directives.Progress, claim, least)
 }
 
-// accepts says whether a report is a later one of the window under way. The first report of a run begins the window.
-// doubt says why a report is ignored.
+// accepts says whether a report is a later one of the window under way. The first report of a run only begins the
+// window. doubt says why a report is ignored.
 func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, doubt string) {
 	switch {
 	case said.At.Before(w.Run): // of an earlier run, or there is no report
@@ -154,7 +155,9 @@ func (w *Window) speed(
 }
 
 // closeWindow ends the window if it is long enough, and counts it for or against the profile. Without a claim there is
-// nothing to contradict, but a speed to learn.
+// nothing to contradict, but a speed to learn. A learned profile is contradicted by a job that is far too fast, too:
+// then only what was learned is forgotten (drifted). A job that is too slow also loses its profile until it ends
+// (Found).
 func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float64, least time.Duration) (doubt string) {
 	ran, tells, doubt := a.speed(said, claim, least)
 	if !tells {
@@ -174,6 +177,7 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 		return ""
 	}
 	t.drifted = t.directives.Auto
+	// Said is bounded, since an annotation with a higher speed would not be believed (credible).
 	if a.Slow = 0; !fast {
 		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
 			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
@@ -182,6 +186,7 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 }
 
 // promised is how many iterations a second the profile claims for what the job holds; 0 if it has none for these GPUs.
+// A profile counts samples, a report iterations.
 func promised(r *Runner, t *managedJob) float64 {
 	if !t.isMeasuredHere() {
 		return 0

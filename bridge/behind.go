@@ -12,8 +12,9 @@ import (
 // Slurm's main scheduler goes through a partition by priority and stops at the first job for which it has no room. Jobs
 // behind that one are started by backfill only, once in every bf_interval, and only if they delay no job. A start
 // written for such a job would make all others wait in vain, and a job preempted for it would have been stopped for
-// nothing. So the job is armed with what the plan gives it, and the rest is left to Slurm. If no job may be armed, the
-// job is started all the same, since there is no other way.
+// nothing. So the job is armed with what the plan gives it, and the rest is left to Slurm. While a round arms no jobs
+// (queue.arms), the job goes on waiting. Where the site arms none at all (Settings.Ahead is 0), the job is started all
+// the same, since there is no other way.
 
 // rank is a place in Slurm's order within a partition.
 type rank struct {
@@ -33,7 +34,8 @@ func (r rank) compare(other rank) int {
 }
 
 // behind are the jobs that a plan starts although Slurm has no room for a job that it considers first, in the partition
-// in which each would start. Jobs that cannot be armed are left out.
+// in which each would start. Jobs that cannot be armed are left out: those that get a shared GPU, since an armed job
+// names none, and those that count in a quota of cores or memory (policy.Cluster.Rationed).
 func (t queue) behind(plan policy.Plan) map[int]bool {
 	if t.Settings.Ahead <= 0 {
 		return nil
@@ -60,7 +62,10 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 	return behind
 }
 
-// blocked is, for each partition, the first job that only waits for room and is not started by the plan.
+// blocked is, for each partition, the first job in Slurm's order that only waits for room and is not started by the
+// plan: an unmanaged job, or one that is armed. Jobs that this round has armed for its own starts do not count, since
+// it leases them again when they are in the way (stepAside). All other managed jobs wait under leases, where Slurm
+// passes over them.
 func (t queue) blocked(plan policy.Plan) map[string]rank {
 	var first map[string]rank
 	note := func(j *slurm.Job) {

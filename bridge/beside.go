@@ -22,8 +22,10 @@ type Beside struct {
 	Alone float64   `json:"alone,omitempty"` // iterations a second while the job was alone on its GPU in this run
 	// Last is the part of its speed alone that the job had in the last window; 0: there was no window beside the same
 	// jobs, or the speed was high enough.
-	Last float64      `json:"last,omitempty"`
-	Kept *policy.Kept `json:"kept,omitempty"` // the worst that was found in this run; the value is never changed
+	Last float64 `json:"last,omitempty"`
+	// Kept is the worst that was found in this run beside the same jobs; other jobs replace it. The value is never
+	// changed.
+	Kept *policy.Kept `json:"kept,omitempty"`
 }
 
 // Slowed is a job of class high that was measured to run slower beside others than it accepts.
@@ -110,8 +112,8 @@ func (b *Beside) setCompany(t *managedJob, there []*managedJob, now time.Time) {
 	b.Window, b.Jobs, b.Since, b.Last = Window{Run: t.Started}, others, now, 0
 }
 
-// addReportAlone measures the job's speed while it is alone on its GPU. Its window never ends, since validations slow
-// down all of a run equally.
+// addReportAlone measures the job's speed while it is alone on its GPU. Its window begins with the first report and is
+// never closed: the mean over a long time contains validations as often as the run itself.
 func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (doubt string) {
 	ran, tells, doubt := b.speed(said, 0, least)
 	if tells {
@@ -120,8 +122,9 @@ func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (d
 	return doubt
 }
 
-// closeWindow ends a window. Two windows in a row below share.HighKeeps are no accident; the better of the two is
-// noted.
+// closeWindow ends a window in which the job had this part of its speed alone. Two windows in a row below
+// share.HighKeeps are no accident; the better of the two is noted, with the managed jobs beside it. Unmanaged ones are
+// left out, since no plan can separate the job from them.
 func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	before := b.Last
 	if b.Last = part; part >= share.HighKeeps {
@@ -167,7 +170,8 @@ func (r seating) sharers() map[seat][]*managedJob {
 	return all
 }
 
-// partsOn are the GPUs of a node of which a job has a part, by type.
+// partsOn are the GPUs of a node of which a job has a part, by type; nil: it has none, or whole GPUs. Slurm's lists for
+// all of the job's nodes are taken together, so for a job on several nodes there may be too many.
 func (r seating) partsOn(t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}

@@ -40,7 +40,8 @@ func (t *managedJob) contends(s *sortedObservation) bool {
 var roomAlone = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
 // blockedByForeignCleanup says that the place of a running job could not be reused for an unknown time: an unmanaged
-// job is completing on one of its nodes, and Slurm starts nothing there until that is over.
+// job is completing on one of its nodes, and Slurm starts nothing there until that is over. The cleanup of managed jobs
+// is no obstacle.
 func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 	return slices.ContainsFunc(t.on, func(place int) bool {
 		if place == elsewhere {
@@ -141,7 +142,9 @@ func (t caution) handovers() map[int]*handover {
 	return all
 }
 
-// inherit adds to h what job i is granted on the node.
+// inherit adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off, its grant
+// is a shared GPU, or it counts in a quota of cores or memory. A job that shrinks there is not counted in back: it only
+// gives something back.
 func (t caution) inherit(h *handover, i int, d *policy.Decision) {
 	tn := t.scene.managed[i]
 	switch {

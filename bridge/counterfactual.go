@@ -56,7 +56,7 @@ func (t supposing) all() {
 	for i, placed := range t.sized(real, (*managedJob).saves, &t.sizes.declared) {
 		tn := t.scene.managed[i]
 		tn.wouldHold = placed
-		real[i].Fixed = real[i].Fixed || !tn.saves()
+		real[i].Fixed = real[i].Fixed || !tn.saves() // it keeps the size of its start
 	}
 }
 
@@ -72,6 +72,7 @@ func (t supposing) sized(jobs []policy.Job, saves func(*managedJob) bool,
 func (s *counterfactual) size() map[int]*policy.Placement {
 	s.restoreSizes()
 	s.sizeFresh()
+	// A real size may be larger than the one that it replaces, and overcommit another node.
 	for s.revertOvercommitted() {
 	}
 	return s.remember()
@@ -82,7 +83,9 @@ func (t *managedJob) reallyHolds() *policy.Placement {
 	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 }
 
-// restoreSizes gives each run the size that it had in the last round, and lists the runs that need a new one.
+// restoreSizes gives each run the size that it had in the last round, and lists the runs that need a new one: those
+// that have just begun, and in a full round those that could be sized again. Left as they are: jobs that are
+// completing, that hold different numbers of GPUs on their nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
 	for i, tn := range s.scene.managed {
 		j := &s.c.Jobs[i]
@@ -115,6 +118,7 @@ func (s *counterfactual) sizeFresh() {
 	c.Jobs = slices.Clone(c.Jobs)
 	fixRunning(&c)
 	for _, i := range s.fresh {
+		// It is planned as a waiting job that may start only where it runs.
 		j := &c.Jobs[i]
 		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, first
 		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false

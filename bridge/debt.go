@@ -71,6 +71,7 @@ func (t *managedJob) parked(now time.Time) bool {
 	if t.record != nil {
 		return t.annotated().Why != handedBack || !t.Request.Equal(&t.record.Own)
 	}
+	// Without a record, only the gate or a daemon with another ledger can have given it a lease.
 	return t.annotated().V != 0 && (t.Lease != 0 || t.Begin.After(later(fromUnix(t.annotated().Begin), now)))
 }
 

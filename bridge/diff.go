@@ -14,7 +14,9 @@ import (
 )
 
 // diff turns a plan into the steps from the observed state to the planned one, in the order in which a round takes
-// them. A job that is as planned has no step.
+// them: what frees nodes before what uses them. A job that is as planned has no step. A running job that the plan moves
+// or resizes has two, a preemption and a start. A job that the plan starts and that is behind others in Slurm's order
+// is only armed, or waits if this round arms no jobs.
 func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 	var release, restore, preempt, start, arm, again []Step
 	for _, t := range s.debtors {
@@ -83,6 +85,7 @@ func (t *managedJob) granted(d *policy.Decision) string {
 		return "its turn"
 	}
 	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+	// The sum is above 0 if either amount is given for each GPU.
 	if own := &t.record.Own; d.Gain < 0.99 && own.MemoryPerGPU+gres.Memory(own.CPUsPerGPU) > 0 {
 		why += ", to which the amount that it asks for each GPU holds it"
 	}
@@ -149,6 +152,8 @@ func sized(rec *Record, g policy.Placement) slurm.Request {
 }
 
 // releasing is the update that hands a job back to Slurm for good. note is what its user should correct, if anything.
+// For a job without a place the annotation says so, too, so that a daemon without this ledger does not take the job up
+// again (leftToSlurm).
 func releasing(rec *Record, round int, note string, now time.Time) slurm.Update {
 	annotation := annotationOf(rec, round, handedBack, note)
 	if p := &rec.NoPlace; p.Slurms {

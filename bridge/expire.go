@@ -79,6 +79,7 @@ func (r *Runner) expires(t *managedJob) time.Time {
 	if asked.IsZero() || !r.Settings.Watched { // without small rounds, one round asks the job and follows it to the end
 		return ask
 	}
+	// A job that was asked is due again when it is to be stopped: at the end of its grace, or just before the limit.
 	return later(ask, earlier(asked.Add(t.directives.Grace), t.limit().Add(-lastMoment)))
 }
 

@@ -32,6 +32,7 @@ func (r *Record) explicit() Explicit {
 // one; only the gate can tell.
 func (t *managedJob) allMemory() string {
 	q, said := &t.Request, t.annotated().Explicit
+	// A job without a record is new to this ledger: only its annotation says what was explicit.
 	if t.record != nil {
 		q, said = &t.record.Own, t.record.Explicit
 	}

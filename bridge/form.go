@@ -46,7 +46,8 @@ func (r *Record) wholeMemory() bool {
 }
 
 // roundMemoryPerCore rounds the memory in the grants of a site's own planner down to whole MiB per core, for jobs that
-// are given memory per core and as far as their floors allow. The built-in planner does so itself.
+// are given memory per core and as far as their floors allow. A running job that keeps what it holds is left alone,
+// since another amount would be a restart. The built-in planner does so itself.
 func roundMemoryPerCore(c *policy.Cluster, plan policy.Plan) {
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
