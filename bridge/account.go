@@ -20,7 +20,7 @@ func account(managed []*managedJob, now time.Time) {
 }
 
 // creditUnseen credits the end of a run that no round observed: the job ran when its record was last updated, was
-// requeued since, and runs again.
+// requeued since, and runs again. That run ended when the job was requeued, which is its new time of submission.
 func (r *Record) creditUnseen(t *managedJob) {
 	if t.State == slurm.Running && r.Gain > 0 && t.since.After(r.Until) {
 		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
@@ -128,7 +128,8 @@ func sped(d time.Duration, gain float64) time.Duration {
 const stableRun = 10 * time.Minute
 
 // countReturns counts how often in a row a job came back to the queue without being asked to leave: it exited with the
-// requeue code by itself, its owner requeued it, or its nodes failed.
+// requeue code by itself, its owner requeued it, or its nodes failed. A run that was asked for is in Runs already
+// (credit).
 func (r *Record) countReturns(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {

@@ -76,6 +76,7 @@ func (t splitting) split(ctx context.Context) (anew bool, err error) {
 		case errors.Is(err, slurm.ErrNotPending), errors.Is(err, slurm.ErrGone), errors.Is(err, slurm.ErrHeld):
 			// it has changed: the next observation shows how
 		default:
+			// Jobs are sorted anew, since the array may be left to Slurm from now on (leftAlone).
 			t.giveUpOn(array.ID, err)
 			anew = true
 		}

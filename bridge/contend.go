@@ -164,6 +164,7 @@ func (t caution) inherit(h *handover, i int, d *policy.Decision) {
 func (t caution) preemptionIsWasted(place int, h *handover) bool {
 	n := &t.scene.nodes[t.scene.topology.managed[place]]
 	left, taken, next := h.room, false, 0
+	// It takes the plan's next jobs for which before holds; false if one of them finds no room.
 	serve := func(before func(x plannedStart) bool) (all bool) {
 		for ; next < len(h.starts) && before(h.starts[next]); next++ {
 			if !h.starts[next].size.Fits(left) {

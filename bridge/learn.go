@@ -71,7 +71,8 @@ func (r learner) taught(t *managedJob) (*sensitivity.Profile, error) {
 	return nil, errUnknownYet
 }
 
-// lessonOf is the entry of a key with its profile, from the cache if neither has changed.
+// lessonOf is the entry of a key with its profile; empty if there is none. It comes from the cache if neither the entry
+// nor the configured restart cost has changed.
 func (r learner) lessonOf(key learned.Key) *lesson {
 	entry := r.Learned.Of(key)
 	if entry == nil {
@@ -97,7 +98,8 @@ func (l *lesson) cost(r *Runner) bool {
 }
 
 // measures is 1 if a job on one node should measure itself in its next run: its speed is unknown, or it may get more
-// cores than were ever measured while the curve still rises.
+// cores than were ever measured while the curve still rises. It is a number because programs on nodes match it in the
+// annotation. A job that contradicted its profile does not measure, since it is not believed again.
 func (r learner) measures(t *managedJob) int {
 	if r.Learned == nil || !t.directives.Auto || t.directives.Err() != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
@@ -109,8 +111,9 @@ func (r learner) measures(t *managedJob) int {
 	return 0
 }
 
-// learn collects what running jobs report of themselves: measured curves, and speeds between two progress reports. A
-// report counts only for its owner and job name, so a lie affects only the liar's own jobs. Nothing is stored yet.
+// learn collects what running jobs report of themselves: measured curves, and speeds between two progress reports.
+// After a drift the entry is emptied instead. A report counts only for its owner and job name, so a lie affects only
+// the liar's own jobs. Nothing is stored yet.
 func (t learning) learn(s *sortedObservation) {
 	t.lessons = nil
 	if t.Learned == nil {
@@ -171,7 +174,7 @@ func (l taught) last() time.Time {
 type heard struct {
 	learned.Report
 	key     learned.Key
-	drifted bool
+	drifted bool // what was learned under the key does not fit this job and is to be forgotten
 }
 
 // reports are the reports of the observed jobs, in the order of their times.
@@ -187,6 +190,7 @@ func (t learning) reports(s *sortedObservation) (all []heard) {
 			continue
 		}
 		if tn.drifted || (learner{t.Runner}).stillKnown(tn) {
+			// No earlier than the finding: an entry that was emptied before it would count as still known.
 			r := tn.teaches(s, learned.Progress, later(s.at, tn.record.Audit.At), nil)
 			all = append(all, heard{r, tn.keyOf(), true})
 		}

@@ -48,7 +48,8 @@ func (t *turn) renewLease(ctx context.Context) error {
 	return nil
 }
 
-// waiting is the update that lets a job wait: its user's own request, and a lease.
+// waiting is the update that lets a job wait: its user's own request, and a lease. Under the lease job the begin time
+// is only the user's own.
 func (r *Runner) waiting(t *managedJob, round int, why string, now time.Time) slurm.Update {
 	u := slurm.Update{
 		Job: t.record.Job, Begin: r.leaseEnd(t.record, now), Request: t.record.Own,

@@ -19,7 +19,9 @@ type shareLeft struct {
 	over bool // some job must have more than its share
 }
 
-// sharesLeft is the shareLeft of each node, by name; nil if no job must have more than its share.
+// sharesLeft is the shareLeft of each node, by name; nil if no job must have more than its share. A job that can be
+// resized must have no more than its share or its floor, any other all that it holds. Jobs on shared GPUs are not
+// counted.
 func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
 	nodes, any := map[string]*shareLeft{}, false
 	for i := range c.Nodes {
@@ -100,6 +102,7 @@ func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, aske
 		}
 		switch {
 		case ceiling == j.Ceiling:
+			// This node can give it its share.
 			return best, false
 		case !here.over, share.CPUs > here.left.CPUs && ceiling.CPUs < max(1, asked.CPUs, j.Floor.CPUs),
 			share.Memory > here.left.Memory && ceiling.Memory < max(1, asked.Memory, j.Floor.Memory):

@@ -60,14 +60,15 @@ func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Dura
 	now := clock.Elapsed()
 	if a.failed = err; err != nil {
 		a.failures++
-		a.next = now + min(limitsAgain, limitsFresh<<min(a.failures-1, 10))
+		a.next = now + min(limitsAgain, limitsFresh<<min(a.failures-1, 10)) // at 10 the shift is far above limitsAgain
 		return
 	}
 	a.book, a.read, a.failures = limits.NewBook(site), now, 0
 	a.next = now + max(limitsFresh, 100*(now-began))
 }
 
-// known is the cached answer; nil if there is none or it is too old.
+// known is the cached answer; nil if there is none or it is too old. An answer that is too old is dropped, which gap
+// then says.
 func (a *LimitsCache) known(now time.Duration) *limits.Book {
 	if a.book != nil && now-a.read > limitsStale {
 		a.book = nil
@@ -87,7 +88,7 @@ func (a *LimitsCache) gap() string {
 }
 
 // refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
-// tenth of the round between 2 and 30 s.
+// tenth of the round between 2 and 30 s: while slurmdbd does not answer, no job starts.
 func (t *turn) refreshLimits(ctx context.Context) {
 	if t.Limits == nil {
 		return
@@ -120,6 +121,7 @@ func (t *turn) limit(c *policy.Cluster) {
 			tn.bar = bar{CauseAboveLimits, never}
 		}
 		if len(v.Terms[i].Shut) > 0 {
+			// The limits close these partitions to it for now, and with them the nodes that only they have.
 			tn.shut = append(tn.shut, v.Terms[i].Shut...)
 			c.Jobs[i].Only = t.scene.allowedNodes(tn)
 		}
@@ -127,7 +129,8 @@ func (t *turn) limit(c *policy.Cluster) {
 }
 
 // applyTerms applies what the site allows a job to the planner's view of it. Both lists of managed jobs have the same
-// order. A running job that could not start again stays, since once stopped it would wait for ever.
+// order. A higher PriorityTier goes before any priority, as in Slurm. A running job that could not start again stays,
+// since once stopped it would wait for ever.
 func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
@@ -181,6 +184,7 @@ func (t *turn) limited() []limits.Job {
 			jobs[i].Managed, jobs[i].Asks = true, ours[0].record.Own.PerNode()
 			jobs[i].Asks.GPUs = 0 // no round changes the number of GPUs
 			if ours[0].chooses() {
+				// Its limits are those of each partition in which it may start; Partition must be one of them.
 				jobs[i].Choice = ours[0].openPartitions()
 				jobs[i].Partition = jobs[i].Choice[0]
 			}

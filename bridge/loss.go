@@ -35,14 +35,15 @@ const (
 // Causes are all causes of losses.
 func Causes() []Cause { return []Cause{NoTrap, ExitZero, NoRequeueExit, SaveFailed} }
 
-// numbers are the Linux numbers of the signals by which a job may be asked to save.
+// numbers are the Linux numbers of the signals by which a job may be asked to save (directive.Directives.Signal).
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// others are the end states that a user, an administrator, Slurm or a time limit causes.
+// others are the end states that a user, an administrator, Slurm or a time limit causes; empty is an unknown one. They
+// say nothing about the job's checkpoint.
 var others = []string{"", "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"}
 
 // classifyEnd says whether a job that was asked by a signal and has ended is lost, and why. It is not lost if something
-// else ended it.
+// else ended it. A shell reports a command that was killed by signal n as exit code 128+n.
 func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, lost bool) {
 	switch {
 	case slices.Contains(others, end.State):
@@ -82,8 +83,9 @@ func wayBack(to slurm.Target) string {
 	return fmt.Sprintf("exit with %d", RequeueExit)
 }
 
-// reportLostJobs reports, once each, the jobs that ended for good after they were asked to save and leave. The record
-// keeps the cause as long as Slurm lists the job: if its user requeues it, it is not asked again.
+// reportLostJobs reports, once each, the jobs that ended for good after they were asked to save and leave. Jobs without
+// a checkpoint are left out: they were requeued and got no signal. The record keeps the cause as long as Slurm lists
+// the job: if its user requeues it, it is not asked again.
 func (t *turn) reportLostJobs(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record

@@ -15,7 +15,8 @@ import (
 // is no room any more, the move is called off. If the room is taken while the job saves, the job restarts where it ran
 // before. If that room is gone as well, the job comes first in the order until it runs again.
 
-// movers are the starts, not yet begun, of jobs that ran when the round began and get another place or size.
+// movers are the starts, not yet begun, of jobs that ran when the round began and get another place or size. Moves to a
+// shared GPU are left out: what a node has free says nothing about a GPU that other jobs use already.
 func (a *acting) movers() []*step {
 	return a.steps.filter(func(s *step) bool {
 		return s.Verb == Start && s.stage == begun && s.job.State == slurm.Running && s.Grant.Device == ""
@@ -40,7 +41,8 @@ func (a *acting) callOffMoves(ctx context.Context) error {
 	return nil
 }
 
-// isTaken says that other jobs, which do not leave in this round, hold part of a mover's new place.
+// isTaken says that other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that a
+// preempted job has still to leave are not looked at: their room comes only then.
 func (a *acting) isTaken(s *step) bool {
 	leaving := a.steps.blocked()
 	return slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
@@ -49,7 +51,8 @@ func (a *acting) isTaken(s *step) bool {
 	})
 }
 
-// fits says that a node has room for what a grant needs of it.
+// fits says that a node has room for what a grant needs of it. A node that Slurm no longer lists passes: Slurm itself
+// answers the start.
 func (a *acting) fits(name string, g *policy.Placement) bool {
 	byName := func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }
 	k, found := slices.BinarySearchFunc(a.nodes, name, byName)
@@ -57,13 +60,15 @@ func (a *acting) fits(name string, g *policy.Placement) bool {
 }
 
 // sendMoversBack sends movers that have left, and whose new place is taken, back to their old place. Jobs that were to
-// get more room by the move keep what they had, too. A place that is meant for a waiting job is not given back.
+// get more room by the move keep what they had, too. A place that is meant for a waiting job is not given back. A start
+// whose grant is the old placement was sent back before.
 func (a *acting) sendMoversBack() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.holds || !a.isTaken(s) {
 			continue
 		}
 		if back := a.backTogether(s); back != nil && a.fitTogether(back) {
+			// All reasons first: they name the grant of s, which is one of the group.
 			for _, o := range back {
 				o.Why = "goes on as it was: others have taken what was meant for job " + strconv.Itoa(s.Job) + " on " +
 					strings.Join(s.Grant.Nodes, ",")
@@ -121,7 +126,8 @@ func (a *acting) fitTogether(group []*step) bool {
 	return true
 }
 
-// noteDisplaced remembers the movers that have left and do not run again when the round ends.
+// noteDisplaced remembers the movers that have left and do not run again when the round ends, so that order puts them
+// first. A job that left because of its time limit is no mover.
 func (a *acting) noteDisplaced() {
 	for _, s := range a.steps {
 		if s.Verb == Preempt && s.stage == done && !s.expires {

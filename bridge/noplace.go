@@ -72,6 +72,7 @@ type placing struct{ *turn }
 // handBack marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores nothing,
 // so there each round says anew what it would do.
 func (t placing) handBack() {
+	// By array. Its tasks have the same request, so where one has no place, neither has the common record.
 	arrays := map[int]*NoPlace{}
 	for i, tn := range t.scene.managed {
 		if tn.StandsForTasks() {
@@ -131,7 +132,8 @@ func (t placing) why(tn *managedJob, d *policy.Decision, refusedSize string) (Wa
 	return plannedCauses[d.Reason], d.Why
 }
 
-// refuseSize notes that Slurm refused an update that gives a job a size.
+// refuseSize notes that Slurm refused an update that gives a job a size. The next full round that is late enough hands
+// the job back (overdue).
 func (a *acting) refuseSize(s *step, err error) {
 	if errors.Is(err, slurm.ErrRefused) {
 		s.job.record.NoPlace = NoPlace{Since: a.now(), Wait: s.job.Restarts, Refused: err.Error()}

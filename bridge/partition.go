@@ -25,7 +25,8 @@ func (r *Runner) manages(list string) bool {
 }
 
 // follow brings the record in line with the last observation: whether the job gets whole nodes, and whether an
-// administrator moved it to a partition that its user did not name.
+// administrator moved it to a partition that its user did not name. That partition is then the one that is restored. A
+// list that a round narrowed names only the user's own, and changes nothing.
 func (r *Record) follow(j *slurm.Job) {
 	if r == nil {
 		return
@@ -49,8 +50,8 @@ type Avoided struct {
 }
 
 // avoid notes that a partition refused the job for now. It reports whether the job may start in another partition; then
-// the refusal does not count against the job. The partition is avoided for lastProbe if a limit was the reason, and
-// otherwise for refusalLifetime.
+// the refusal does not count against the job. The partition is avoided for lastProbe if a limit was the reason, which
+// passes when other jobs end, and otherwise for refusalLifetime. Notes that no longer hold are dropped.
 func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	if !slices.Contains(t.choice(), partition) || len(t.choice()) < 2 {
 		return false
@@ -91,7 +92,7 @@ func (t *managedJob) choice() []string {
 }
 
 // openPartitions are those of the job's partitions in which it may start in this round. If it may start in none, they
-// are all.
+// are all, since an empty list would mean all managed nodes.
 func (t *managedJob) openPartitions() []string {
 	all := t.choice()
 	if open := slices.DeleteFunc(slices.Clone(all),

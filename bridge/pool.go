@@ -70,7 +70,8 @@ type pooledView struct {
 	jobs   map[*slurm.Job]*slurm.Job // jobs on such nodes: as observed, and on pools
 }
 
-// divide replaces nodes with several GPU types by pools. Jobs that have not changed keep their pointers.
+// divide replaces nodes with several GPU types by pools. Jobs that have not changed keep their pointers, unless the
+// pools have changed: then all jobs on pools are copied anew.
 func (r *reader) divide(seen slurm.Observed) slurm.Observed {
 	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
@@ -96,7 +97,8 @@ func (r *reader) divide(seen slurm.Observed) slurm.Observed {
 	return seen
 }
 
-// poolsOf are the pools of a node, ascending in name. Of the allocated amounts they have only the GPUs.
+// poolsOf are the pools of a node, ascending in name. Of the allocated amounts they have only the GPUs. Each pool gets
+// the difference of two rounded running totals, so that the pools together have exactly what the node has.
 func poolsOf(n *slurm.Node) []slurm.Node {
 	pools, before := make([]slurm.Node, 0, len(n.Types)), gres.Vector{}
 	gpus := 0
@@ -225,7 +227,8 @@ func (d *pooledView) nodes(nodes []slurm.Node) []slurm.Node {
 	return all
 }
 
-// spread divides cores and memory in proportion to the rooms; no part exceeds its room.
+// spread divides cores and memory in proportion to the rooms; no part exceeds its room. The parts are differences of
+// rounded running totals, so that together they are the whole amount.
 func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	total, before, given := gres.Vector{}, gres.Vector{}, gres.Vector{}
 	for _, room := range rooms {

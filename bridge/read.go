@@ -93,6 +93,7 @@ func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 // readJob reads a job that has changed. What depends on unchanged text is taken over from before.
 func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	t := &managedJob{Job: j, directives: before.directives, asks: before.asks, written: before.written}
+	// After a rule applied, the directives are the rule's and not the comment's.
 	if t.directives == nil || before.Comment != j.Comment || before.matched {
 		said := directive.Parse(j.Comment)
 		t.directives, t.asks = &said, r.reader.profileOf(&said)
@@ -109,6 +110,7 @@ func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	if j.State == slurm.Running {
 		t.since = j.Started
 		if before.Job != nil && before.State == slurm.Running && before.Started.Equal(j.Started) {
+			// It follows Slurm's clock when that is set (shift); Started does not.
 			t.since = before.since
 		}
 		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode, Device: j.Runs.Shard}
@@ -144,7 +146,8 @@ func (t *managedJob) annotated() *annotation {
 	return t.annotation
 }
 
-// told says that the job carries our annotation, and so has been told why it waits.
+// told says that the job carries our annotation, and so has been told why it waits. The annotation need not be parsed
+// if it is the one that was written last.
 func (t *managedJob) told() bool {
 	return t.written != "" && t.Extra == t.written || t.annotated().Job == t.ID
 }

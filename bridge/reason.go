@@ -49,7 +49,8 @@ var passing = map[string]string{
 }
 
 // limitReason parses Slurm's names of limits: AssocGrpGRES, QOSMaxCpuPerUserLimit, MaxNodePerAccount,
-// AssocGrpCPURunMinutesLimit.
+// AssocGrpCPURunMinutesLimit. Its groups are: 1 whose limit, 2 its kind, 3 what it counts, 4 Run, 5 minutes, 6 to what
+// it applies.
 var limitReason = regexp.MustCompile(
 	`^(Assoc|QOS|)(Grp|Max|Min)(BB|Billing|C(?:PU|pu)|Energy|GRES|Jobs?|License|Mem(?:ory)?|Node|Unknown|Wall(?:Duration)?|Submit(?:Jobs?)?)(Run)?(Min(?:ute)?s)?` +
 		`(PerJob|PerNode|PerUser|PerA(?:ccount|cct))?(?:Limit)?$`)
@@ -112,7 +113,8 @@ func causeOfReason(reason string) WaitCause {
 	return CauseOther
 }
 
-// kindCounted is the key of counted for the resource in a reason.
+// kindCounted is the key of counted for the resource in a reason. Slurm spells some of them in several ways: Job and
+// Jobs, Mem and Memory, Wall and WallDuration.
 func kindCounted(word string) string {
 	word = strings.ToLower(word)
 	for _, kind := range []string{"job", "mem", "wall", "submit"} {
@@ -132,7 +134,8 @@ func isLimit(reason string) bool {
 	return limitReason.MatchString(reason)
 }
 
-// isUsedUp says that a reason is a limit on usage over time. Stopping a job does not give such usage back.
+// isUsedUp says that a reason is a limit on usage over time. Stopping a job does not give such usage back. A limit on
+// RunMinutes is none of these: it counts what running jobs may still use, which is free again when they stop.
 func isUsedUp(reason string) bool {
 	if reason == "QOSUsageThreshold" {
 		return true

@@ -25,7 +25,8 @@ const (
 	refusalLifetime = time.Hour
 )
 
-// again is when a similar job may be tried again.
+// again is when a similar job may be tried again. After accept has set Times to 0 that is at once. The shift is
+// bounded, so that it cannot overflow.
 func (f *Refusal) again() time.Time {
 	if f.Times == 0 {
 		return f.At
@@ -45,7 +46,7 @@ type refusalGroup struct {
 	job                           int
 }
 
-// refusalGroup is the group of jobs that are refused for this reason together with t.
+// likes is the group of jobs that are refused for this reason together with t.
 func (t *managedJob) likes(reason string) refusalGroup {
 	if !isLimit(reason) {
 		return refusalGroup{job: t.ID}
@@ -101,7 +102,8 @@ func (known refusals) add(of refusalGroup, f *Refusal) {
 	}
 }
 
-// of is the state of trying jobs like this one; nil: none is refused.
+// of is the state of trying jobs like this one; nil: none is refused. A refusal of the job alone comes before one of
+// its group.
 func (known refusals) of(t *managedJob) *retryState {
 	if known == nil {
 		return nil
@@ -196,7 +198,8 @@ func (t caution) passOn(ctx context.Context) error {
 	return t.planned(ctx)
 }
 
-// unbar lets a plan start all jobs of these groups that are barred as refused.
+// unbar lets a plan start all jobs of these groups that are barred as refused. A job that is barred for another reason
+// stays barred.
 func (t caution) unbar(kinds map[*retryState]*managedJob) {
 	for i, tn := range t.scene.managed {
 		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == slurm.Pending {
@@ -254,7 +257,7 @@ func (t caution) preemptsForUnsureStart() bool {
 }
 
 // refusal is Slurm's reason for not starting a job whose start was sent. It is empty if Slurm may still start the job,
-// or if it was not observed since.
+// or if no observation has begun since: an older one may show the reason for which the job waited before.
 func (a *acting) refusal(s *step) string {
 	j := a.seenNow(s.Job)
 	reason := word(j.Reason)

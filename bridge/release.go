@@ -167,7 +167,8 @@ func (i *Intent) preempts(j *slurm.Job) bool {
 		slices.ContainsFunc(i.Steps, func(s Step) bool { return s.Job == j.ID && s.Verb == Preempt })
 }
 
-// note puts the steps of a pass into the report: one step for each job, with its last result.
+// note puts the steps of a pass into the report: one step for each job, with its last result. A job that only got a
+// lease, because its last run is still being cleaned up, is looked at again in the next pass.
 func (l *leaving) note(steps []Step) {
 	for _, s := range steps {
 		l.tried[s.Job] = s.Verb == Release || s.Error != ""

@@ -62,7 +62,9 @@ func (s *sortedObservation) reservedFor(name string, in []string) []string {
 }
 
 // reservedFrom is the name of the reservation for which Slurm does not start a job: it keeps nodes of the grant for
-// others now, or before the job's time limit. Empty: none. Slurm often gives Resources as the reason.
+// others now, or before the job's time limit. Empty: there is none, or no observation has begun since the start was
+// sent. Slurm often gives Resources as the reason, which may also mean that the start only takes its time. Therefore
+// the reservations themselves are looked at.
 func (a *acting) reservedFrom(s *step) string {
 	j := a.seenNow(s.Job)
 	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending {

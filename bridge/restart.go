@@ -70,7 +70,8 @@ const (
 )
 
 // restartCost is the cost of a restart by the job's own last ones, or else by its profile, or else by the
-// configuration.
+// configuration, whose one number is for both parts. If only one part was seen, the profile has the other. Without a
+// profile, a start lasts at least until Slurm ran the job (Launches).
 func (r *Runner) restartCost(t *managedJob) RestartCost {
 	cost := &t.record.Cost
 	save, saved := median(cost.Saves)
@@ -158,8 +159,9 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 	c.Starts, c.From = withLatest(c.Starts, c.First.At.Sub(c.Run)-trained), -1
 }
 
-// begin notes the first report of a run. How far the last run came is known if it was asked to leave and had reported
-// its speed.
+// begin notes the first report of a run. How far the last run came is known if it was asked to leave, had reported its
+// speed, and is the one before this: from the last report to the request to leave it went on at that speed. A report
+// may seem later than the request, since clocks of nodes differ.
 func (c *Cost) begin(run time.Time, said directive.Progress) {
 	from := -1.0
 	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) &&

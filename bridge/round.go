@@ -16,6 +16,17 @@
 //   - Times are by Slurm's clock. The host's clock measures durations only (watch.go).
 //   - Comments and annotations are untrusted. A mistake in them costs the job its profile or a directive, never the
 //     round.
+//
+// Words that many of its files use:
+//
+//   - A job is managed, deferred, returning or a stranger (debt.go). A debt is the record of a job that was sized,
+//     pinned or leased. Unmanaged jobs are all that are not managed.
+//   - A lease keeps a waiting job from starting by itself (lease.go). An armed job is eligible on any node, with the size
+//     that it is to have (arm.go). A secured job is one that was armed for a start of this round, before any job is
+//     asked to leave (secure.go).
+//   - A loan is what a job holds beyond its proportional share; a small round may recall loans (small.go).
+//   - A slot, or seat, is a job's part of a shared GPU (share.go). A pool is the GPUs of one type on a node (pool.go).
+//   - A turn is one round under way, and its scene the observation, with the jobs sorted (view.go).
 package bridge
 
 import (
@@ -131,7 +142,7 @@ type Runner struct {
 
 	watch   slurmClock
 	reader  reader
-	last    uint64          // fingerprint of the last small round, see turn.moment
+	last    uint64          // fingerprint of the last small round, see turn.situationHash
 	looked  time.Duration   // when the last small round observed
 	alarm   time.Duration   // when the next one must observe whatever the watcher says; 0: never
 	spare   policy.Cluster  // memory for the next snapshot, used by nothing else
@@ -250,6 +261,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	if err != nil {
 		return err
 	}
+	// The first observation of this process: another one may have asked jobs to leave.
 	if !known {
 		t.restartGraces(t.scene.at)
 	}
@@ -417,7 +429,8 @@ func (t *turn) planned(ctx context.Context) error {
 
 // plan asks the built-in planner. A plan that violates a promise is a fault of the planner, nearly always in what it
 // does to running jobs. So a second plan is made in which all running jobs stay: a round that did nothing would start
-// no job, and leases would end if the next rounds fared no better.
+// no job, and leases would end if the next rounds fared no better. If the second plan violates a promise, too, the
+// round ends with ErrPlan.
 func (t *turn) plan() error {
 	for {
 		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
@@ -443,7 +456,8 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 	return policy.Check(c, p)
 }
 
-// consult asks the site's own planner, if there is one. It says whether the plan keeps all promises.
+// consult asks the site's own planner, if there is one. It says whether there is a plan that keeps all promises; the
+// report says why not (Fallback). An error is not returned, since the built-in planner decides then.
 func (t *turn) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false

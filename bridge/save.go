@@ -64,7 +64,8 @@ func (t saving) running(r *savings.Round) {
 }
 
 // job is the entry of a running job. Given is what it holds, or in shadow mode what it would hold. Asked is its user's
-// own request, which in shadow mode is what Slurm gave it.
+// own request, which in shadow mode is what Slurm gave it. Without a profile for its GPUs the speeds are unknown, and
+// both gains are 1, that of the proportional share.
 func (t saving) job(tn *managedJob) savings.Job {
 	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
 	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.on, elsewhere) {
@@ -136,6 +137,8 @@ func (t saving) waiting(r *savings.Round) {
 		if tn.State != slurm.Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
 			continue
 		}
+		// Shadow mode starts nothing, so what the plan would use stays idle. A slot on a shared GPU would use no idle
+		// one.
 		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.Settings.Shadow {
 			r.Filled += d.Grant.Total().GPUs
 		}
@@ -152,7 +155,7 @@ func (t saving) waiting(r *savings.Round) {
 	r.Idle = savings.Stranded(t.places(), wants)
 }
 
-// mostWants bounds how many kinds of waiting jobs are considered.
+// mostWants bounds how many kinds of waiting jobs are considered. Jobs of further kinds are not counted.
 const mostWants = 200
 
 // wantClass is what waiting jobs have in common if one of them stands for all.

@@ -15,8 +15,8 @@ import (
 // round asks any job to leave, every eligible job must have the size that the plan gives it:
 //
 //   - a job that was armed earlier and whose place is free is started;
-//   - a job whose place other jobs still hold is armed again, with the size of its grant: it is secured;
-//   - every other job is leased again.
+//   - a job whose place other jobs still hold is armed again (arm.go), with the size of its grant: it is secured;
+//   - every other job is leased again (lease.go).
 //
 // A secured job is eligible on any node, and starts as soon as that much is free; only jobs before it in Slurm's order
 // can start first. A start that is written after the preempted job has gone would come after all jobs that are eligible
@@ -27,7 +27,9 @@ import (
 // runs. Nor may a secured job take the place of another start. Where it would fit there and has another size, it is
 // leased until its own place is free, and then started there.
 
-// secure makes every job with a start that was not begun either eligible with the size of its grant, or leased.
+// secure makes every job with a start that was not begun either eligible with the size of its grant, or leased. A job
+// whose place is free is started at once if it is eligible already, since Slurm could put it elsewhere; one under a
+// lease is left to startAll. Nothing is done when the time that is left only suffices to take starts back.
 func (a *acting) secure(ctx context.Context) error {
 	if a.left() <= a.rollBackTime() {
 		return nil
@@ -50,6 +52,7 @@ func (a *acting) secure(ctx context.Context) error {
 			lease = append(lease, s)
 		}
 	}
+	// All three are tried, whatever becomes of the others; the first error is returned.
 	return cmp.Or(
 		a.each(ctx, free, sent, func(s *step) error { return a.start(ctx, s) }),
 		a.each(ctx, lease, begun, func(s *step) error { return a.unsecure(ctx, s) }),
@@ -65,6 +68,7 @@ func (a *acting) safeToSecure(ready []*step) []*step {
 	safe := slices.DeleteFunc(slices.Clone(open), func(s *step) bool {
 		return slices.Contains(under, s) || !a.mayBeSecured(s) || s.keepsBack(under)
 	})
+	// A job that drops out may be the one with which another could have changed places, so this is repeated.
 	for before := len(safe) + 1; len(safe) < before; {
 		before = len(safe)
 		safe = slices.DeleteFunc(slices.Clone(safe), func(s *step) bool {
@@ -110,8 +114,9 @@ func (a *acting) eligible(s *step) bool {
 	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.now())
 }
 
-// mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, and Slurm
-// could find the place by itself.
+// mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, Slurm could
+// find the place by itself, and refuses no similar job. A job that counts in a quota of cores or memory is not armed
+// (policy.Cluster.Rationed).
 func (a *acting) mayBeSecured(s *step) bool {
 	j, there := a.find(s.Job)
 	if a.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
@@ -130,6 +135,7 @@ func (a *acting) mayBeSecured(s *step) bool {
 // Slurm refuses the form, the job waits under a lease for its place.
 func (a *acting) secureOne(ctx context.Context, s *step) error {
 	next := policy.Next{Job: s.Job, Nodes: len(s.Grant.Nodes), PerNode: s.Grant.PerNode}
+	// Nothing about the job has changed since it was read, and it is armed with this size already.
 	if j := a.seenNow(s.Job); j == s.job.Job && s.job.armedAs(next, a.at) {
 		s.secured = true
 		return nil
@@ -156,8 +162,9 @@ func (a *acting) unsecure(ctx context.Context, s *step) error {
 	return s.overtaken(err)
 }
 
-// overtaken drops the error that Slurm has just started the job by itself, with its earlier size: the next observation
-// shows it.
+// overtaken drops the error that Slurm has just started the job by itself, with its earlier size. It marks the step as
+// secured, so that noteSecured closes it with the next observation, and as raced, so that callOff puts off what was to
+// use the same nodes.
 func (s *step) overtaken(err error) error {
 	if errors.Is(err, slurm.ErrNotPending) {
 		s.secured, s.raced = true, true
@@ -215,7 +222,8 @@ func (t *managedJob) partitions() []string {
 	return strings.Split(cmp.Or(t.partitionList(), t.Partition), ",")
 }
 
-// noteSecured closes the starts of secured jobs that Slurm has started by itself.
+// noteSecured closes the starts of secured jobs that Slurm has started by itself. A job that is gone has run and ended,
+// or was cancelled; there is nothing left to start.
 func (a *acting) noteSecured() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s.secured }) {
 		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {

@@ -47,7 +47,7 @@ func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is how jobs share the GPUs of a node; empty: by slices.
+// modeOn is how jobs share the GPUs of a node; empty: by slices. share.Turns is the configuration's word for the same.
 func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {
@@ -370,7 +370,8 @@ func indexed(list string) []givenDevice {
 // mostGPUs bounds how many GPUs one range of indices can name.
 const mostGPUs = 1024
 
-// parted are the GPUs of which a part is given: shard:2(0/4,2/4) names the second.
+// parted are the GPUs of which a part is given: shard:2(0/4,2/4) names the second. Of a GPU with 0 or - nothing is
+// given.
 func parted(printed string) []givenDevice {
 	var given []givenDevice
 	for {
@@ -388,7 +389,8 @@ func parted(printed string) []givenDevice {
 	}
 }
 
-// ownGPU says that a request is for one GPU on each node, and sets GPUType from GRES.
+// ownGPU says that a request is for one GPU on each node. If so, it also sets GPUType from GRES: while the job carries
+// a shard, its own fields cannot confirm the type.
 func ownGPU(q *slurm.Request) bool {
 	counts, err := gres.ParseCounts(q.GRES)
 	if err != nil || len(counts) != 1 || counts[0].Name != "gpu" || counts[0].Count != 1 {

@@ -110,7 +110,7 @@ func (t *turn) situationHash() uint64 {
 }
 
 // retryCounter changes every tryAgain, so that an action about a time limit that failed is tried again while there is
-// time.
+// time. Shadow mode does nothing that could fail.
 func (t *turn) retryCounter() int64 {
 	if t.Settings.Shadow {
 		return 0
@@ -121,10 +121,11 @@ func (t *turn) retryCounter() int64 {
 // tryAgain is how long after a failed action about a time limit the next one follows.
 const tryAgain = 5 * time.Second
 
-// seed is the seed of moment's hash in this process.
+// seed is the seed of situationHash in this process.
 var seed = maphash.MakeSeed()
 
-// fixRunning fixes every running job of the snapshot as it is.
+// fixRunning fixes every running job of the snapshot as it is. A job that is owed its share would be restarted for it,
+// so that is dropped, too.
 func fixRunning(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
@@ -133,7 +134,8 @@ func fixRunning(c *policy.Cluster) {
 	}
 }
 
-// keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled.
+// keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled. No job
+// is restarted for the share that it is owed; the next full round does that.
 func keepRunningButRecall(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {

@@ -29,7 +29,8 @@ func (a *acting) failBlockedStarts() {
 }
 
 // startable lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up there.
-// A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back.
+// A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back. A job
+// that is gone is listed, too: its step ends when the start is sent.
 func (a *acting) startable() []*step {
 	if a.left() <= a.rollBackTime() {
 		return nil
@@ -81,7 +82,8 @@ func (a *acting) underWay() int {
 }
 
 // hasRoom says that the nodes of a start have room for it. Other jobs may have taken what a preempted job left, and a
-// start without room would only keep others from these nodes. A job that Slurm has started itself needs no room.
+// start without room would only keep others from these nodes. A job that Slurm has started itself needs no room. A
+// start on a shared GPU always passes: what a node has free says nothing about a GPU that other jobs use already.
 func (a *acting) hasRoom(s *step) bool {
 	if a.seenNow(s.Job).State != slurm.Pending || s.Grant.Device != "" {
 		return true
@@ -97,7 +99,8 @@ func lastRunIsOverBy(j *slurm.Job, at time.Time) bool {
 }
 
 // lastRunIsOver says that the job of a step is settled. If the time of the requeue is useless because the clock was
-// set, it is enough that the job's last run was seen to be over more than 3 s ago.
+// set, it is enough that the job's last run was seen to be over more than 3 s ago, longer than lastRunIsOverBy waits.
+// It notes in the step since when that is so.
 func (a *acting) lastRunIsOver(s *step, j *slurm.Job) bool {
 	if j.State == slurm.Running || j.Completing {
 		s.quiet = 0
@@ -125,6 +128,7 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	if errors.Is(err, slurm.ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
 		return err
 	}
+	// No other partition is left, so the refusal counts against the job.
 	if errors.Is(err, slurm.ErrRefused) && part != "" {
 		r := s.job.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
@@ -137,7 +141,10 @@ func (a *acting) start(ctx context.Context, s *step) error {
 // about it.
 func (a *acting) seenSince(s *step) bool { return s.stage == sent && a.lookCount > s.sight }
 
-// verify closes the starts that happened, and takes back those that did not happen in time.
+// verify closes the starts that happened, and takes back those that did not. A job that is gone has started, too: it
+// has run and ended since, or was cancelled, and there is nothing to take back. A start that the last observation still
+// shows as pending is taken back for one of four causes: the round ends, the time for a start is over (startTimeout),
+// Slurm gives a reason that does not pass by itself (refusal), or a reservation keeps its nodes (reservedFrom).
 func (a *acting) verify(ctx context.Context) error {
 	for _, s := range a.steps.filter(a.seenSince) {
 		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
@@ -161,7 +168,8 @@ func (t *turn) startTimeout() time.Duration {
 	return max(within, t.Settings.Looks)
 }
 
-// started closes a start that happened, and notes in the record that it did.
+// started closes a start that happened, and notes in the record that it did. How long Slurm took is noted only for a
+// restart whose start this round has sent. While nodes are being resumed, the time of the start is not final.
 func (a *acting) started(s *step) {
 	a.reach(s, done)
 	a.accept(s)
@@ -176,6 +184,7 @@ func (a *acting) started(s *step) {
 
 // rollBack gives jobs that did not start their user's own request and a lease again.
 func (a *acting) rollBack(ctx context.Context, late []*step) error {
+	// Both are known only as long as the step is in stage sent.
 	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
 	for _, s := range late {
 		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
@@ -197,6 +206,7 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 		if s.stage == sent {
 			continue // there was no time to take it back
 		}
+		// It was taken back because of this reason, and not for lack of time.
 		if reason := word(a.seenNow(s.Job).Reason); why[s] == refused(reason) {
 			a.refuse(s, reason)
 			continue

@@ -30,7 +30,7 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	job   *managedJob // as the round found it
+	job   *managedJob // as the round found it, or found it again when it admitted starts (adopt)
 	stage stage
 	since time.Duration // when the stage was reached
 	sight int           // number of observations by then
@@ -115,7 +115,8 @@ func (a *acting) reach(s *step, to stage) {
 	s.stage, s.since, s.sight = to, now, a.lookCount
 }
 
-// write sends an update and notes in the step what it changed.
+// write sends an update and notes in the step what it changed, compared with the last observation. The annotation that
+// it wrote is remembered, see managedJob.told.
 func (a *acting) write(ctx context.Context, s *step, u slurm.Update) error {
 	began := a.Clock.Elapsed()
 	err := a.Slurm.Update(ctx, u)

@@ -41,7 +41,7 @@ func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
 	return true
 }
 
-// build makes the topology of these nodes.
+// build makes the topology of these nodes. Nodes without GPUs are not managed.
 func (r *Runner) build(nodes []slurm.Node) *topology {
 	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes),
 		parts: map[string][]string{}}

@@ -42,7 +42,7 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.again) {
 			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
 				PerNode: tn.Request.PerNode(), On: on}
-			if r.Settings.Ahead <= 0 { // no managed job is in the queue before there is room for it
+			if r.Settings.Ahead <= 0 { // no managed job is eligible before there is room, so Slurm finds this one first
 				u.Priority = math.MaxInt64
 			}
 			list = append(list, u)
@@ -90,7 +90,8 @@ const (
 	leftOut = 15 * time.Minute
 )
 
-// follow notes whether the job has room now.
+// follow notes whether the job has room now. A job that has had room for soonTaken without being started is left out
+// until again; the wait doubles up to 64 times leftOut.
 func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	switch {
 	case !has || now.Before(i.again):
@@ -103,7 +104,8 @@ func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	return i
 }
 
-// fits says that a job has room on enough of some nodes as they are.
+// fits says that a job has room on enough of some nodes as they are. On a node with a job that is being cleaned up
+// Slurm starts nothing.
 func (s *sortedObservation) fits(t *managedJob, on []string) bool {
 	need, short := t.Request.PerNode(), max(1, t.Request.Nodes)
 	for _, place := range s.topology.find(on) {

@@ -119,7 +119,8 @@ func (a preempting) departed() []*step {
 	})
 }
 
-// closeAccount credits a preempted job's run up to its end.
+// closeAccount credits a preempted job's run up to its end. That is known only of a job that was requeued: it is its
+// new time of submission.
 func (a preempting) closeAccount(s *step) {
 	j, there := a.find(s.Job)
 	if !there || j.State != slurm.Pending {
@@ -155,6 +156,7 @@ func (a preempting) after(ctx context.Context, gone []*step) error {
 	off := slices.DeleteFunc(gone, func(s *step) bool { return s.stage != done })
 	return a.each(ctx, off, done, func(s *step) error {
 		j := *a.seenNow(s.Job)
+		// The hook is told the nodes that the job has left, also if the job is gone.
 		j.ID, j.Runs = s.Job, s.job.Runs
 		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
 			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // reported, but the job has left and has its lease

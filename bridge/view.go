@@ -84,7 +84,8 @@ func (s *sortedObservation) leaves(t *managedJob) {
 	}
 }
 
-// setAside notes a job on which no plan decides.
+// setAside notes a job on which no plan decides, and why it waits. The cause for which it was handed back is shown if
+// it binds before left-to-slurm.
 func (s *sortedObservation) setAside(t *managedJob) {
 	if t.ours {
 		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
@@ -149,6 +150,8 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
 	}
+	// In the configuration a Stranded of 0 means that nothing is lent for good; in policy.Rules it would stand for the
+	// default.
 	c.Rules.Round, c.Rules.CallableOnly = r.Settings.Round, r.Settings.Rules.Stranded == 0
 	c.Rules.MaxPreemptions = r.Settings.mostPreemptions(s)
 	r.spare = policy.Cluster{}
@@ -214,6 +217,7 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.byTheCore()
 	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.saves()
+	// It was sized by a profile that it has contradicted, and may still run with that size.
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
@@ -300,7 +304,8 @@ const patient = 3
 // restless is for how many rounds a job that keeps coming back is not started.
 func (r *Record) restless() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
-// failing says that a job's starts failed and that we do not start it for some rounds; empty: we may.
+// failing says that a job's starts failed and that we do not start it for some rounds; empty: we may. One failure
+// delays nothing; then it is one round for each further failure, at most maxBackOff.
 func (r *Runner) failing(rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)

@@ -15,7 +15,8 @@ import (
 // unlikeNodes is why an exclusive job is left to Slurm.
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
 
-// describeWhole makes the planner give an exclusive job whole nodes.
+// describeWhole makes the planner give an exclusive job whole nodes. It has no profile and no tasks to divide by, since
+// its size is never chosen. A running one stays as it is.
 func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
 	j.Profile, j.ProfileName = nil, ""
@@ -32,7 +33,8 @@ func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 }
 
 // wholeNodes lists the nodes that a waiting exclusive job may get, ascending, all of one size, so that its number of
-// GPUs is fixed. Of several sizes it is the one that most nodes have, and of these the smallest.
+// GPUs is fixed. Of several sizes it is the one that most nodes have, and of these the smallest. Nodes that are divided
+// into pools (pool.go) are left out: a plan could not give all pools of one.
 func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
 	in := s.allowedNodes(t)
 	if in == nil {

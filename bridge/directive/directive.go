@@ -70,7 +70,8 @@ const (
 	maxWord    = 128 // "synergy-profile=" or "synergy-curve=" included
 )
 
-// Directives are what a comment says, with its mistakes. A directive that is absent or wrong has the zero value.
+// Directives are what a comment says, with its mistakes. A directive that is absent or wrong has the zero value. The
+// package comment says what remains of a comment that is wrong as a whole.
 type Directives struct {
 	Managed bool // the comment has synergy-profile=, whatever its value
 
@@ -196,7 +197,7 @@ func (d *Directives) set(name, value string, given bool) (err error) {
 		d.Length, err = parseLength(value)
 		return err
 	case progressName, curveName:
-		return nil // see report
+		return nil // parser.report has read it
 	case envName:
 		return checkEnv(value)
 	case coresName:
@@ -213,7 +214,8 @@ func (d *Directives) set(name, value string, given bool) (err error) {
 			"or -share", name)
 }
 
-// report reads a word if it is a progress report or a curve. synergy-progress without a value only announces reports.
+// report reads a word if it is a progress report or a curve; of each only the first counts. synergy-progress without a
+// value only announces reports. A mistake costs this report alone, since the running job writes it.
 func (p *parser) report(word, name, value string, given bool) {
 	var err error
 	switch {

@@ -30,6 +30,7 @@ var (
 	units    = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
+// setProfile reads the file name of a profile, never a path, or auto.
 func (d *Directives) setProfile(value string) error {
 	if value == auto {
 		d.Auto = true
@@ -96,7 +97,8 @@ func (d *Directives) setShare(value string) error {
 	return err
 }
 
-// checkEnv checks synergy-env, which says whether the job's tasks are told their sizes in the environment.
+// checkEnv checks synergy-env, which says whether the job's tasks are told their sizes in the environment. Only the
+// nodes use it, so nothing is stored.
 func checkEnv(value string) error {
 	if value != "on" && value != "off" {
 		return fmt.Errorf("synergy-env=%.40q: want on or off, or no such word", value)

@@ -11,8 +11,9 @@ import (
 const strayAmount = "reads like an amount of " + shareName + "; amounts stand directly behind the class, joined by " +
 	"commas: " + shareName + "=low,mem=6"
 
-// amountNames are the names of amounts and likely misspellings, in lower case and with dashes. None has a letter that
-// is the lower case of a letter beyond ASCII, since Lua cannot convert these.
+// amountNames are the names of amounts and likely misspellings, in lower case and with dashes. None contains k or i,
+// which are also the lower case of letters beyond ASCII, such as the Kelvin sign: Go's ToLower converts these, and the
+// gate's Lua cannot.
 var amountNames = []string{"mem", "memory", "gpu-mem", "gpu-memory", "gpumem", "gpumemory", "slo", "level"}
 
 // isAmount says whether a word looks like an amount. Other words in a comment belong to the user.

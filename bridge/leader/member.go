@@ -29,7 +29,7 @@ type Member struct {
 
 	mine    Ticket        // this daemon's ticket; ID 0: none
 	words   Words         // as last sent
-	foreign Words         // content of an adopted ticket, as the dead process with this identity left it
+	foreign Words         // content of an adopted ticket, as an earlier process of this identity left it
 	before  map[int]sight // by ID: the tickets that must be gone before this daemon leads
 	apart   bool          // the ticket was given back until those in before are gone
 	rival   Ticket        // another daemon that was seen alive; ID 0: none
@@ -104,7 +104,7 @@ func (m *Member) doubt() {
 }
 
 // Step makes one move of the protocol and returns the pause until the next. An error is for the log; the next step
-// tries again.
+// tries again, after a shorter pause. With ErrLost it takes another ticket.
 func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	began := m.Clock.Elapsed()
 	if err := m.step(ctx); err != nil {
@@ -133,7 +133,8 @@ func (m *Member) step(ctx context.Context) error {
 	return m.beat(ctx)
 }
 
-// pause is shorter than every if a ticket ahead expires sooner, and 0 if none is ahead any more.
+// pause is the time until the next step: shorter than every if a ticket ahead expires sooner, and 0 if none is ahead
+// any more, so that this daemon leads at once.
 func (m *Member) pause() time.Duration {
 	pause := every(m.TTL)
 	if len(m.before) == 0 && !m.Leads() {
@@ -148,7 +149,8 @@ func (m *Member) pause() time.Duration {
 	return pause
 }
 
-// enter finds this daemon's ticket or takes one, and determines which tickets are ahead.
+// enter finds this daemon's ticket or takes one, and determines which tickets are ahead. Beat numbers go on from those
+// of an earlier process with the same ticket, since others take equal words for a missing beat.
 func (m *Member) enter(ctx context.Context) error {
 	all, err := m.Tickets.List(ctx)
 	if err != nil {
@@ -232,7 +234,7 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	return m.Leave(ctx)
 }
 
-// orNothing is what was seen of a ticket, or a broken sight.
+// orNothing is what was seen of a ticket, or a broken sight: its time to live is counted from the first look at it.
 func orNothing(known map[int]sight, id int) sight {
 	if seen, is := known[id]; is {
 		return seen
@@ -290,7 +292,8 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// mineStill verifies that this daemon's ticket is live and no other process writes to it.
+// mineStill verifies that this daemon's ticket is live and no other process writes to it. Until its first beat an
+// adopted ticket has the words of the earlier process.
 func (m *Member) mineStill(found []Ticket) error {
 	if m.mine.ID == 0 {
 		return nil
@@ -305,7 +308,7 @@ func (m *Member) mineStill(found []Ticket) error {
 
 // outlast drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its whole
 // TTL is dead, whether it is pending or not. A pending one is cancelled first and looked at again, since its holder may
-// have written a beat at the last moment.
+// have written a beat at the last moment. began is when the list was asked for: what it shows may be that old.
 func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.before {
 		t, known := find(found, id)
@@ -313,6 +316,7 @@ func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticke
 			m.meet(t, seen)
 			seen = sight{look: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
 		}
+		// A ticket that is no longer listed keeps the TTL that it had; one that never was has the longest.
 		if known || seen.ttl == 0 {
 			seen.ttl = t.Words.ttl()
 		}
@@ -347,7 +351,7 @@ func (m *Member) next(leads bool) Words {
 	return m.words
 }
 
-// meet records that another holder is alive, since its ticket has changed.
+// meet records that another holder is alive, since its ticket has changed. The first look at a ticket shows no change.
 func (m *Member) meet(t Ticket, before sight) {
 	if t.Live && !t.Words.Left && !before.broken {
 		m.rival = t
@@ -438,7 +442,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	return nil
 }
 
-// name sets chief to the leading ticket among those ahead, or else the first of them.
+// name sets chief to the leading ticket among those ahead, or else the first of them; to none if none is ahead.
 func (m *Member) name(found []Ticket) {
 	var chief Ticket
 	for _, t := range sorted(found) {
@@ -451,6 +455,7 @@ func (m *Member) name(found []Ticket) {
 	m.chief = chief
 }
 
+// find is the ticket with this ID; if it is not listed, one with nothing but the ID.
 func find(tickets []Ticket, id int) (Ticket, bool) {
 	for _, t := range tickets {
 		if t.ID == id {

@@ -11,6 +11,7 @@ var (
 	ErrDenied      = errors.New("permission denied")            // wrong identity: nothing else should be tried
 	ErrUnreachable = errors.New("slurm controller unreachable") // no answer: the request may still be carried out
 	ErrRefused     = errors.New("refused by slurm")             // the request itself cannot be served
-	// ErrNotLeader: nothing was sent, because this daemon is no longer sure that it leads.
+	// ErrNotLeader: this daemon is no longer sure that it leads. Nothing was sent, or the call was cut off when the
+	// lead ended, and a part of it may be carried out.
 	ErrNotLeader = errors.New("another daemon may lead")
 )

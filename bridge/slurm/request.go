@@ -43,14 +43,16 @@ type Update struct {
 	Extra   string // our annotation
 }
 
-// Equal says that two requests ask for the same. A request without a partition equals one with any.
+// Equal says that two requests ask for the same. Only fields that a round may change are compared: the number of GPUs,
+// tasks and the amounts per GPU are always the user's own, and GRES changes only with GPUType or Shard. If other names
+// no partition, any will do.
 func (q *Request) Equal(other *Request) bool {
 	return q.SameMemory(other) && q.CPUsPerTask == other.CPUsPerTask && q.CPUs == other.CPUs &&
 		q.CPUsPerNode == other.CPUsPerNode && q.Nodes == other.Nodes && slices.Equal(q.Pin, other.Pin) &&
 		q.Shard == other.Shard && q.GPUType == other.GPUType && other.Allows(q)
 }
 
-// Allows says that q names no partitions, or the same ones as other.
+// Allows says that a job with the partitions of other meets q: q names no partitions, or the same ones.
 func (q *Request) Allows(other *Request) bool {
 	return q.Partition == "" || SamePartitions(q.Partition, other.Partition)
 }
@@ -73,7 +75,8 @@ func (q *Request) MemoryText() string {
 	return "the partition's default"
 }
 
-// amount is the requested memory in MiB, on a node or per core; 0 is the partition's default.
+// amount is the requested memory in MiB, on a node or per core; 0 is the partition's default. An amount per GPU is left
+// out, since no round changes it.
 func (q *Request) amount() (m gres.Memory, perCore bool) {
 	if q.MemoryPerCPU > 0 {
 		return q.MemoryPerCPU, true
@@ -81,7 +84,8 @@ func (q *Request) amount() (m gres.Memory, perCore bool) {
 	return q.Memory, false
 }
 
-// PerNode is what the request amounts to on each node. An amount that is left to the partition is 0.
+// PerNode is what the request amounts to on each node: of several ways to ask for cores the one that gives most. An
+// amount that is left to the partition is 0.
 func (q *Request) PerNode() gres.Vector {
 	nodes := max(1, q.Nodes)
 	v := gres.Vector{GPUs: (q.GPUs + nodes - 1) / nodes, Memory: q.Memory}
