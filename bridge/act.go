@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// act carries out the round's steps. Jobs that must not start yet get their lease first, then jobs are preempted, each
+// act carries out the round's steps. Jobs that must not start yet get their lease first, and those with a start are
+// made eligible or leased (secure). What has become impossible by then is called off. Then jobs are preempted, each
 // start follows as soon as its nodes are free, and waiting jobs are told why they wait in the time that is left. It
 // ends when every step is done or has failed, or when the next round is due; nothing is begun after that. It returns
 // only errors that end the round; an error with one job stands in its step.

@@ -58,8 +58,8 @@ func (r *Runner) leftAlone(j *slurm.Job) string {
 // splitting is the part of a round that splits arrays.
 type splitting struct{ *turn }
 
-// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to
-// observe. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
+// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether the cluster is to be
+// observed anew. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
 // round. If Slurm itself is unreachable, the next call shows it.
 func (t splitting) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {

@@ -74,6 +74,7 @@ func (a *acting) tellRest(ctx context.Context) error {
 // tellAtMost is how long a round writes to waiting jobs after all else is done; a small round takes half of it.
 const tellAtMost = 2 * time.Second
 
+// renewEach writes the lease and the reason of their wait to all these jobs, until the next round is due.
 func (a *acting) renewEach(ctx context.Context, steps []*step) error {
 	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leaseUpdate(s)) })
 }

@@ -101,7 +101,8 @@ func (t *turn) refreshLimits(ctx context.Context) {
 	t.report.LimitsGap = t.Limits.gap()
 }
 
-// limit puts the site's limits into the snapshot.
+// limit puts the site's limits into the snapshot: quotas, ceilings, and for jobs that can never start or may not start
+// in some of their partitions, the reason and the nodes that remain.
 func (t *turn) limit(c *policy.Cluster) {
 	if t.Limits == nil {
 		return

@@ -137,8 +137,8 @@ func (a *acting) noteDisplaced() {
 	}
 }
 
-// order is the site's policy, preceded by the job that lost its place while it moved, if it may start; of several the
-// one that was first submitted.
+// order is the site's policy, preceded by the job that lost its place while it moved (Displaced), if it may start; of
+// several the one that was first submitted.
 func (t *turn) order() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.scene.managed {

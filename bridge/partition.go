@@ -118,6 +118,7 @@ func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 		return ""
 	}
 	for _, part := range t.openPartitions() {
+		// A partition without an entry has all managed nodes.
 		in := s.topology.parts[part]
 		if in == nil || !slices.ContainsFunc(nodes, func(n string) bool { return !slices.Contains(in, n) }) {
 			return part

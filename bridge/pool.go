@@ -42,7 +42,8 @@ func hostsOf(names []string) []string {
 	return slices.Compact(hosts)
 }
 
-// narrow makes a request without a GPU type ask for the type of the pools on which the job starts.
+// narrow makes a request without a GPU type ask for the type of the pools on which the job starts. A request stays as
+// it is if the pools have several types, or are of GPUs without a type ("gpu").
 func narrow(q *slurm.Request, nodes []string) {
 	if len(nodes) == 0 {
 		return

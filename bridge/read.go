@@ -154,7 +154,7 @@ func (t *managedJob) told() bool {
 
 // equip looks up the profile of a managed job, and with it the job's speed. A mistake in the directive or the profile
 // costs no more than the profile: the job gets the proportional share, and its user is told why. So does a job whose
-// own speed contradicts its profile.
+// own speed contradicts its profile. Places and speed are worked out anew only with another topology or profile.
 func (r *Runner) equip(t *managedJob) {
 	profile, err := r.profile(t)
 	t.note = ""

@@ -12,7 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// handedBack is the reason in the annotation of a job that is Slurm's alone again.
+// handedBack is the reason in the annotation of a job that is Slurm's alone again. Later rounds know such a job by this
+// text (parked, free).
 const handedBack = "handed back to Slurm"
 
 // releaseWait is how long Release waits for jobs that are about to come back to the queue.

@@ -113,7 +113,8 @@ func withLatest(of []float64, seen time.Duration) []float64 {
 }
 
 // hasLeft notes how long a job took to leave after it was asked. The end is the time at which Slurm requeued it; while
-// its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run.
+// its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run. A job
+// that ended for good has no restart to measure.
 func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
 	gone := t.Submitted
 	switch {

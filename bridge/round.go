@@ -21,9 +21,9 @@
 //
 //   - A job is managed, deferred, returning or a stranger (debt.go). A debt is the record of a job that was sized,
 //     pinned or leased. Unmanaged jobs are all that are not managed.
-//   - A lease keeps a waiting job from starting by itself (lease.go). An armed job is eligible on any node, with the size
-//     that it is to have (arm.go). A secured job is one that was armed for a start of this round, before any job is
-//     asked to leave (secure.go).
+//   - A lease keeps a waiting job from starting by itself (lease.go). An armed job is eligible on any node, with the
+//     size that it is to have (arm.go). A secured job is one that was armed for a start of this round, before any job
+//     is asked to leave (secure.go).
 //   - A loan is what a job holds beyond its proportional share; a small round may recall loans (small.go).
 //   - A slot, or seat, is a job's part of a shared GPU (share.go). A pool is the GPUs of one type on a node (pool.go).
 //   - A turn is one round under way, and its scene the observation, with the jobs sorted (view.go).

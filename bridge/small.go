@@ -80,9 +80,10 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// situationHash is a hash of all that may allow a start that was impossible before: the waiting jobs and whether they
-// may start, what each node has free, which loans can be recalled, and whose time limit comes. Different situations
-// have different hashes, for all practical purposes.
+// situationHash is a hash of all that may allow a start or another step that was impossible before: the waiting jobs,
+// whether they may start and have been told why they wait, what each node has free, which loans can be recalled, whose
+// time limit comes, what is to be handed back, and which unmanaged jobs wait for room. Different situations have
+// different hashes, for all practical purposes.
 func (t *turn) situationHash() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

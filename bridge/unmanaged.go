@@ -53,7 +53,8 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 }
 
 // unmanagedGPUs is on how many GPUs unmanaged jobs were started within a time, as far as Slurm still lists them. A job
-// without a GPU counts as one GPU, since it takes the cores that go with one.
+// without a GPU counts as one GPU, since it takes the cores that go with one. Jobs that have our directive and are left
+// to Slurm do not count.
 func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus int) {
 	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
 	near := map[string]bool{} // whether a partition has managed nodes

@@ -46,8 +46,8 @@ func (a preempting) advance(ctx context.Context) error {
 }
 
 // askOne asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked again.
-// If that round died before it stored the record, the job is asked again. A job that has ended meanwhile counts as
-// asked.
+// If that round died before it stored the record, the job is asked again. A job without a checkpoint has nothing to
+// save and is requeued at once. A job that has ended meanwhile counts as asked.
 func (a preempting) askOne(ctx context.Context, s *step) error {
 	saves := s.job.saves()
 	if saves && !s.job.record.Asked.IsZero() {

@@ -182,7 +182,8 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	return c
 }
 
-// blank is a list of n zero values, in spare memory if that is large enough.
+// blank is a list of n zero values, in spare memory if that is large enough. Otherwise it is a quarter of the old
+// memory larger than needed, so that a growing list does not need new memory each time.
 func blank[T any](spare []T, n int) []T {
 	if spare == nil || cap(spare) < n {
 		return make([]T, n, n+cap(spare)/4)

@@ -150,7 +150,8 @@ type bar struct {
 	why   string
 }
 
-// waits says why each job waits that does not start by the plan, ascending in job.
+// waits says why each job waits that does not start by the plan, ascending in job. Jobs on which no plan decides have
+// their reasons from setAside.
 func (t *turn) waits() []Wait {
 	places := t.places()
 	var all []Wait

@@ -41,7 +41,7 @@ func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.
 }
 
 // look observes. If Slurm's clock was set since, the times of the records are shifted with it: the difference was
-// neither service nor grace nor waiting.
+// neither service nor grace nor waiting. records is called only then.
 func (t *turn) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
 	before := t.Clock.Elapsed()
 	seen, err := t.Slurm.Observe(ctx)

@@ -40,7 +40,7 @@ type Member struct {
 	chief Ticket // the ticket that leads, or the first ahead; ID 0: none known
 }
 
-// sight is what was last seen of another ticket, and since when it looks the same.
+// sight is what was last seen of another ticket, and since when it looks the same, by this daemon's clock.
 type sight struct {
 	look   look
 	ttl    time.Duration // the ticket's TTL when it was last listed

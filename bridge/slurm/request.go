@@ -108,7 +108,7 @@ func (q *Request) TasksPerNode() int {
 }
 
 // GiveCores sets the cores on each node, in equal parts for the tasks. If the user gave a minimum for each node
-// (--mincpus) and nothing for each task, the minimum is set instead.
+// (--mincpus) and nothing for each task, which Slurm shows as 1, the minimum is set instead.
 func (q *Request) GiveCores(perNode int) {
 	q.CPUs = perNode * q.Nodes
 	if q.CPUsPerTask == 1 && q.CPUsPerNode > q.TasksPerNode() {
