@@ -35,7 +35,7 @@ type annotation struct {
 	Steps int `json:"steps,omitempty"`
 	// Slurms says that the job was handed back because it has no place, and is Slurm's for this wait; nil: it is not.
 	Slurms *slurms `json:"slurms,omitempty"`
-	// Measure is 1 if the job shall measure itself inside its grant and report the curve.
+	// Measure is 1 if the job shall measure itself inside its grant and report the curve. Nodes match it as text.
 	Measure int `json:"measure,omitempty"`
 	// Found is the contradiction between the job's speed and its profile; nil: none was found.
 	Found *Contradiction `json:"found,omitempty"`

@@ -72,7 +72,8 @@ type placing struct{ *turn }
 // handBack marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores nothing,
 // so there each round says anew what it would do.
 func (t placing) handBack() {
-	// By array. Its tasks have the same request, so where one has no place, neither has the common record.
+	// By array; 0 are jobs of none, which is never looked up. The tasks of an array have the same request, so where one
+	// has no place, neither has the common record.
 	arrays := map[int]*NoPlace{}
 	for i, tn := range t.scene.managed {
 		if tn.StandsForTasks() {
