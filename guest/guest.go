@@ -59,9 +59,9 @@ var (
 
 // Limits on a guest's behaviour.
 const (
-	startLimit = 10 * time.Second // from its start until it answers, over any number of rounds
+	startLimit = 10 * time.Second // from its start until it answers, however many callers give up meanwhile
 	firstPause = time.Second      // after a failure; doubled with each one in a row
-	longest    = 10 * time.Minute
+	longest    = 10 * time.Minute // pause
 )
 
 // Guest is a program that this package runs. Its methods may be called from several goroutines.
@@ -99,7 +99,9 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 }
 
-// running returns the connection to the running program, or the start that is under way.
+// running returns the connection to the running program, or the start that is under way, or why there is neither. It
+// begins a start if none is under way and the pause is over. A program that is found dead, or that cannot be started,
+// counts as a failure and lengthens the pause.
 func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,6 +191,8 @@ func (g *Guest) Drop(conn *grpc.ClientConn) {
 	}
 }
 
+// dismiss ends the program and sets the pause: firstPause, doubled with each failure in a row, up to longest. The shift
+// is capped so that it cannot overflow.
 func (g *Guest) dismiss() {
 	g.end()
 	g.wake = g.now().Add(min(longest, firstPause<<min(g.failures, 20)))
@@ -221,7 +225,8 @@ func (g *Guest) Close() {
 	g.end()
 }
 
-// end ends the program, whether it runs or is starting.
+// end ends the program, whether it runs or is starting. It waits for a start to return, which is soon after the kill;
+// a start that failed has ended its process itself (see launch).
 func (g *Guest) end() {
 	if b := g.birth; b != nil {
 		_ = b.process.child.Kill(context.Background())
@@ -251,7 +256,8 @@ func (s short) Error() string {
 
 func (s short) Unwrap() error { return s.error }
 
-// connection implements goplugin.Plugin for gRPC.
+// connection implements goplugin.Plugin for gRPC, on both sides: the program registers its services, and the host gets
+// the bare connection.
 type connection struct {
 	goplugin.NetRPCUnsupportedPlugin
 	register func(grpc.ServiceRegistrar)

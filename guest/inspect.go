@@ -45,7 +45,8 @@ func (p Program) inspect() (path string, err error) {
 }
 
 // ours checks that the program, and every folder and link on the path to it from the root, can be changed by root and
-// us only: whoever could change one of them could do all that the daemon can.
+// us only: whoever could change one of them could do all that the daemon can. named is the configured path, and path
+// the same with links resolved.
 func ours(named, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -104,7 +105,9 @@ func steps(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// safe returns an error if users other than root and we can change the file or folder.
+// safe returns an error if users other than root and we can change the file or folder. A folder with the sticky bit,
+// such as /tmp, may be writable by all: others cannot rename or remove what is not theirs in it. The mode of a link
+// means nothing; its owner counts.
 func safe(place string) error {
 	info, err := os.Lstat(place)
 	if err != nil {

@@ -119,8 +119,8 @@ func (p *process) connect(kind Kind) error {
 	return nil
 }
 
-// dialing returns the options for connecting, with the time allowed for the first connection. go-plugin's own messages
-// are small. Its channel for plugins that call back is closed, since none of ours does.
+// dialing returns the options for connecting, with the time allowed for the first connection. Streams, which only
+// go-plugin itself uses, go through confined.
 func dialing(patience time.Duration) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
@@ -131,7 +131,8 @@ func dialing(patience time.Duration) []grpc.DialOption {
 	}
 }
 
-// confined handles streams, which are go-plugin's own; our calls are unary.
+// confined limits streams, which are go-plugin's own; our calls are unary. Its messages are small, so a program that
+// sends a large one is at fault. Its channel for plugins that call the host is closed, since none of ours does.
 func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
@@ -141,7 +142,8 @@ func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn,
 	return streamer(ctx, desc, conn, method, append(opts, grpc.MaxCallRecvMsgSize(small))...)
 }
 
-// ending says how the process ended, if it has or does within a moment, and what it wrote.
+// ending says how the process ended, if it has or does within a moment, and what it wrote. The connection may break
+// before the process is reaped, hence the moment.
 func (p *process) ending(said *lines) string {
 	for range 20 {
 		if p.client.Exited() {

@@ -189,6 +189,7 @@ func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 		}
 	}
 	bound(j)
+	// The type of a shard is held to the limits of a name, but as a fault of this job alone.
 	if shards := j.Request.Shard + j.Runs.Shard; len(shards) > 2*longName || !printable.Is(shards) {
 		j.Odd, j.Request.Shard, j.Runs.Shard = cmp.Or(j.Odd, "has a shard of a GPU without a name"), "", ""
 	}
@@ -228,7 +229,7 @@ func targetIn(sent slurmpb.Target) (slurm.Target, error) {
 	return "", fmt.Errorf("target %d: want SCRIPT or STEPS: %w", sent, slurm.ErrRefused)
 }
 
-// endIn is how a job ended, with printable text and numbers within limits.
+// endIn is how a job ended. A user's program chooses the exit code, so numbers are clamped and void no answer.
 func endIn(s *slurmpb.End) slurm.End {
 	e := slurm.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
 	clamp(&e.Code)
@@ -268,7 +269,8 @@ func number(id int64) error {
 	return nil
 }
 
-// bound clamps the amounts of a job. A job that had others is odd.
+// bound clamps the amounts of a job. A job with an amount beyond the limits is odd, so that no round computes with it.
+// A negative time limit only becomes none.
 func bound(j *slurm.Job) {
 	r, has := &j.Request, &j.Runs.PerNode
 	within := true

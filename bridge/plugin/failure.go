@@ -51,7 +51,7 @@ func failureOut(err error) *slurmpb.Failure {
 	return out
 }
 
-// failureIn decodes a failure. Unknown kinds are ignored.
+// failureIn decodes a failure. Unknown kinds are ignored: it is then an error on which no round branches.
 func failureIn(sent *slurmpb.Failure) error {
 	if sent == nil {
 		return nil
@@ -95,5 +95,6 @@ const longest = 500 // bytes
 // plain makes a message short, one line, and free of terminal control characters.
 func plain(text string) string { return printable.Line(text, longest) }
 
-// valid makes a text valid UTF-8, which protobuf requires.
+// valid makes a text valid UTF-8, with a replacement character for each invalid part. protobuf refuses any other text,
+// and Slurm's texts may contain any bytes that a user wrote.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

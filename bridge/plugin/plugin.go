@@ -112,7 +112,7 @@ func (c *Client) Version() string {
 	return plain(c.intro.GetVersion())
 }
 
-// enter acquires a lock that is a channel with room for one.
+// enter acquires a lock that is a channel with room for one: unlike for a mutex, the wait ends with ctx.
 func enter(ctx context.Context, room chan struct{}) error {
 	select {
 	case room <- struct{}{}:
@@ -146,7 +146,8 @@ func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
-// meet records the connection and reports whether its program has been configured.
+// meet records the connection and reports whether its program has been configured. A new connection is that of a new
+// program, which has not been, and has no call open.
 func (c *Client) meet(conn *grpc.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +187,8 @@ func (c *Client) ask(ctx context.Context, verb string, limit time.Duration, put 
 	return err
 }
 
-// exchange makes a call, starting the program if needed.
+// exchange makes a call, starting the program if needed. If the plugin answers that Slurm is unreachable when the
+// caller's time is up, the caller's deadline is the cause, and is returned.
 func (c *Client) exchange(ctx context.Context, limit time.Duration, put question) (answer, error) {
 	if err := over(ctx); err != nil {
 		return nil, err
@@ -231,7 +233,8 @@ func (c *Client) silent(ctx context.Context, conn *grpc.ClientConn, err error) e
 	return c.unheard(conn, err)
 }
 
-// unheard translates gRPC's error. A program that died or took too long is ended.
+// unheard translates gRPC's error. A program that died or took too long is ended. Canceled is what the other open calls
+// get from that, or from Close. Any other error leaves the program running.
 func (c *Client) unheard(conn *grpc.ClientConn, err error) error {
 	said := status.Convert(err)
 	switch said.Code() {
@@ -288,7 +291,7 @@ func (c *Client) counted(verb string, make func() (answer, error)) (answer, erro
 // pulse tracks how long a program has left all calls unanswered.
 type pulse struct {
 	open  int       // calls without an answer so far
-	since time.Time // start of the silence: calls are open and no answer came since then; zero: no call is open
+	since time.Time // start of the silence: a call was made and no answer came since then; zero: there is none
 }
 
 // asked records a new call.
@@ -310,7 +313,8 @@ func (c *Client) heard() {
 	}
 }
 
-// gaveUp records that a call ended without answer and returns the length of the silence.
+// gaveUp records that a call ended without answer and returns the length of the silence. The silence goes on without an
+// open call: a program that hangs is found even if each call is given up early.
 func (c *Client) gaveUp() (silent time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

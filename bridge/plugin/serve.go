@@ -44,7 +44,8 @@ func Serve(open Opener) {
 	})
 }
 
-// service adapts a workload manager to gRPC.
+// service adapts a workload manager to gRPC. Errors of the workload manager are part of the answer (Failure) and keep
+// their kind; an error of gRPC would mean that the plugin itself has failed.
 type service struct {
 	slurmpb.UnimplementedSlurmServer
 	open Opener
@@ -64,7 +65,8 @@ var errNoTickets = fmt.Errorf(
 	"this plugin has no tickets: start the daemon with --alone and see to it that there is no second one: %w",
 	slurm.ErrRefused)
 
-// Configure implements slurmpb.SlurmServer.
+// Configure implements slurmpb.SlurmServer. If opening fails, what an earlier call opened stays in use. Aims is always
+// true: every Go plugin knows the targets of signals.
 func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*slurmpb.ConfigureResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,6 +149,7 @@ func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.
 	})
 }
 
+// do runs a verb on the workload manager, if it is open.
 func (s *service) do(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, error) {
 	manager, err := s.slurm()
 	if err == nil {
@@ -228,6 +231,7 @@ func (s *service) Tear(ctx context.Context, r *slurmpb.TearRequest) (*slurmpb.Do
 	return s.with(func(tickets leader.Tickets) error { return tickets.Tear(ctx, int(r.GetId())) })
 }
 
+// with runs a verb on the tickets, if there are any.
 func (s *service) with(verb func(leader.Tickets) error) (*slurmpb.DoneResponse, error) {
 	tickets, err := s.tickets()
 	if err == nil {

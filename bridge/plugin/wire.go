@@ -9,8 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Plain encoding and decoding, in both directions. What must be validated when decoded is in check.go.
+// Functions with names in Out encode for the wire, those with names in In decode. All texts are encoded through valid,
+// which repairs invalid UTF-8. A nil message is decoded as zero values. What must be validated when decoded is in
+// check.go.
 
+// nodeOut encodes a node. nodeIn in check.go is the inverse.
 func nodeOut(n *slurm.Node) *slurmpb.Node {
 	return &slurmpb.Node{
 		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
@@ -36,6 +39,7 @@ func devicesOut(devices []slurm.Device) []*slurmpb.Device {
 	return out
 }
 
+// jobOut encodes a job. jobIn in check.go is the inverse.
 func jobOut(j *slurm.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id:        int64(j.ID),
@@ -205,6 +209,7 @@ func wordsIn(w *slurmpb.Words) leader.Words {
 	}
 }
 
+// ticketOut encodes a ticket. One whose words are not a daemon's has none on the wire.
 func ticketOut(t *leader.Ticket) *slurmpb.Ticket {
 	out := &slurmpb.Ticket{Id: int64(t.ID), Live: t.Live, SubmittedNs: timeOut(t.Submitted), EndedNs: timeOut(t.Ended)}
 	if t.Words != (leader.Words{}) {
@@ -250,7 +255,8 @@ func timeIn(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// allValid makes all texts valid UTF-8. It copies the list only if one is not.
+// allValid makes all texts valid UTF-8 (see valid). It copies the list only if one is not, since the list may belong to
+// an observation that was handed out.
 func allValid(texts []string) []string {
 	for i, text := range texts {
 		if good := valid(text); good != text {

@@ -15,7 +15,8 @@ import (
 
 // call sends one request. It returns the body of a successful answer, or passes the body to read as it arrives. At most
 // Concurrent requests are in flight; waiting for a slot does not count against a request's timeout. path is the path as
-// the API document writes it, for counters.
+// the API document writes it, for counters. err is the error of building the request, so that callers need not check
+// it. OnCall hears only of requests that had a slot and were tried.
 func (l *link) call(ctx context.Context, path string, request *http.Request, err error,
 	read func(io.Reader) error) ([]byte, error) {
 	if err != nil {
@@ -53,7 +54,8 @@ func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 }
 
 // hear asks like ask, but returns the complaints (errors and warnings) of an answer with HTTP status 200 in said and
-// not as an error: a ping that finds no controller is such an answer, and its caller must tell why.
+// not as an error: a ping that finds no controller is such an answer, and its caller must tell why. An answer that
+// cannot be decoded counts as none (unheard), since it does not show whether the request was carried out.
 func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said wire.Complaint, err error) {
 	if call.Stream != nil {
 		_, err = l.call(ctx, call.Path, call.Request, call.Err, func(answer io.Reader) (err error) {
@@ -72,7 +74,8 @@ func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said
 	return value, said, nil
 }
 
-// exchange sends the request and records status and size in call.
+// exchange sends the request and records status and size in call. Without a readable token nothing is sent: Slurm would
+// deny any request.
 func (l *link) exchange(ctx context.Context, request *http.Request, call *Call,
 	read func(io.Reader) error) ([]byte, error) {
 	token, err := l.token.read()
@@ -194,7 +197,7 @@ func (g *guard) Read(p []byte) (int, error) {
 		g.err = err
 	}
 	g.last = append(g.last[:0], g.last[max(0, len(g.last)-piece):]...)
-	if g.err != nil && g.err != io.EOF {
+	if g.err != nil && g.err != io.EOF { // nothing of such an answer may be decoded, not even what was read before
 		return 0, g.err
 	}
 	return n, g.err
@@ -210,7 +213,8 @@ func ofQuestion(method string, err error) error {
 	return err
 }
 
-// unheard returns the context's error if the caller gave up, else an error that Slurm did not answer.
+// unheard returns the context's error if the caller gave up, since that says nothing about Slurm, and else an error
+// that wraps ErrUnreachable.
 func (l *link) unheard(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

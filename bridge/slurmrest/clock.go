@@ -27,7 +27,7 @@ func newTimepiece() *timepiece { return &timepiece{began: time.Now()} }
 func (c *timepiece) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.began.Round(0).Add(time.Since(c.began) + c.ahead)
+	return c.began.Round(0).Add(time.Since(c.began) + c.ahead) // Round(0) drops the monotonic reading
 }
 
 // due reports whether it is time to ask Slurm again.
@@ -44,11 +44,11 @@ func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	defer c.mu.Unlock()
 	least := second.Sub(c.began.Round(0).Add(after))
 	most := second.Add(time.Second).Sub(c.began.Round(0).Add(before))
-	c.ahead, c.asked = min(max(c.ahead, least), most), max(after, 1)
+	c.ahead, c.asked = min(max(c.ahead, least), most), max(after, 1) // 0 would mean never asked
 }
 
-// askTime asks Slurm for its time if that is due. If slurmrestd does not tell it the offset stays as it is, at first
-// that of the host's clock.
+// askTime asks Slurm for its time if that is due. If slurmrestd does not tell it, or refuses, the offset stays as it
+// is, at first that of the host's clock; only an unreachable Slurm or a denied identity is an error.
 func (c *Client) askTime(ctx context.Context) error {
 	if !c.clock.due() {
 		return nil

@@ -101,7 +101,8 @@ func (l *link) failureIn(status int, body []byte) error {
 }
 
 // withoutJSON classifies an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may
-// answer in its place.
+// answer in its place. slurmrestd answers 511 to an invalid token. 408 and 429 are about time and load and not about
+// the request, so they count as unreachable like all 5xx.
 func withoutJSON(status int, text string) error {
 	failure := &Failure{Status: status, Text: text, Kind: slurm.ErrUnreachable}
 	switch {
@@ -127,7 +128,8 @@ func inLine(text, instead string) string {
 	return printable.Line(text, 200)
 }
 
-// kindWord is the kind of an error, for counters; empty for nil.
+// kindWord is the kind of an error, for counters; empty for nil. A cancelled request may be unreachable, too, and
+// counts as cancelled.
 func kindWord(err error) string {
 	for _, kind := range []struct {
 		err  error

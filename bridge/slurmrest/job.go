@@ -95,7 +95,8 @@ func readJob(job *wire.Job) listed {
 // tasksToSay is the number of tasks that every update of the job must contain; 0: none. At each update of a waiting
 // job, even of its comment, Slurm 24.11 recomputes the number from tasks per node or GPU (_figure_out_num_tasks in
 // job_mgr.c), for the fewest nodes possible: four tasks with a GPU each and two GPUs a node become two tasks. Started
-// on the nodes of four, they end slurmctld by a division by zero.
+// on the nodes of four, they end slurmctld by a division by zero. Other jobs get no number, since that gives a job
+// SLURM_NTASKS even if its user named none (see change).
 func tasksToSay(job *wire.Job) int {
 	tasks, nodes := job.Tasks.Count(), job.Nodes.Count()
 	switch perNode := job.TasksPerNode.Count(); {
@@ -265,7 +266,7 @@ func (l *listed) request(job *wire.Job) {
 	l.Features = l.features(job.Features)
 }
 
-// perGPU reads an amount per GPU, written gres/gpu:3.
+// perGPU reads an amount per GPU, written gres/gpu:3. An amount per unit of another GRES makes the job odd.
 func (l *listed) perGPU(of, text string) int {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
@@ -317,7 +318,8 @@ type way struct {
 	times int // factor from it to the job's GPUs
 }
 
-// gpus counts the requested GPUs. A job may ask in several ways, which must agree in number and type.
+// gpus counts the requested GPUs. A job may ask in several ways, which must agree in number and type. A shard counts as
+// one GPU. GPUs that are not fixed for each node make only a waiting job odd: a running one shows what it got.
 func (l *listed) gpus(job *wire.Job) (odd string) {
 	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
 		l.Request.GPUs = 1
@@ -361,7 +363,8 @@ func (l *listed) asksFor(w way) (odd string) {
 }
 
 // dividesGPUs reports whether the request fixes the number of GPUs on each node. Slurm divides those of --gpus freely,
-// for example four over two nodes as three and one; likewise tasks and their GPUs.
+// for example four over two nodes as three and one; likewise tasks and their GPUs. A text that cannot be parsed has
+// made the job odd already.
 func dividesGPUs(job *wire.Job) bool {
 	nodes, tasks := job.Nodes.Count(), job.Tasks.Count()
 	perNode, err := gres.ParseCounts(job.PerNode)
@@ -464,7 +467,8 @@ func conjunction(text string) (terms []string, plain bool) {
 	return terms, len(terms) > 0
 }
 
-// holding sets what the job holds, while it runs or is completing.
+// holding sets what the job holds, while it runs or is completing. Devices follow the sorted nodes of Runs; if Slurm
+// does not list them one for each node, they stay as it printed them.
 func (l *listed) holding(job *wire.Job) {
 	if l.State != slurm.Running && !l.Completing {
 		return

@@ -157,7 +157,7 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 }
 
 // looksAs reports whether the sweep shows nothing new for a job: the same state, and as many array tasks as when it was
-// read.
+// read. The last sweep's number is compared, too, because job.Tasks is cut off for a long array.
 func (m *memory) looksAs(job *known, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
 	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
@@ -209,7 +209,7 @@ const (
 // asBefore reports whether these jobs are unchanged. Held and dependent jobs, whose state does not show a change, are
 // read, a few at a time; any other doubtful job counts as changed.
 func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
-	if len(ids) > mostHeld+mostDependent {
+	if len(ids) > mostHeld+mostDependent { // then some are doubtful for another reason, see freed
 		return false, nil
 	}
 	for _, id := range ids {

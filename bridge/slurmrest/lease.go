@@ -75,7 +75,8 @@ func (l Leases) End(ctx context.Context) error {
 	return nil
 }
 
-// live returns the IDs of the waiting lease jobs, ascending, each just read.
+// live returns the IDs of the waiting lease jobs, ascending, each just read. If jobs were never listed it lists them
+// first: a lease job of an earlier daemon is found only by its name.
 func (l Leases) live(ctx context.Context) ([]int, error) {
 	if l.client.unread() {
 		if _, err := l.client.ticketsSeen(ctx); err != nil { // this updates all that is known
@@ -122,7 +123,8 @@ func (m *memory) noteLease(id int) {
 	m.leases[id] = true
 }
 
-// forgetLease records that a lease job is over, so that jobs that depended on it are free to start.
+// forgetLease records that a lease job is over, so that jobs that depended on it are free to start. The ID stays in
+// leases, with false: depend must still tell it from a user's dependency.
 func (m *memory) forgetLease(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,6 +140,7 @@ func (m *memory) depend(job *listed) {
 }
 
 // depend is memory.depend with the lease jobs given: in afterok:5(unfulfilled),afterany:17(unfulfilled) 17 may be one.
+// With "?" any one of the jobs is enough (Either). No lease is ever added to such a list, so all of it is the user's.
 func (l *listed) depend(leases map[int]bool) {
 	if l.dependency == "" {
 		return

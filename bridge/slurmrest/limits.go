@@ -34,7 +34,8 @@ func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounted reads the limits in accounting. A list without associations is an error: the token's user has one itself.
+// accounted reads the limits in accounting, or nothing if slurmctld does not enforce them. A list without associations
+// is an error: the token's user has one itself.
 func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site) (err error) {
 	if site.Enforced = l.enforced(ctx); !site.Enforced {
 		return ctx.Err()
@@ -51,7 +52,8 @@ func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site)
 	return nil
 }
 
-// notServed says what to do if slurmrestd serves only slurmctld's part although there is a slurmdbd.
+// notServed adds to a 404 what to do: slurmrestd then serves only slurmctld's part although there is a slurmdbd. Other
+// errors are returned as they are.
 func notServed(err error) error {
 	if failure := (*Failure)(nil); errors.As(err, &failure) && failure.Status == http.StatusNotFound {
 		return fmt.Errorf(
@@ -61,7 +63,7 @@ func notServed(err error) error {
 }
 
 // enforced reports whether slurmctld enforces limits. slurmrestd does not tell, so scontrol is asked; if that fails,
-// limits count as enforced.
+// limits count as enforced, which at worst gives jobs less than they might get.
 func (l *link) enforced(ctx context.Context) bool {
 	said, err := l.scontrolSays(ctx, "show", "config")
 	if err != nil {
@@ -70,7 +72,8 @@ func (l *link) enforced(ctx context.Context) bool {
 	return enforces(said)
 }
 
-// enforces reads AccountingStorageEnforce from the configuration.
+// enforces reads AccountingStorageEnforce from the output of scontrol show config. Without such a line limits count as
+// enforced.
 func enforces(config string) bool {
 	lines := bufio.NewScanner(strings.NewReader(config))
 	for lines.Scan() {

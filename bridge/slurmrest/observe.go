@@ -79,7 +79,8 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 	return unheard{errors.New("no controller answers a ping")}
 }
 
-// refresh updates what is known of the jobs.
+// refresh updates what is known of the jobs: by a full listing if the last one is too old, and else by a sweep of the
+// states and reads of the doubtful jobs. If there are so many of these that a listing is cheaper, it lists.
 func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	if elapsed(c.full, at, c.options.FullEvery) {
 		return c.readAll(ctx, at)
@@ -95,7 +96,7 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	} else {
 		err = c.costs.ofReads(len(doubtful), func() error { return c.readEach(ctx, doubtful, at) })
 	}
-	if err == nil {
+	if err == nil { // after a failed read the arrays must look changed to the next sweep
 		c.count(states)
 	}
 	return err
@@ -128,7 +129,7 @@ func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, erro
 	words, entries, ended := make(map[int][]string, len(swept)), map[int]int{}, map[int][]string{}
 	for _, job := range swept {
 		isOver := over(job.Words)
-		if isOver && len(followed) == 0 {
+		if isOver && len(followed) == 0 { // it counts for nothing: its ID need not be parsed
 			continue
 		}
 		id, err := ownID(job.Job)
@@ -187,7 +188,8 @@ func ownID(name string) (int, error) {
 // allJobs is the path of the full listing.
 const allJobs = "/jobs/"
 
-// readAll lists all jobs and replaces what is known.
+// readAll lists all jobs and replaces what is known. If that fails, the marks that beginRead took away are set again.
+// Tickets are only added: one that is over is still listed for the election, until forgetTicket.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	touched, began := c.beginRead(nil), time.Now()
 	jobs, err := c.listing(ctx, c.api.Jobs())
@@ -219,7 +221,8 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	return nil
 }
 
-// readEach reads these jobs, several at once. A job that is gone meanwhile is no error.
+// readEach reads these jobs, several at once. A job that is gone meanwhile is no error. If a read fails, the marks that
+// beginRead took away are set again.
 func (c *Client) readEach(ctx context.Context, ids []int, at time.Time) error {
 	touched := c.beginRead(ids)
 	failures := make([]error, len(ids))
@@ -420,7 +423,7 @@ func (m *memory) uncounted() map[string]gres.Vector {
 }
 
 // others reports whether the GPU of which a completing job has a shard is counted anyway, because another job has a
-// shard of it, too.
+// shard of it, too. Of several completing jobs on one GPU, the one with the lowest ID counts it.
 func (m *memory) others(leaves *known, node string) bool {
 	if leaves.Runs.Shard == "" {
 		return false

@@ -34,7 +34,7 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 		text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // not decodable: no claims
 		_ = json.Unmarshal(text, &claims)
 	}
-	if claims.Ends > 0 && claims.Ends < 1<<40 {
+	if claims.Ends > 0 && claims.Ends < 1<<40 { // seconds; more is no date, but 34,000 years
 		ends = time.Unix(int64(claims.Ends), 0)
 	}
 	return inLine(claims.User, ""), ends, nil
@@ -122,7 +122,9 @@ type Rehearsal struct {
 // RehearsalName is the name of that job. It is held from its submission on, and its script does nothing.
 const RehearsalName = "synergy-check"
 
-// Rehearse submits such a job to the partition, with this comment. The error means that Slurm could not be asked.
+// Rehearse submits such a job to the partition, with this comment. The error means that Slurm could not be asked. The
+// gate is recognised by the beginning of its annotation (job_submit.lua). Where it has not annotated the job, a refused
+// update says nothing about whether it trusts us, and is dropped.
 func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Rehearsal, failure error) {
 	defer c.discreet(&failure)
 	submitted := c.now()

@@ -10,7 +10,9 @@ import (
 )
 
 // renew sends an update that changes nothing but lease and annotation, as nearly all updates do; renewed is false if
-// the update is of another kind or a full update should find out why Slurm refused. It costs one request. It sends no
+// the update is of another kind or a full update should find out why Slurm refused. If renewed is true, err is the
+// outcome and no full update is tried: without an answer or permission it would fail as well. It costs one request,
+// and a read before it where what is known of the job is old. It sends no
 // size and no node, so nothing would have another meaning if the job had started, it lifts no hold, and Slurm refuses
 // to change the begin time of a job that no longer waits. (Slurm does take the annotation of a job that another party
 // has just started. It then describes a wait that is over, with the user's request still right.)
@@ -26,7 +28,7 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 		return false, nil
 	}
 	begin := c.begin(update.Begin)
-	change := wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)}
+	change := wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)} // Tasks: see tasksToSay
 	if update.Lease != job.Lease {
 		change.Dependency = depending(job.listed, update.Lease)
 	}
@@ -35,7 +37,7 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 		c.wrote(job, update, begin)
 		return true, nil
 	}
-	c.touch(update.Job)
+	c.touch(update.Job) // Slurm may have applied a part before the error
 	unclear := errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrDenied) || ctx.Err() != nil
 	return unclear, err
 }
@@ -69,6 +71,7 @@ func (c *Client) unchanged(update slurm.Update) *known {
 		return nil // its user may have changed the dependency since
 	case job.State != slurm.Pending, job.Completing, job.Held, job.Reason == "BadConstraints":
 		return nil
+	// Compared is only the request: Extra and Lease are the job's own here, and atOnce stands for any begin time.
 	case differs(slurm.Update{Request: update.Request, Extra: job.Extra, Lease: job.Lease}, atOnce, job.listed) != nil:
 		return nil
 	}

@@ -178,7 +178,7 @@ func dial(o Options) (server string, transport *http.Transport, err error) {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}
-		return "http://slurmrestd", transport, nil
+		return "http://slurmrestd", transport, nil // the host is never resolved: DialContext ignores it
 	}
 	parsed, err := url.Parse(o.URL)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {

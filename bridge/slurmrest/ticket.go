@@ -75,7 +75,7 @@ func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) 
 }
 
 // List implements leader.Tickets. Without IDs it first updates the client's knowledge of all jobs, as Observe does. The
-// tickets themselves are always read.
+// tickets themselves are always read. One that is gone is left out.
 func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if len(ids) == 0 {
 		all, err := t.client.ticketsSeen(ctx)

@@ -168,7 +168,8 @@ func depending(job listed, lease int) *string {
 	return &text
 }
 
-// retyped changes the GPU type in one way of asking for GPUs; nil if the job does not ask in this way.
+// retyped changes the GPU type in one way of asking for GPUs; nil, which leaves the field unchanged, if the job does
+// not ask in this way.
 func retyped(text, gpuType string) *string {
 	counts, err := gres.ParseCounts(text)
 	if n, _ := gres.GPUs(counts); err != nil || n == 0 {
@@ -204,7 +205,7 @@ func sameCores(a, b slurm.Request) bool {
 	return a.Tasks == b.Tasks && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs && a.CPUsPerNode == b.CPUsPerNode
 }
 
-// positive is nil for counts that cannot be requested.
+// positive is nil, which leaves the field unchanged, for counts that cannot be requested.
 func positive(n int) *int {
 	if n <= 0 {
 		return nil
@@ -243,8 +244,10 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	return refusal
 }
 
-// differs is an error that names the first value that differs from the update after a re-read. While a job has an
-// allocation Slurm shows its CPUs in place of those requested.
+// differs is an error that names the first value that differs from the update after a re-read. The job may have started
+// by this update. Then it has no begin time and no lease any more, one partition of several, and Slurm shows the CPUs
+// of its allocation in place of those requested, until its teardown is over. A job with a shard is read without a GPU
+// type (see gpus), so that is not compared. The number of tasks is not compared for a finished job.
 func differs(update slurm.Update, begin int64, after listed) error {
 	want, has := update.Request, after.Request
 	waits := after.State == slurm.Pending
@@ -277,5 +280,5 @@ func differs(update slurm.Update, begin int64, after listed) error {
 	return nil
 }
 
-// unsaid reports whether a count was not sent or has the value that was sent.
+// unsaid reports whether a count was not sent (see positive) or has the value that was sent.
 func unsaid(want, has int) bool { return want <= 0 || want == has }

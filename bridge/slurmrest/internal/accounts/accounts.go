@@ -178,7 +178,7 @@ type tresList []struct {
 	Count int64  `json:"count"`
 }
 
-// as converts the list to limits of a kind.
+// as converts the list to limits of a kind. A negative count is Slurm's mark for no limit.
 func (t tresList) as(kind limits.Kind) []limits.Limit {
 	var list []limits.Limit
 	for _, each := range t {

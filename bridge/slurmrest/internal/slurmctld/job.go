@@ -31,7 +31,8 @@ func job(j *JobInfo) wire.Job {
 	}
 }
 
-// exclusive is whom a job keeps off its nodes: v0.0.42 to v0.0.44 say it among how it shares them.
+// exclusive lists the kinds of exclusiveness, in wire.Job's words. v0.0.42 to v0.0.44 have them in the field shared,
+// where "none" means --exclusive.
 func exclusive(shared []string) []string {
 	var off []string
 	for _, word := range shared {
@@ -54,8 +55,8 @@ func node(n *Node) wire.Node {
 	}
 }
 
-// description is an update. A list of no nodes changes nothing, and the job would keep those that it has: none are one
-// empty name.
+// description is an update. Slurm ignores an empty node list, so the job would keep its nodes; a list with one empty
+// name removes them.
 func description(c wire.Change) JobDescMsg {
 	if c.RequiredNodes != nil && len(*c.RequiredNodes) == 0 {
 		c.RequiredNodes = &[]string{""}
@@ -70,6 +71,7 @@ func description(c wire.Change) JobDescMsg {
 	}
 }
 
+// submission is a new job. Fields without a value are left out, so that Slurm's defaults apply.
 func submission(s wire.Submission) JobSubmitReq {
 	one := int32(1)
 	described := JobDescMsg{
@@ -91,6 +93,7 @@ func submission(s wire.Submission) JobSubmitReq {
 	return JobSubmitReq{Job: &described}
 }
 
+// some is a number that is set; nil, which is not sent and changes nothing, for nil.
 func some(n *int64) *OptionalNumber {
 	if n == nil {
 		return nil
@@ -98,6 +101,7 @@ func some(n *int64) *OptionalNumber {
 	return &OptionalNumber{Set: true, Number: *n}
 }
 
+// short converts a number to the API's width; nil, which is not sent and changes nothing, for nil.
 func short(n *int) *int32 {
 	if n == nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// Speak adds the calls of this package to an API for a slurmrestd address. Jobs are read as the version jobs has them.
+// Speak adds the calls of this package to an API for a slurmrestd address. Jobs are read by the requests of the version
+// jobs, which may be older than api's own.
 func Speak(api wire.API, server, jobs string) wire.API {
 	s := speaker{here: Address(server, api.Name), jobsAt: Address(server, jobs)}
 	api.Ping, api.Time, api.States, api.Jobs, api.Job = s.ping, s.time, s.states, s.jobs, s.job
@@ -25,7 +26,8 @@ func Address(server, version string) string { return server + "/slurm/" + versio
 // speaker makes the calls, at these addresses with a version behind them.
 type speaker struct{ here, jobsAt string }
 
-// Call puts a request and its answer together. The answer's own errors and warnings are told apart from what it says.
+// Call is a request whose answer is decoded as A and converted by told, which returns the answer's errors and warnings
+// beside its value.
 func Call[A, T any](path string, request *http.Request, err error, told func(*A) (T, []Error, []Warning)) wire.Call[T] {
 	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
 		var answer A
@@ -38,7 +40,7 @@ func Call[A, T any](path string, request *http.Request, err error, told func(*A)
 	}}
 }
 
-// each brings every item of a list to another type.
+// each converts every item of a list.
 func each[A, T any](list []A, read func(*A) T) []T {
 	all := make([]T, len(list))
 	for i := range list {
@@ -71,7 +73,7 @@ func (s speaker) ping() wire.Call[[]wire.Controller] {
 	})
 }
 
-// time is 0 where the answer cannot be read: our own clock will do.
+// time is 0, which means not told, where the answer cannot be decoded: the client then goes by the clock of its host.
 func (s speaker) time() wire.Call[int64] {
 	request, err := NewGetDiagRequest(s.here)
 	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
@@ -152,7 +154,7 @@ func (s speaker) submit(job wire.Submission) wire.Call[int] {
 	})
 }
 
-// flags are how a signal says whom it reaches.
+// flags are the flags of a signal for the processes that it is to reach. Without a flag it reaches all.
 var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: text("FULL_STEPS_ONLY"), wire.All: nil}
 
 func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
@@ -164,8 +166,8 @@ func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Err
 	})
 }
 
-// requeue touches no job that waits or is over, so it may be said twice. There is a GET that does the same, which a
-// proxy might repeat.
+// requeue has no effect on a job that waits or is over (Incomplete), so it may be sent twice. The API has a GET that
+// does the same; it is not used, since a proxy might repeat a GET.
 func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
 	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{job}})
 	if err != nil {

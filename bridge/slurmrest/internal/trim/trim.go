@@ -200,11 +200,14 @@ func (t *trimmer) name(target string) string {
 	return name
 }
 
+// schema keeps a schema by its name. It is for those to which only a correction refers, since value does not see them.
 func (t *trimmer) schema(name string) {
 	declared, _ := t.schemas[t.version+"_openapi_"+name].(object)
 	t.keep(name, declared)
 }
 
+// keep trims a schema and adds it to the output, with all schemas to which it refers. One that is there already, such
+// as a correction, stays.
 func (t *trimmer) keep(name string, declared object) {
 	if _, done := t.kept[name]; done {
 		return

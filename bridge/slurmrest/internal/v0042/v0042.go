@@ -21,7 +21,7 @@ func API(server string) wire.API {
 	return accounts.Speak(api, server)
 }
 
-// pings is the answer to a ping. This version alone says in a word, too, that a controller answers.
+// pings is the answer to a ping. Only this version has the word pinged; it counts like responding.
 type pings struct {
 	Pings []struct {
 		Pinged     string `json:"pinged"` // UP

@@ -95,7 +95,8 @@ type State struct {
 	Words []string
 }
 
-// Job is a job. Times are seconds since the epoch, the time limit is in minutes, amounts of memory are in MiB.
+// Job is a job. Times are seconds since the epoch, the time limit is in minutes, amounts of memory are in MiB. Job,
+// Node, Reservation and Partitions have the names of this program for Slurm's fields; package slurmctld maps them.
 type Job struct {
 	ID, ArrayJob, HetJob int
 	ArrayTask, ArrayMost Number // index of the task; tasks that may run at once
@@ -154,8 +155,8 @@ type Reservation struct {
 const AllAssociations = "/slurmdb/associations/"
 
 // Partitions are the limits of partitions, and what the answer says about the cluster.
-type Partitions struct { // name in accounting
-	Cluster string // accounting storage plugin
+type Partitions struct {
+	Cluster string // its name in accounting
 	Storage string // the plugin for accounting
 	Release string // of Slurm
 	Limits  []limits.Partition
@@ -195,7 +196,8 @@ const (
 	All    Target = "the batch script and all steps"
 )
 
-// List decodes the items under a key of an object one by one with read, and all other keys into rest.
+// List decodes the items under a key of an object one by one with read, so that the listing of all jobs is never in
+// memory as a whole, and all other keys into rest.
 func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all []T, err error) {
 	d := json.NewDecoder(body)
 	others := map[string]json.RawMessage{}
