@@ -19,7 +19,7 @@ const keyRounds = 48
 const (
 	mostText   = 1 << 28
 	mostWindow = 1 << 29
-	leastBits  = 20 // the smallest window has 2^leastBits bytes
+	leastBits  = 20 // the smallest window for packing has 2^leastBits bytes
 )
 
 // errFrame says that a round's text cannot be reconstructed.
@@ -45,7 +45,8 @@ func (p *packer) pack(text []byte) (packed []byte, alone bool, err error) {
 	return packed, alone, err
 }
 
-// windowFor is the window, in bytes, over which an encoder finds repetitions between two texts of this total length.
+// windowFor is the window, in bytes, over which an encoder finds repetitions between two texts of this total length: a
+// power of two, as zstd requires, that holds both texts if zstd allows one so large.
 func windowFor(bytes int) int {
 	return min(1<<max(leastBits, bits.Len(uint(bytes))), zstd.MaxWindowSize)
 }

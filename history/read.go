@@ -41,7 +41,8 @@ func Read(dir string) (*Reader, error) {
 // Reader returns a reader of the history that s writes.
 func (s *Store) Reader() *Reader { return &Reader{s.archive, s.live} }
 
-// live runs read on the open day; false if another day, or none, is open.
+// live runs read on the open day; false if another day, or none, is open. This process holds the lock of the open day's
+// file, so it could not open the file once more.
 func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
 	s.writing.RLock()
 	defer s.writing.RUnlock()
@@ -152,7 +153,8 @@ func (q *Question) wants(r *story.Run) bool {
 }
 
 // Runs returns the selected runs, by start and then by job. It reads the newest days first, until it has enough runs or
-// ctx ends, which is reported as a gap. more says that further runs match.
+// ctx ends, which is reported as a gap. Days before Since need not be read: each day's file begins with the runs that
+// were running then (see Store.opening). more says that further runs match.
 func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more bool, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
@@ -255,7 +257,8 @@ func hasPrefix(bucket *bolt.Bucket, prefix []byte) bool {
 	return bytes.HasPrefix(found, prefix)
 }
 
-// add adds a run of the selected user and job, or merges it into the same run found before.
+// add adds a run of the selected user and job, or merges it into the same run found before. The times are not compared
+// here: a run's end may be in a record that is found later.
 func (c *collector) add(r *story.Run) {
 	if q := c.question; q.User != "" && r.User != q.User || q.Job != 0 && r.Job != q.Job {
 		return
@@ -317,7 +320,8 @@ func (r *Reader) Round(n int) ([]byte, error) {
 	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
 }
 
-// frameAt reconstructs the text of the frame at a place, which may be nil.
+// frameAt reconstructs the text of the frame at a place, which may be nil: ErrNoRound. A chain is never longer than
+// keyRounds; a longer one is damage, and may be a loop.
 func frameAt(tx *bolt.Tx, place []byte) ([]byte, error) {
 	var chain [][]byte // from the requested frame back to one compressed by itself
 	frames := tx.Bucket(frameBucket)

@@ -82,7 +82,8 @@ func (s *Store) Close() error {
 	return s.shut()
 }
 
-// shut closes the open file. The caller holds writing, so no reader uses it.
+// shut closes the open file. The caller holds writing, so no reader uses it. It discards the packer, since a frame must
+// not be compressed against one in another file.
 func (s *Store) shut() error {
 	if s.db == nil {
 		return nil
@@ -140,7 +141,8 @@ func (s *Store) room() error {
 	return nil
 }
 
-// turnTo opens the file of a day unless it is open, and prunes from time to time.
+// turnTo opens the file of a day unless it is open, and prunes at the first report after that and from time to time. If
+// the day is too large, or pruning fails, nothing more is written until a later pruning succeeds.
 func (s *Store) turnTo(day string, now time.Time) error {
 	if s.db == nil || s.day != day {
 		if err := s.begin(day, now); err != nil {
@@ -153,7 +155,8 @@ func (s *Store) turnTo(day string, now time.Time) error {
 	return s.full
 }
 
-// begin opens a day's file in place of the open one. A damaged file is renamed, and the day starts anew.
+// begin opens a day's file in place of the open one. A damaged file is renamed, and the day starts anew. The first file
+// after a start also tells the teller what was stored last, so that nothing is told twice.
 func (s *Store) begin(day string, now time.Time) error {
 	s.writing.Lock() // readers wait, since this process holds the file's lock
 	defer s.writing.Unlock()
@@ -339,7 +342,8 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 	return err
 }
 
-// frameOf is the text from which a round can be planned again; nil for small rounds, of which there are hundreds.
+// frameOf is the text from which a round can be planned again; nil for small rounds, of which there are hundreds. A
+// report without profiles gets those of its snapshot, since without them it could not be planned again.
 func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 	if report.Small {
 		return nil, nil
@@ -421,7 +425,7 @@ func (e *entry) put(tx *bolt.Tx, place []byte) error {
 		}
 	}
 	for user := range e.users {
-		if user == "" {
+		if user == "" { // bbolt refuses an empty key
 			continue
 		}
 		if err := tx.Bucket(userBucket).Put(userKey(user), nil); err != nil {

@@ -35,7 +35,8 @@ func Environment(env []string, onNode gres.Vector) (more []string) {
 	return more
 }
 
-// coresOfTask returns SLURM_CPUS_PER_TASK, unless that is more than the node has, and else the task's part of the node.
+// coresOfTask returns SLURM_CPUS_PER_TASK, and else the task's part of the cores that the job has on this node. A
+// number above these cores is not used. here is 0 if they are unknown.
 func coresOfTask(has map[string]string, here, tasks int) int {
 	said, err := strconv.Atoi(has["SLURM_CPUS_PER_TASK"])
 	if err == nil && said > 0 && (here == 0 || said <= here) {

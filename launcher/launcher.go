@@ -119,7 +119,7 @@ func (c *Command) Run() (int, error) {
 	return r.end(), nil
 }
 
-// start starts the command through the shim, and prepares for signals and orphans.
+// start starts the command through the shim (exec.go), and prepares for signals and orphans.
 func (r *running) start() error {
 	path, err := exec.LookPath(r.Argv[0])
 	if err != nil {
@@ -205,7 +205,8 @@ func (r *running) mind() {
 	}
 }
 
-// take handles a signal that we caught.
+// take handles a signal that we caught. What runs beside the command ends as soon as the command is told to leave. Any
+// signal but On and SIGCHLD is passed on, unless the terminal has sent it to the command, too.
 func (r *running) take(caught syscall.Signal) {
 	if caught == r.On || slices.Contains(ending, caught) {
 		r.alone()
@@ -293,7 +294,8 @@ func (r *running) signalSteps() {
 }
 
 // force ends a command that has not left within its grace, by SIGTERM and the next time by SIGKILL. Only what it saved
-// before is kept.
+// before is kept. SIGTERM goes to the command alone, which may end its workers in order; SIGKILL goes to its whole
+// group, unless that is ours.
 func (r *running) force() {
 	signal, pid := unix.SIGTERM, r.process.Process.Pid
 	if r.forced {
@@ -310,7 +312,8 @@ func (r *running) force() {
 	_ = unix.Kill(pid, signal)
 }
 
-// end reaps the command and returns the exit code for this process.
+// end reaps the command and returns the exit code for this process: after a request, Exit for a command that did as
+// asked or was ended by force, and otherwise the command's own code.
 func (r *running) end() int {
 	err := r.process.Wait()
 	state := r.process.ProcessState

@@ -136,6 +136,8 @@ func hasTerminal() bool {
 
 // Unheard returns, for people, the process that would die of the request signal in our place; empty: none. Slurm
 // signals the process of the batch script or task: that is us after an exec, and otherwise the shell that waits for us.
+// task is its PID as text. A process that catches or ignores the signal (SigCgt, SigIgn) does not die of it, and one
+// whose masks cannot be read is not reported.
 func Unheard(asked syscall.Signal, task string) string {
 	pid, err := strconv.Atoi(task)
 	if err != nil || pid <= 0 || pid == os.Getpid() {

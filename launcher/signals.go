@@ -43,7 +43,7 @@ var ending = []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGH
 // jobControl are signals for stopping and continuing; a command in our process group gets them directly.
 var jobControl = []syscall.Signal{unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 
-// The real-time signals that neither the C library uses nor Go's runtime reserves.
+// The real-time signals that neither the C library uses (32 to 34) nor Go's runtime reserves.
 const (
 	firstRealTime = 35
 	lastRealTime  = 64

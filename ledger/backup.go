@@ -53,6 +53,8 @@ func Backup(files Files, target string) (Content, error) {
 	return content, nil
 }
 
+// backup does the work of Backup. It writes into a temporary folder beside target, on the same file system, so that the
+// complete archive can be renamed to target.
 func backup(files Files, target string) (content Content, err error) {
 	place, err := os.MkdirTemp(filepath.Dir(target), ".synergy-backup-")
 	if err != nil {
@@ -295,7 +297,7 @@ func walk(bucket *bolt.Bucket, depth int) error {
 	})
 }
 
-// of fills in what a ledger contains.
+// of fills in what a ledger contains. A ledger opened by Read does not know its last round; the newest report has it.
 func (c *Content) of(path string) error {
 	book, err := Read(path)
 	if err != nil {

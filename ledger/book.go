@@ -67,7 +67,7 @@ type Options struct {
 type Book struct {
 	db   *bolt.DB
 	keep int
-	last int // the last settled round
+	last int // the last settled round, full or small; after Open that of the newest report, and 0 after Read
 }
 
 // The buckets of the file.
@@ -124,7 +124,7 @@ func explain(path string, err error) error {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		err = fmt.Errorf("%w: stop it, or give this one a file of its own", ErrLocked)
-	case errors.Is(err, ErrAlien), errors.Is(err, ErrNewer), errors.As(err, &errno):
+	case errors.Is(err, ErrAlien), errors.Is(err, ErrNewer), errors.As(err, &errno): // clear as it is
 	case !resemblesLedger(path):
 		err = fmt.Errorf("%w: name another path, the daemon will make the file", ErrAlien)
 	default:
@@ -148,7 +148,8 @@ func (b *Book) prepare() error {
 	return b.renew()
 }
 
-// renew gives a file of an older format the present one.
+// renew gives a file of an older format the present one. Only the number changes: the records are valid as they are,
+// and get their new fields when they are next written.
 func (b *Book) renew() error {
 	current := false
 	err := b.db.View(func(tx *bolt.Tx) error {

@@ -48,7 +48,8 @@ func checkFormat(tx *bolt.Tx) error {
 	return nil
 }
 
-// readable says whether this daemon can read a format.
+// readable says whether this daemon can read a format. Numbers are stored big-endian, so their bytes compare as they
+// do.
 func readable(found []byte) bool {
 	return bytes.Compare(found, number(oldest)) >= 0 && bytes.Compare(found, number(format)) <= 0 &&
 		len(found) == len(number(format))

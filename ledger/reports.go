@@ -30,7 +30,8 @@ func (b *Book) file(bucket *bolt.Bucket, round int, packed []byte) error {
 	return dropBefore(bucket, int(order)-b.keep+1)
 }
 
-// dropBefore deletes the reports that arrived before the given place.
+// dropBefore deletes the reports that arrived before the given place. It goes back to the first key after each
+// deletion, since bbolt's cursor is not valid after one.
 func dropBefore(bucket *bolt.Bucket, place int) error {
 	if place <= 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 // Book holds a site's limits, indexed for lookup.
 type Book struct {
 	enforced   bool
-	above      map[group]*Association
+	above      map[group]*Association // by account, user and partition; group.qos is empty
 	qos        map[string]*QOS
 	partitions map[string]*Partition
 }
@@ -41,7 +41,8 @@ func NewBook(s Site) *Book {
 // deepest bounds the depth of the account tree, so that a tree with a cycle is not walked for ever.
 const deepest = 100
 
-// lineage lists the groups of a job's association and of those above it, the job's own first.
+// lineage lists the groups of a job's association and of those above it, the job's own first. A user's association for
+// the job's partition takes precedence over the one for all partitions.
 func (b *Book) lineage(j *Job) []group {
 	var up []group
 	for _, own := range []group{{account: j.Account, user: j.User, partition: j.Partition},
@@ -167,7 +168,8 @@ func (b *Book) factor(j *Job) float64 {
 	return 1
 }
 
-// times applies a LimitFactor where Slurm does: to an association's GrpTRES and MaxTRESPerJob.
+// times applies a LimitFactor where Slurm does: to an association's GrpTRES and MaxTRESPerJob. A product that would
+// overflow is left out; such a limit binds no job anyway.
 func (l Limit) times(factor float64) Limit {
 	if l.Kind == GrpTRES || l.Kind == MaxTRESPerJob {
 		if most := float64(l.Most) * factor; most < 1<<62 {

@@ -8,7 +8,8 @@ import "slices"
 // job in that other partition.
 
 // choose splits the partitions of a job into those in which it may start now and the rest. If it can never start in any
-// of them, never says why.
+// of them, never says why, and all count as open. If shared limits leave room in none, all in which it can ever start
+// count as open: Slurm would then start the job in no other partition either.
 func (p places) choose(j *Job) (open, shut []string, never string) {
 	var may []string
 	for _, part := range j.Choice {
@@ -42,7 +43,8 @@ func (j *Job) in(partition string) *Job {
 	return &one
 }
 
-// usedUp says whether a limit that the job shares with others leaves less than the job's minimum.
+// usedUp says whether a limit that the job shares with others leaves less than the job's minimum. Limits on the job
+// alone do not matter here, so their Terms are discarded.
 func (p places) usedUp(j *Job) (full bool) {
 	p.bindAll(&Terms{}, j, func(b binding) {
 		need := needs(b.TRES, j, int64(max(1, j.Nodes)))

@@ -83,7 +83,7 @@ func (b *Book) tier(j *Job) (highest int) {
 }
 
 // bindAll applies all limits of a job in its partition to t, and calls share for each limit that is shared with other
-// jobs.
+// jobs. A job whose QOS has relative limits gets no more than its user's request, and no other limit is looked at.
 func (p places) bindAll(t *Terms, j *Job, share func(binding)) {
 	if p := p.partitions[j.Partition]; p != nil {
 		t.lower(gres.Vector{CPUs: p.MaxCPUs, Memory: p.MaxMemory})
@@ -124,7 +124,10 @@ func join(pools map[poolKey]*pool, l binding, number int) {
 	}
 }
 
-// bind applies a limit on the job alone.
+// bind applies a limit on the job alone. Where minutes count and cannot be divided by a time limit, a size above the
+// user's request could use them up sooner, so cores and memory are bounded by the request; GPUs never change. If a
+// limit has less than 1 for each node, the quotient is 0, which lower takes for no bound, but the job can never start
+// then.
 func (t *Terms) bind(l binding, j *Job) {
 	n := int64(max(1, j.Nodes))
 	switch {

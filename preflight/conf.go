@@ -130,7 +130,7 @@ func killWait(value string, _ *Facts) finding {
 	}
 }
 
-// completeWait warns if starts wait for the end of other jobs.
+// completeWait warns if starts wait for the end of other jobs. A value that is no number counts as Slurm's default, 0.
 func completeWait(value string, _ *Facts) finding {
 	if seconds, read := number(value); read && seconds > 0 {
 		return warn("CompleteWait=0: starts wait for other jobs' ends otherwise", "is %d s", seconds)

@@ -58,7 +58,8 @@ func judgeGate(name string, g Gate, ours bool) (found []finding) {
 	return found
 }
 
-// gatesBySettings compares the partitions by the gate's settings file, if no trial job may be submitted.
+// gatesBySettings compares the partitions by the gate's settings file, if no trial job may be submitted. A partition in
+// the file is judged as if a trial job had been annotated there, and one that is not as if none had.
 func gatesBySettings(f *Facts) (found []finding) {
 	if f.Settings.Why != "" {
 		return nil

@@ -136,7 +136,8 @@ func token(f *Facts) []finding {
 // oldest is the first release of Slurm that the daemon supports.
 const oldest = "24.11"
 
-// slurm requires a controller that answers, has nodes, and is of a supported release.
+// slurm requires a controller that answers, has nodes, and is of a supported release. Releases are compared as text,
+// since they are YY.MM.
 func slurm(f *Facts) []finding {
 	s := f.Slurm.Value
 	switch {
@@ -163,6 +164,7 @@ func slurm(f *Facts) []finding {
 // farApart is the difference of two clocks that gives a warning; the daemon warns in its log at the same value.
 const farApart = 30 * time.Second
 
+// clock warns if slurmctld's clock differs much from this host's.
 func clock(f *Facts) []finding {
 	ahead := f.Slurm.Value.Ahead.Round(time.Second)
 	switch {

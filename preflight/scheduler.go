@@ -43,7 +43,8 @@ func ReadScheduler(config map[string]string) Scheduler {
 	return s
 }
 
-// amountOf reads a number, raised to 0 if negative: Slurm turns an interval off by -1.
+// amountOf reads a number, raised to 0 if negative: Slurm turns an interval off by -1. The upper bound keeps seconds
+// within a time.Duration.
 func amountOf(said map[string]string, name string, byDefault int) int {
 	n, err := strconv.Atoi(said[name])
 	if err != nil {
@@ -57,7 +58,7 @@ const cycle = 5 * time.Second
 
 // Within is the longest time until a scheduler has looked at a job that became eligible, wherever it is in the queue.
 // The main scheduler runs at once, but stops at the first job of a partition for which there is no room, and jobs
-// behind that one wait for backfill.
+// behind that one wait for backfill, or without backfill for the main scheduler's look at the whole queue.
 func (s Scheduler) Within() time.Duration {
 	return s.BatchDelay + cmp.Or(s.Backfill, s.Main) + cycle
 }

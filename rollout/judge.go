@@ -24,6 +24,7 @@ type finding struct {
 
 func ok(format string, a ...any) finding { return finding{preflight.OK, fmt.Sprintf(format, a...), ""} }
 
+// fail is an unmet criterion. It is a warning only, see Lines.
 func fail(remedy, format string, a ...any) finding {
 	return finding{preflight.Warn, fmt.Sprintf(format, a...), remedy}
 }

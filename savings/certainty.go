@@ -15,7 +15,8 @@ type Certainty struct {
 // enough is how many windows of progress allow a statement about all jobs.
 const enough = 10
 
-// Certainty computes how far these sums can be believed.
+// Certainty computes how far these sums can be believed. A Spread of 1 or more gives no bounds: jobs might then run at
+// no speed at all.
 func (s Sums) Certainty() Certainty {
 	c := Certainty{Checks: s.Checks, Low: s.Saved, High: s.Saved, Checked: s.Checks >= enough}
 	if all := s.Held + s.Unmatched; all > 0 {

@@ -29,7 +29,7 @@ type Want struct {
 }
 
 // cause is what keeps a GPU idle. The values ascend by precedence: if several waiting jobs lack different things, the
-// GPU counts under the highest one.
+// GPU counts under the highest one. A job that lacks nothing is the highest: then no resource is to blame.
 type cause int
 
 const (
@@ -41,7 +41,8 @@ const (
 )
 
 // Stranded computes for the free GPUs what the waiting jobs lack beside them. It counts no more GPUs than these jobs
-// asked for in total.
+// asked for in total. On a place, only jobs count that have the GPUs for all their parts somewhere; the others make it
+// split if enough GPUs are free in total, and are ignored if not.
 func Stranded(places []Place, wants []Want) (idle Idle) {
 	asked := 0
 	for i := range wants {

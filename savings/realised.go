@@ -108,11 +108,12 @@ type realising struct {
 type compared struct {
 	who                 Who
 	before, after       int
-	weight              float64 // GPU-seconds of the later runs, divided by their promised speedup: see Range
+	weight              float64 // GPU-seconds of the later runs, divided by their promised speedup: see compare
 	said, ran, variance float64
 }
 
-// name compares the runs of one name, or counts why they are left out.
+// name compares the runs of one name, or counts why they are left out. Later runs with nearly the speed of the earlier
+// ones, by the profile, are dropped uncounted: they say nothing about what a profile promises for other sizes.
 func (t *realising) name(before, after []Run) {
 	if len(before) < fewest {
 		t.New += len(after)
@@ -138,7 +139,9 @@ func (t *realising) name(before, after []Run) {
 	}
 }
 
-// compare adds the comparison of one name. asked is the mean logarithm of the seconds that its runs take as asked.
+// compare adds the comparison of one name. asked is the mean logarithm of the seconds that its runs take as asked. A
+// name weighs as much as it does in Changed - Saved, which Range scales: there a run counts with what it held, divided
+// by its promised speedup.
 func (t *realising) compare(before, after []Run, asked float64) {
 	n, m := float64(len(after)), float64(len(before))
 	speed, _ := spreadOf(before, logSpeed)
@@ -207,7 +210,8 @@ func (t *realising) between(all, mean float64) float64 {
 	return quantile(t.Names-1) * math.Sqrt(sum*(n-1)/n)
 }
 
-// setApart lists the names whose deviation is beyond chance and noteworthy.
+// setApart lists the names whose deviation is beyond chance and at least notable. With many names some deviate by
+// chance, so the bound is higher than that of one name (unlikely).
 func (t *realising) setApart() {
 	for _, c := range t.names {
 		known := quantile(c.before+c.after-2) * math.Sqrt(c.variance)

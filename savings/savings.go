@@ -148,7 +148,9 @@ func Book(s State, r Round, most time.Duration) (Sums, State) {
 	return sums, State{Last: r.At, Open: open, Ended: ended}
 }
 
-// follow lists the runs of a round, each with what was booked for it before.
+// follow lists the runs of a round, each with what was booked for it before, at the same index as the round's jobs. A
+// run that was booked without a speed so far, by an older version or for lack of a profile, counts as seen in the
+// shadow if this round is.
 func follow(before []Open, r Round) []Open {
 	now := make([]Open, len(r.Jobs))
 	for i := range r.Jobs {
@@ -163,7 +165,8 @@ func follow(before []Open, r Round) []Open {
 	return now
 }
 
-// speed is the job's real speed by its profile, which in the shadow is the one as asked; 0 without a profile.
+// speed is the job's real speed by its profile, which in the shadow is the one as asked, since nothing was changed; 0
+// without a profile.
 func (j *Job) speed(shadow bool) float64 {
 	switch {
 	case !j.Known:
@@ -204,7 +207,9 @@ func (s *Sums) end(before, now []Open) (ended []Open) {
 	return ended
 }
 
-// run books a running job for the time from..until, and returns how many seconds less its work takes.
+// run books a running job for the time from..until, and returns how many seconds less its work takes. Work that takes
+// these seconds as asked takes Asked/With of them with the granted size, so no more than they are is ever claimed. A
+// job that started within that time counts from its start. Nothing is claimed for a job without a profile.
 func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	if since := j.since(); since.After(from) {
 		from = since
@@ -229,10 +234,10 @@ func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	return saved
 }
 
-// absurd bounds the ratio of one window, since a clock that jumped is no measurement.
+// absurd bounds the ratio of measured to promised speed of one window, since a clock that jumped is no measurement.
 const absurd = 10
 
-// check books one window of progress.
+// check books one window of progress. One without a speed on either side is no measurement.
 func (s *Sums) check(c Check) {
 	if c.Said <= 0 || c.Ran <= 0 {
 		return

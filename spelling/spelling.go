@@ -6,7 +6,9 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that was probably meant; empty: none.
+// Nearest returns the name that was probably meant; empty: none. A name may differ in a third of the typed letters, or
+// in one if those are few. If there is none, the first name counts that begins with the typed letters, at least two: it
+// was cut short. Of equally near names the first in order of the alphabet counts.
 func Nearest(typed string, names []string) string {
 	names = slices.Sorted(slices.Values(names))
 	best, at := "", max(1, len(typed)/3)+1
@@ -25,7 +27,8 @@ func Nearest(typed string, names []string) string {
 // longestName is longer than names that people mistype.
 const longestName = 40
 
-// distance counts the letters to insert, delete, replace or swap with the next (edit distance with transpositions).
+// distance counts the letters to insert, delete, replace or swap with the next (edit distance with transpositions). Of
+// a longer name than longestName it is longestName, which is never near, so that the work is bounded.
 func distance(a, b string) int {
 	if len(a) > longestName || len(b) > longestName {
 		return longestName

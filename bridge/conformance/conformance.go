@@ -145,10 +145,10 @@ type bench struct {
 func newBench(t *testing.T, lab Lab) *bench { return &bench{T: t, lab: lab, slurm: lab.Slurm()} }
 
 const (
-	patience = time.Minute // limit for what must happen
-	soon     = 20 * time.Second
-	step     = 200 * time.Millisecond
-	later    = time.Hour // a begin time after the end of any test
+	patience = time.Minute            // limit for what must happen
+	soon     = 20 * time.Second       // limit where nothing else must happen first
+	step     = 200 * time.Millisecond // between two observations
+	later    = time.Hour              // a begin time after the end of any test
 )
 
 func (b *bench) observe() slurm.Observed {
@@ -184,7 +184,7 @@ func (b *bench) job(id int) slurm.Job {
 	return seen(b.observe(), id)
 }
 
-// sight is a condition on a job at a time.
+// sight is a condition on an observed job; at is the time of the observation by Slurm's clock.
 type sight func(job slurm.Job, at time.Time) bool
 
 func pending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }

@@ -67,6 +67,7 @@ func ticketWaits(b *bench) {
 	}
 }
 
+// ticketsAscend: a later ticket has a higher ID, which is the order of the daemons' queue.
 func ticketsAscend(b *bench) {
 	first, second := b.ticket(), b.ticket()
 	all := b.tickets(first, second)
@@ -105,6 +106,7 @@ func tornIsOver(b *bench) {
 	}
 }
 
+// refusesBeats requires that a beat into a ticket that is over fails, so that its holder learns that it must not act.
 func (b *bench) refusesBeats(id int) {
 	b.Helper()
 	err := b.lab.Tickets().Beat(context.Background(), id, b.words(9))
@@ -145,6 +147,7 @@ func usersJobIsNone(b *bench) {
 	}
 }
 
+// ticketIsHeld: a ticket is held and has neither our directive nor GPUs, so no round can take it for a job to start.
 func ticketIsHeld(b *bench) {
 	job := b.job(b.ticket())
 	if job.State != slurm.Pending || !job.Held || job.Comment != "" || job.Request.GPUs != 0 {

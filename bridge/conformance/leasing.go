@@ -33,6 +33,8 @@ func leaseKeeps(b *bench) {
 	}
 }
 
+// othersStart: a job without our directive, and one with it in a partition that the gate does not manage, get no
+// annotation and no begin time.
 func othersStart(b *bench) {
 	for _, job := range []Job{{Partition: Managed, Comment: "mine"}, {Partition: Plain, Comment: Directive}} {
 		if got := b.runs(job); got.Extra != "" {
@@ -41,6 +43,7 @@ func othersStart(b *bench) {
 	}
 }
 
+// lapsedLetsGo: a job starts by itself when its begin time comes, and not before.
 func lapsedLetsGo(b *bench) {
 	job := b.waits(Job{})
 	begin := b.in(4 * time.Second)

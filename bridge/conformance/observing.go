@@ -150,6 +150,7 @@ func showsWhatItHolds(b *bench) {
 	}
 }
 
+// foreignCounts: what a job without our directive holds is part of its node's allocation.
 func foreignCounts(b *bench) {
 	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	node := b.node(job.Runs.Nodes[0])
@@ -270,6 +271,7 @@ func dependencyShows(b *bench) {
 	}
 }
 
+// exceptIsSeen: excluded nodes are in Except and not in the request.
 func exceptIsSeen(b *bench) {
 	except := b.nodes(2)
 	if job := b.waits(Job{Except: except}); !slices.Equal(job.Except, except) || len(job.Request.Pin) != 0 {
@@ -277,7 +279,7 @@ func exceptIsSeen(b *bench) {
 	}
 }
 
-// drainedIsClosed: a node is closed while it is drained.
+// drainedIsClosed: a node is closed while it is drained. Drain ends with the test that it is given, hence the subtest.
 func drainedIsClosed(b *bench) {
 	nodes := b.observe().Nodes
 	name := nodes[len(nodes)-1].Name
@@ -332,6 +334,7 @@ func endIsTold(b *bench) {
 	}
 }
 
+// told is the condition that a job is over and still observed: one that is missing has no End, see seen.
 func told(job slurm.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
 
 // asks sends a signal to a job after its start-up.
@@ -356,7 +359,8 @@ func queueIsTold(b *bench) {
 	}
 }
 
-// reservationIsTold reserves a time that is after the end of all jobs of other tests.
+// reservationIsTold: a reservation is observed, and so is a job's. It is for a time after all jobs of other tests,
+// whose nodes it would otherwise take.
 func reservationIsTold(b *bench) {
 	nodes, at := b.nodes(2), b.observe().At
 	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour,

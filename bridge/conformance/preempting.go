@@ -78,6 +78,7 @@ func signalledComesBack(b *bench) {
 	}
 }
 
+// withoutRequeueComesBack: Signal turns on the requeue flag of a job that was submitted without it.
 func withoutRequeueComesBack(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Saves, NoRequeue: true})
 	b.trapped()
@@ -104,6 +105,7 @@ func interactiveStays(b *bench) {
 	}
 }
 
+// signalKills: a job without a trap dies of the signal and is not requeued.
 func signalKills(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.trapped()
@@ -124,6 +126,7 @@ func stepsComeBack(b *bench) {
 	}
 }
 
+// scriptAlone: the script dies of the signal, and the step, which would requeue the job, does not get it.
 func scriptAlone(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Steps})
 	b.trapped()
@@ -149,7 +152,7 @@ func waitingIsNotSignalled(b *bench) {
 	}
 }
 
-// requeuedWaits: without an update a requeued job waits for Slurm's penalty.
+// requeuedWaits: without an update a requeued job waits for Slurm's penalty, two minutes from its teardown.
 func requeuedWaits(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.requeue(job.ID)
@@ -162,6 +165,7 @@ func requeuedWaits(b *bench) {
 	}
 }
 
+// requeuesWithout: Requeue turns on the requeue flag of a job that was submitted without it.
 func requeuesWithout(b *bench) {
 	job := b.runs(Job{Asks: one(nil), NoRequeue: true})
 	b.requeue(job.ID)
@@ -170,6 +174,7 @@ func requeuesWithout(b *bench) {
 	}
 }
 
+// requeueIsIdempotent: Requeue leaves a waiting job as it is, and is no error.
 func requeueIsIdempotent(b *bench) {
 	job := b.waits(Job{})
 	b.requeue(job.ID)

@@ -203,7 +203,8 @@ func twiceIsOnce(b *bench) {
 	}
 }
 
-// runningIsNotUpdated: a running job refuses updates with ErrNotPending and stays as it is.
+// runningIsNotUpdated: a running job refuses updates with ErrNotPending and stays as it is. It is tried without nodes,
+// with its own node and with another one, since Slurm would take a node list for a running job as a wish to shrink.
 func runningIsNotUpdated(b *bench) {
 	pin := b.nodes(2)
 	for _, where := range [][]string{nil, pin[:1], pin[1:]} {
@@ -238,7 +239,7 @@ func finishedIsNotPending(b *bench) {
 
 // unknownIsGone: calls for an unknown ID return ErrGone.
 func unknownIsGone(b *bench) {
-	const nobody = 60_000_000
+	const nobody = 60_000_000 // an ID that no lab reaches
 	ctx := context.Background()
 	request := slurm.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
 	for _, err := range []error{
@@ -277,7 +278,8 @@ func unknownNode(b *bench) {
 	}
 }
 
-// impossibleMemory: more memory than any node has parks the job, and the next update frees it.
+// impossibleMemory: more memory than any node has parks the job, and the next update frees it. Slurm accepts such an
+// update and shows the reason BadConstraints later.
 func impossibleMemory(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { perNode(r, 900*gres.Gigabyte); r.Pin = b.nodes(1) }))

@@ -47,7 +47,7 @@ func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 }
 
 // named says whether path still names the open file. It does not if a restore replaced the file while this process
-// waited for the lock.
+// waited for the lock. Open then reports a timeout, as if the file were still locked.
 func named(file *os.File, path string) bool {
 	mine, err := file.Stat()
 	now, gone := os.Stat(path)

@@ -131,6 +131,8 @@ func (t *tree) page(id uint64) error {
 
 // bucket visits the page to which an element of a leaf leads. begins is the element's offset, ends that of its page's
 // end. An ordinary element leads nowhere. A small bucket is stored inline in the element's value and must be a leaf.
+// The value begins with sixteen bytes, the root page first. A bucket with a root page has no more than these, so they
+// may end with the page; an inline one has root page 0 and a page header behind them.
 func (t *tree) bucket(e []byte, begins, ends int64) error {
 	if native.Uint32(e)&bucketFlag == 0 {
 		return nil

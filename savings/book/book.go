@@ -64,7 +64,8 @@ func Open(dir string) (*Book, error) {
 	return b, nil
 }
 
-// Note books a round and returns what was booked for it. A round's speeds count for at most the time most.
+// Note books a round and returns what was booked for it. A round's speeds count for at most the time most. Lines are
+// written at most one a minute, and at once if the clock was set back, since the time to the last line is then unknown.
 func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 	sums, state := savings.Book(b.state, r, most)
 	if b.pending.Seconds > 0 && b.pending.Shadow != r.Shadow { // shadow and live figures never share a line
@@ -89,7 +90,8 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 func (b *Book) Close() error { return b.write() }
 
 // write writes the state before the line. A daemon that dies in between, or finds the disk full, loses the line but
-// never books it twice.
+// never books it twice. So what is pending is dropped even after an error. If there is none, its time is zero; the
+// first round has a time but no seconds, and makes a state alone.
 func (b *Book) write() error {
 	line, runs := b.pending, b.runs
 	b.pending, b.runs, b.wrote = Line{}, nil, line.At

@@ -16,7 +16,8 @@ import (
 // mostDay bounds the size of a day's file, in bytes: several times what a line a minute comes to.
 const mostDay = 16 << 20
 
-// untold marks a figure that a line does not have, because the line is older than the figure.
+// untold marks a figure that a line does not have, because the line is older than the figure. In such a line all of
+// Known counts as Changed, which makes the bounds of what was saved wider and not narrower.
 const untold = -1
 
 // Read returns what was booked after since and not after until, in the order of time. skipped counts lines that cannot
@@ -89,7 +90,8 @@ func ByDay(lines []Line) (days []Day) {
 	return days
 }
 
-// possible says that a line's figures are consistent: no part is larger than its whole.
+// possible says that a line's figures are consistent: no part is larger than its whole, but for rounding. Saved may be
+// negative.
 func (l *Line) possible() bool {
 	const rounding = 1e-6
 	most := float64(l.There*(1+rounding)) + rounding
