@@ -148,8 +148,8 @@ func (g *Guest) begin() error {
 	return nil
 }
 
-// born takes over the result of a start, unless another caller has. If the program has been ended since, the connection
-// reports that.
+// born takes over the result of a start, unless another caller has or the program was ended while it started. It gets
+// the connection all the same: calls on it then fail.
 func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -272,6 +272,7 @@ func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return conn, nil
 }
 
+// handshake is what host and program must agree on. A program of another kind sees another cookie and does not serve.
 func handshake(kind Kind) goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{ProtocolVersion: Version, MagicCookieKey: Cookie, MagicCookieValue: string(kind)}
 }

@@ -73,6 +73,7 @@ func (l *lines) words() string {
 	return "it wrote: " + said
 }
 
+// forget drops what an earlier run wrote, so that it is not taken for the next one's.
 func (l *lines) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

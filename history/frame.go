@@ -56,6 +56,7 @@ func unpack(packed, before []byte) ([]byte, error) {
 	return decompress(packed, zstd.WithDecoderDictRaw(1, before))
 }
 
+// compress compresses a text on one core.
 func compress(text []byte, options ...zstd.EOption) ([]byte, error) {
 	encoder, err := zstd.NewWriter(nil, append(options, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
 		zstd.WithEncoderConcurrency(1))...)
@@ -65,6 +66,7 @@ func compress(text []byte, options ...zstd.EOption) ([]byte, error) {
 	return encoder.EncodeAll(text, nil), nil
 }
 
+// decompress is the inverse of compress. A damaged or forged text cannot make it use more memory than the bounds above.
 func decompress(packed []byte, options ...zstd.DOption) ([]byte, error) {
 	decoder, err := zstd.NewReader(nil, append(options, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxMemory(mostText), zstd.WithDecoderMaxWindow(mostWindow))...)

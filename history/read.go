@@ -247,6 +247,7 @@ func (c *collector) collect(tx *bolt.Tx) error {
 	})
 }
 
+// has says whether a bucket has a key, whatever its value.
 func has(bucket *bolt.Bucket, key []byte) bool {
 	found, _ := bucket.Cursor().Seek(key)
 	return bytes.Equal(found, key)

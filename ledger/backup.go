@@ -231,6 +231,7 @@ func replace(from, to string) error {
 	return syncFolder(filepath.Dir(to))
 }
 
+// syncFolder returns when the names in a folder are on the disk; a file's own Sync does not include its name.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

@@ -231,6 +231,7 @@ func loadRecords(bucket *bolt.Bucket) (bridge.Records, error) {
 	return records, err
 }
 
+// loadIntent reads the intent of a round that did not settle; nil: the last round settled.
 func loadIntent(bucket *bolt.Bucket) (*bridge.Intent, error) {
 	raw := bucket.Get(intentKey)
 	if raw == nil {

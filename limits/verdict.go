@@ -185,7 +185,7 @@ func (p places) fill(pools map[poolKey]*pool, jobs []Job) {
 	for _, shared := range pools {
 		of[shared.of] = append(of[shared.of], shared)
 	}
-	number := -1
+	number := -1 // of the last managed job in Verdict.Terms, as pools count members
 	for i := range jobs {
 		j := &jobs[i]
 		if j.Managed {

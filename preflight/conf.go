@@ -141,6 +141,7 @@ func completeWait(value string, _ *Facts) finding {
 // minJobAgeLeast is how long Slurm must remember an ended job so that a round sees how it ended, in seconds.
 const minJobAgeLeast = 60
 
+// minJobAge warns if Slurm forgets ended jobs too soon. 0 gives no warning: Slurm then keeps them.
 func minJobAge(value string, _ *Facts) finding {
 	if seconds, read := number(value); read && seconds > 0 && seconds < minJobAgeLeast {
 		return warn("MinJobAge=300, or at least a round",

@@ -38,12 +38,14 @@ func daemonsUser(f *Facts) []finding {
 	return nil
 }
 
+// canary requires that the accounts of the canary exist.
 func canary(f *Facts) []finding {
 	return lookedUp("canary.accounts", f.Wanted.Canary, f.Names.Why, f.Names.Value.Accounts, "account",
 		"mend the name: no job of such an account is managed")
 }
 
-// lookedUp requires that all names of a list exist. why is why the existing names are unknown, if they are.
+// lookedUp requires that all names of a list exist. kind is what they name. why is why the existing names are unknown,
+// if they are. An empty list is not reported.
 func lookedUp(key string, said []string, why string, all []string, kind, remedy string) (found []finding) {
 	switch {
 	case len(said) == 0:

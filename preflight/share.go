@@ -198,6 +198,7 @@ func brokers(f *Facts) []finding {
 	return []finding{ok("all %d nodes have announced theirs", len(divided))}
 }
 
+// gresTypes warns if slurm.conf does not name shards among GresTypes: nodes cannot have any then.
 func gresTypes(f *Facts) []finding {
 	types, told := f.Scontrol.Value["GresTypes"]
 	switch {

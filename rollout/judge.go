@@ -198,7 +198,8 @@ func refused(f *Facts) finding {
 		"the daemon's log has each; they are forgotten with the rounds that are kept")
 }
 
-// none is the finding that no kept round has any entry in this list.
+// none is the finding that no kept round has any entry in the list that of returns. Without a kept round it is unknown.
+// An entry that several rounds have counts once.
 func none(f *Facts, of func(Round) []string, remedy string) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))

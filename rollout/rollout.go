@@ -105,7 +105,7 @@ func RoundOf(r bridge.Report) Round {
 }
 
 // OfStage returns the last of the ascending reports that were made in the daemon's present stage and with its present
-// canary. Older ones prove nothing about it.
+// canary, ascending. It stops at the first other one from the end: older ones prove nothing about the present stage.
 func OfStage(d *Daemon, reports []bridge.Report) (rounds []Round) {
 	for i := len(reports) - 1; i >= 0; i-- {
 		r := &reports[i]

@@ -80,6 +80,7 @@ func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*
 	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version), Aims: true}, nil
 }
 
+// slurm returns the workload manager, or errUnconfigured before the first Configure that opened one.
 func (s *service) slurm() (slurm.Manager, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

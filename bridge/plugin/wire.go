@@ -93,6 +93,7 @@ func partOut(j *slurm.Job) *slurmpb.Part {
 	return &slurmpb.Part{Array: int64(j.Array), Task: int64(j.Task), Tasks: wide(j.Tasks), AtOnce: int64(j.AtOnce)}
 }
 
+// wide converts numbers to the width that they have in the protocol; nil for none.
 func wide(numbers []int) []int64 {
 	var all []int64
 	for _, n := range numbers {
@@ -101,6 +102,7 @@ func wide(numbers []int) []int64 {
 	return all
 }
 
+// narrow converts numbers of the protocol to int; nil for none. It does not check them: see partIn.
 func narrow(numbers []int64) []int {
 	var all []int
 	for _, n := range numbers {
@@ -122,6 +124,7 @@ func reservationOut(r *slurm.Reservation) *slurmpb.Reservation {
 		Nodes: allValid(r.Nodes)}
 }
 
+// targetOut encodes the target of a signal; there are only two.
 func targetOut(t slurm.Target) slurmpb.Target {
 	if t == slurm.Steps {
 		return slurmpb.Target_STEPS
@@ -240,7 +243,7 @@ func configurationIn(r *slurmpb.ConfigureRequest) Configuration {
 	}
 }
 
-// timeOut encodes the zero time as 0.
+// timeOut encodes a time as nanoseconds since the epoch, and the zero time as 0.
 func timeOut(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -248,6 +251,7 @@ func timeOut(t time.Time) int64 {
 	return t.UnixNano()
 }
 
+// timeIn decodes nanoseconds since the epoch, and 0 as the zero time.
 func timeIn(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}

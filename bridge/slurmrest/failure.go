@@ -65,7 +65,7 @@ func kindOf(number int) error {
 }
 
 // failed is the failure in an answer, or nil. An HTTP 200 may contain errors, and a warning that a field was ignored
-// means that the request was not carried out.
+// means that the request was not carried out. Of several errors the first one counts.
 func failed(status int, said wire.Complaint) error {
 	for _, e := range said.Errors {
 		return refusal(status, e)

@@ -65,8 +65,9 @@ func nearLimit(job *listed) time.Duration {
 	return 2*job.says.Grace + time.Minute
 }
 
-// next makes the new record of a job from a read. The interval of looks for a reason starts again with each change of
-// state and each touch.
+// next makes the new record of a job from a read. For a job that waits without a reason, look is the time until it is
+// read again: firstLook after each change of state and each touch (touched, ascending), doubled by each read without a
+// change, and 0, never, beyond lastLook.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at, reports: job.State == slurm.Running &&
 		(job.says.Reports || job.says.Teaches)}
@@ -86,7 +87,8 @@ func next(before *known, job listed, at time.Time, touched []int) *known {
 	return read
 }
 
-// wordless reports whether a job waits without a reason, or with the reason BeginTime although that has come.
+// wordless reports whether a job waits without a reason, or with the reason BeginTime although that has come: Slurm has
+// not looked at it since, and the reason may change without a change of state.
 func (k *known) wordless() bool {
 	if k.State != slurm.Pending || k.Lease != 0 { // for a lease Slurm shows no more than a dependency
 		return false

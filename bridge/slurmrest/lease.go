@@ -117,6 +117,7 @@ func (m *memory) leaseJobs() []int {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.leases)), func(id int) bool { return !m.leases[id] })
 }
 
+// noteLease records a lease job just submitted, before a listing shows it.
 func (m *memory) noteLease(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

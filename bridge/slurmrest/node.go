@@ -157,7 +157,9 @@ func closed(state []string) string {
 // sharing are the GRES for parts of a GPU. Slurm allocates no GPU whole while a part of it is in use.
 var sharing = []string{"shard", "mps"}
 
-// sharedGPUs counts the GPUs of which a part is in use.
+// sharedGPUs counts the GPUs of which a part is in use. For parts without a type Slurm prints shard:(null):3; the
+// (null) is dropped, so that the number follows the name. Where it does not show which GPUs they are on, they count as
+// packed on as few as possible.
 func sharedGPUs(text string, has, used []gres.Count) int {
 	text, gpus := strings.ReplaceAll(text, ":(null)", ""), 0
 	for _, name := range sharing {

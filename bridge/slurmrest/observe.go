@@ -387,8 +387,9 @@ func (c *Client) assemble(at time.Time, nodes []slurm.Node) slurm.Observed {
 	return observed
 }
 
-// leaving adds the GPUs of completing jobs to the node's counts by type. For a job that asked for no type Slurm no
-// longer shows which they are; they are counted for each type.
+// leaving adds the GPUs of completing jobs to the node's counts by type, if it has several types: Slurm shows them as
+// free before their processes have ended. For a job that asked for no type it does not show which they were, so they
+// are counted for each type.
 func (m *memory) leaving(node *slurm.Node) {
 	for _, job := range m.jobs {
 		held := job.holds[node.Name].GPUs

@@ -177,7 +177,8 @@ func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 // isTicket reports whether a job is a ticket of the daemons' user.
 func (c *Client) isTicket(job *listed) bool { return c.isDaemons(job, leader.Name) }
 
-// isDaemons reports whether a job has that name and is a plain job of the daemons' user.
+// isDaemons reports whether a job has that name and is a plain job of the daemons' user: any user may use the name. If
+// the options name no user, the token says whose it is; if it does not, no job counts.
 func (c *Client) isDaemons(job *listed, name string) bool {
 	if job.Name != name || job.Shape != "" || job.Interactive || job.Array != 0 {
 		return false

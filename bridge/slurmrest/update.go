@@ -66,7 +66,7 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 }
 
 // keepsPace refuses to change amounts per GPU. Slurm 24.11 accepts an amount per node beside them and applies that,
-// while it shows both.
+// while it shows both. So such a job keeps its user's amounts.
 func keepsPace(has, wants slurm.Request) error {
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU:

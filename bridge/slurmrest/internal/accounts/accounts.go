@@ -43,6 +43,7 @@ type complaint struct {
 	} `json:"warnings"`
 }
 
+// said converts the errors and warnings of an answer.
 func (c *complaint) said() (all wire.Complaint) {
 	for _, e := range c.Errors {
 		all.Errors = append(all.Errors, wire.Error{Number: e.Number, Text: e.Text, Description: e.Description})
@@ -118,6 +119,7 @@ type partitionList struct {
 	} `json:"partitions"`
 }
 
+// partitions converts the answer. An unset or infinite maximum becomes 0, which means no bound (limits.Partition).
 func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
 	told := wire.Partitions{Cluster: a.Meta.Slurm.Cluster, Storage: a.Meta.Plugin.Storage,
 		Release: a.Meta.Slurm.Release}
@@ -150,6 +152,7 @@ type userList struct {
 	} `json:"users"`
 }
 
+// level is the administrator level of the user that was asked for; empty: slurmdbd knows no such user.
 func level(a *userList) (string, wire.Complaint) {
 	if len(a.Users) == 0 || len(a.Users[0].Level) == 0 {
 		return "", a.said()
@@ -250,6 +253,7 @@ type association struct {
 	} `json:"max"`
 }
 
+// read converts an association. Slurm's JSON scatters its limits over max; their kinds are the names in sacctmgr.
 func (a *association) read() limits.Association {
 	tres := &a.Max.TRES
 	return limits.Association{
@@ -264,6 +268,7 @@ func (a *association) read() limits.Association {
 	}
 }
 
+// serviceList is the answer about QOS; a service is one QOS.
 type serviceList struct {
 	complaint
 	QOS []service `json:"qos"`
@@ -313,6 +318,7 @@ type service struct {
 	} `json:"limits"`
 }
 
+// read converts a QOS. Factor stays 0, which means none, where LimitFactor is unset.
 func (s *service) read() limits.QOS {
 	most := &s.Limits.Max
 	q := limits.QOS{

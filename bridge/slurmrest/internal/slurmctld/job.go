@@ -2,6 +2,7 @@ package slurmctld
 
 import "github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 
+// job maps the generated type to the one that belongs to no version. It interprets nothing but shared, see exclusive.
 func job(j *JobInfo) wire.Job {
 	return wire.Job{
 		ID: int(j.JobId), ArrayJob: number(j.ArrayJobId).Count(), HetJob: number(j.HetJobId).Count(),
@@ -46,6 +47,7 @@ func exclusive(shared []string) []string {
 	return off
 }
 
+// node maps a node. Its CPUs are the effective ones, without those that Slurm reserves for the system.
 func node(n *Node) wire.Node {
 	return wire.Node{
 		Name: n.Name, Features: n.ActiveFeatures, Partitions: n.Partitions, State: n.State,

@@ -49,6 +49,7 @@ func each[A, T any](list []A, read func(*A) T) []T {
 	return all
 }
 
+// complains converts the errors and warnings of an answer.
 func complains(errors []Error, warnings []Warning) wire.Complaint {
 	return wire.Complaint{
 		Errors: each(errors, func(e *Error) wire.Error {
@@ -58,6 +59,7 @@ func complains(errors []Error, warnings []Warning) wire.Complaint {
 	}
 }
 
+// complaint decodes the errors and warnings of any answer. JobPostResponse is used because it has nothing else.
 func complaint(body []byte) (wire.Complaint, error) {
 	var said JobPostResponse
 	err := json.Unmarshal(body, &said)
@@ -94,6 +96,7 @@ func (s speaker) states() wire.Call[[]wire.State] {
 	})
 }
 
+// jobs lists all jobs. It is the one answer that is decoded as it arrives, since it may have hundreds of megabytes.
 func (s speaker) jobs() wire.Call[[]wire.Job] {
 	request, err := NewGetJobsRequest(s.jobsAt)
 	return wire.Call[[]wire.Job]{Path: "/jobs/", Request: request, Err: err,

@@ -15,6 +15,7 @@ type trimmer struct {
 	kept    object
 }
 
+// newTrimmer takes a document apart. What is missing in it shows when an operation is looked up.
 func newTrimmer(document object, version string) *trimmer {
 	components, _ := document["components"].(object)
 	schemas, _ := components["schemas"].(object)
@@ -45,6 +46,7 @@ func list(items object) object { return object{"type": "array", "items": items} 
 
 func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
+// record is the schema of an object; required are the properties that are always there.
 func record(properties object, required []string) object {
 	trimmed := object{"type": "object", "properties": properties}
 	if len(required) > 0 {
@@ -143,6 +145,7 @@ func hasSignalFlags(parameter object) bool {
 	return slices.Contains(words, any("BATCH_JOB"))
 }
 
+// plain reduces a parameter to a simple type: an enumeration would refuse the words of a newer Slurm.
 func plain(parameter object, of string) object {
 	return object{"name": parameter["name"], "in": parameter["in"], "required": parameter["required"],
 		"description": parameter["description"], "schema": kind(of)}
