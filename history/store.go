@@ -60,7 +60,7 @@ type Store struct {
 	notes   int          // reports since the present day's file was opened
 	begun   bool         // the present day's file holds a report
 	full    error        // why nothing is written at present
-	writing sync.RWMutex // guards day and db against readers
+	writing sync.RWMutex // guards day and db against readers, which do not hold mu
 	day     string       // whose file is open
 	db      *bolt.DB     // nil: no file is open
 }

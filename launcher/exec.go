@@ -26,7 +26,7 @@ func (c *Command) shim(path string) []string {
 // Exec becomes the command if this process is such a child, and otherwise returns. Programs that run commands call it
 // first.
 func Exec() {
-	const own = 5
+	const own = 5 // words of shim, before the command's own
 	if len(os.Args) <= own || os.Args[0] != shimName {
 		return
 	}

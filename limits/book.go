@@ -86,7 +86,8 @@ func (b *Book) groups(j *Job) []group {
 	return all
 }
 
-// kin identifies jobs with the same user, account, QOS and partition, to which the same limits apply.
+// kin identifies jobs with the same user, account, QOS and partition. The same limits apply to all of them, so they are
+// looked up once for each kin.
 type kin struct{ user, account, qos, partition string }
 
 // place holds what follows from a job's kin: its groups and the limits that bind it.

@@ -185,7 +185,8 @@ func schedulerType(value string, _ *Facts) finding {
 const batchDelayMost, backfillMost = 10 * time.Second, time.Minute
 
 // schedulerParameters warns if Slurm would start a job late: because a scheduler runs rarely, or because it looks at
-// fewer jobs than are eligible.
+// fewer jobs than are eligible. Only the first fault found is reported. The depth that it advises is twice the present
+// queue.
 func schedulerParameters(value string, f *Facts) finding {
 	s, waiting := ReadScheduler(f.Scontrol.Value), f.Slurm.Value.Eligible
 	switch {

@@ -27,7 +27,7 @@ func Blank(text string) string {
 	}, strings.ToValidUTF8(text, "?"))
 }
 
-// Line returns text as words on one line of at most `most` bytes; 0 means no bound.
+// Line returns text as words on one line of at most `most` bytes, and a mark if it was cut; 0 means no bound.
 func Line(text string, most int) string {
 	if most > 0 { // bounds the work on long text; few of its bytes are blanks that fall away
 		text = text[:min(len(text), 4*most)]

@@ -112,7 +112,7 @@ func last(failure string) string {
 	return ", the last: " + failure
 }
 
-// fast judges the slowest of the last wantedRounds rounds.
+// fast judges the slowest of the last wantedRounds rounds. Of equally slow ones it names the latest.
 func fast(f *Facts) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))

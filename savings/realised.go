@@ -160,7 +160,8 @@ func logSpeed(run Run) float64 { return math.Log(run.Speed) }
 func logTook(run Run) float64  { return math.Log(run.Took) }
 func logWork(run Run) float64  { return math.Log(run.Speed) + math.Log(run.Took) }
 
-// drifts says whether the later half of the runs did other work than the earlier half.
+// drifts says whether the later half of the runs did other work than the earlier half: by a noticeable factor (drift)
+// that chance does not explain. It is false if the halves are too small to tell.
 func drifts(runs []Run) bool {
 	half := len(runs) / 2
 	if half < fewest {
@@ -192,6 +193,7 @@ func (t *realising) sum() {
 		w := c.weight / all
 		said, ran, within = said+float64(w*c.said), ran+float64(w*c.ran), within+float64(w*w*c.variance)
 	}
+	// 2 standard deviations are about 95 %. The bound keeps the exponential finite if quantile is infinite.
 	known := max(2*math.Sqrt(within), t.between(all, ran-said))
 	t.Said, t.Ran, t.Within = math.Exp(said), math.Exp(ran), math.Exp(min(known, unknown))
 }
@@ -204,7 +206,7 @@ func (t *realising) between(all, mean float64) float64 {
 		return 0
 	}
 	for _, c := range t.names {
-		without := c.weight / (all - c.weight) * (c.ran - c.said - mean)
+		without := c.weight / (all - c.weight) * (c.ran - c.said - mean) // by how much the mean moves without this name
 		sum += float64(without * without)
 	}
 	return quantile(t.Names-1) * math.Sqrt(sum*(n-1)/n)
@@ -224,7 +226,8 @@ func (t *realising) setApart() {
 	slices.SortStableFunc(t.Apart, func(a, b Apart) int { return cmp.Compare(far(a), far(b)) })
 }
 
-// quantile is the two-sided 95 % quantile of Student's t with free degrees of freedom, approximated from ten on.
+// quantile is the two-sided 95 % quantile of Student's t with free degrees of freedom, approximated from ten on. With
+// none it is infinite: nothing can be said of the scatter then.
 func quantile(free int) float64 {
 	few := []float64{math.Inf(1), 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
 	if free < len(few) {

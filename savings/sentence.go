@@ -26,7 +26,8 @@ func (s Sums) Sentence(shadow bool, over string) string {
 		s.supposing()
 }
 
-// supposing says what resizing running jobs would add, if that was booked.
+// supposing says what resizing running jobs would add, if that was booked. It names for how much of Known, unless only
+// rounding, less than a GPU-second, is missing.
 func (s Sums) supposing() string {
 	if s.Supposed <= 0 {
 		return ""

@@ -46,7 +46,8 @@ func onShard(node, device string) sight {
 	}
 }
 
-// partsOf counts the GPUs of which a shard is allocated in what Slurm prints, and returns the index of the last.
+// partsOf counts the GPUs of which a shard is allocated in what Slurm prints, as shard:g1:1(0/4,1/4), and returns the
+// index of the last. Jobs here ask for one shard, so no part is larger than 1.
 func partsOf(printed []string) (n, last int) {
 	for _, text := range printed {
 		_, parts, _ := strings.Cut(text, "(")

@@ -203,8 +203,8 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, g.err
 }
 
-// ofQuestion classifies the failure of a request by its method. The site's lua cannot veto a GET, so an unspecified
-// error there means that no controller was found.
+// ofQuestion makes an unspecified error of a GET one of ErrUnreachable. After an update it may be a veto by the site's
+// lua, but lua is not asked about a GET, so there it means that no controller was found.
 func ofQuestion(method string, err error) error {
 	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) &&
 		failure.Number == errorUnspecified {

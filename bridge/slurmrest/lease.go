@@ -50,7 +50,7 @@ func (l Leases) Renew(ctx context.Context, length time.Duration) (int, error) {
 	if len(live) > 0 {
 		return live[0], nil
 	}
-	job := l.ticket(leader.Words{})
+	job := l.ticket(leader.Words{}) // held like a ticket, but it carries no words
 	job.Name, job.Extra, job.Deadline, job.Limit = slurm.LeaseName, "", end, int(limitOfLease/time.Minute)
 	id, err := l.submit(ctx, job)
 	if err != nil {

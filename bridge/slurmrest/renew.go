@@ -45,8 +45,9 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 // fresh is the maximum age of what is known of a job when its dependencies are written.
 const fresh = time.Minute
 
-// isOld reports whether a job that is to go on waiting may have changed since it was read. A read and a renewal are two
-// requests; a full update is three and makes another read necessary.
+// isOld reports whether a job that is to go on waiting may have changed since it was read, so that a read before the
+// renewal pays: these are two requests, and a full update is three and makes another read necessary. A job that may
+// start at once gets a full update in any case.
 func (c *Client) isOld(update slurm.Update) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,7 +51,7 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	err = c.post(ctx, update.Job, change(update, before, begin))
 	if slurm.Several(update.Request.Partition) != "" && errors.Is(err, slurm.ErrRefused) {
 		// One of the partitions may be gone, for which Slurm refuses the whole update. The rest matters more than the
-		// list.
+		// list, so the job stays in the partitions where it is, which differs accepts.
 		update.Request.Partition = ""
 		err = c.post(ctx, update.Job, change(update, before, begin))
 	}

@@ -125,7 +125,7 @@ type Job struct {
 	RequiredNodes, ExcludedNodes, Features string
 	ExitCode, ExitSignal                   Number
 	Holds                                  []Held
-	Devices                                []string // by node
+	Devices                                []string // its GPUs, one text per node: gpu:2(IDX:0-1)
 }
 
 // Held is what a job holds on a node.
