@@ -85,7 +85,7 @@ func New(program Program, said func(line string)) *Guest {
 }
 
 // Conn returns the connection to the program, and starts the program if it does not run. ErrResting means that it
-// failed and may not be started again yet.
+// failed and may not be started again yet. ErrNotYet means that ctx ended first; the start goes on for a later call.
 func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	conn, b, err := g.running()
 	if b == nil {

@@ -436,7 +436,8 @@ func (e *entry) put(tx *bolt.Tx, place []byte) error {
 }
 
 // putFrame writes a packed frame. It begins with the place of the frame that it is compressed against, or with its own
-// place if it is compressed by itself.
+// place if it is compressed by itself. frameAt is wrong if the transaction fails after that; write then discards the
+// packer, so that the next frame is compressed by itself.
 func (s *Store) putFrame(tx *bolt.Tx, place uint64, text []byte) error {
 	packed, alone, err := s.packer.pack(text)
 	if err != nil {

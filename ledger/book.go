@@ -118,7 +118,8 @@ func Read(path string) (*Book, error) {
 // readWait is how long a reader waits for the file, for example for a daemon that is shutting down.
 const readWait = time.Second
 
-// explain turns an error of opening a file into one of this package's errors, with a remedy.
+// explain turns an error of opening a file into one of this package's errors, with a remedy. An error of the operating
+// system says nothing about the content, so it is never taken for damage.
 func explain(path string, err error) error {
 	var errno syscall.Errno
 	switch {

@@ -59,7 +59,8 @@ func Modest(jobs []Job) Verdict {
 	return v
 }
 
-// modest bounds a job by its user's own request.
+// modest bounds a job by its user's own request, which Slurm has checked against the limits. An amount that the request
+// leaves open stays without this bound.
 func (t *Terms) modest(j *Job) {
 	t.lower(j.Asks)
 }

@@ -26,7 +26,8 @@ func weights(f *Facts) (found []finding) {
 	return found
 }
 
-// judgeWeights judges the weights of one partition.
+// judgeWeights judges the weights of one partition. Charges for cores or memory give a warning, since their amount
+// differs from run to run. Without weights Slurm charges cores, which matters only if fair share counts them.
 func judgeWeights(partition, text string, f *Facts) finding {
 	w, err := billing.Parse(text)
 	sized := strings.Join(w.Sized(), " and ")

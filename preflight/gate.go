@@ -137,7 +137,8 @@ func gateSettings(f *Facts) (found []finding) {
 	return found
 }
 
-// options judges this host only. The hosts on which users submit cannot be seen from here.
+// options requires the filter cli_filter.lua where our SPANK plugin is: without it the plugin's options never get into
+// a job's comment. It judges this host only. The hosts on which users submit cannot be seen from here.
 func options(f *Facts) []finding {
 	filters, known := f.Scontrol.Value["CliFilterPlugins"]
 	switch {

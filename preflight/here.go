@@ -60,7 +60,8 @@ func pathAnd(path, why string) string {
 	return path + ": " + why
 }
 
-// folders requires that the daemon's user can write to all of its folders.
+// folders requires that the daemon's user can write to all of its folders. A folder that the systemd unit makes may be
+// missing until the daemon is started.
 func folders(f *Facts) (found []finding) {
 	for _, place := range f.Here.Writable {
 		switch {

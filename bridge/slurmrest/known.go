@@ -102,7 +102,8 @@ func (l *listed) tells() bool {
 	return l.State != slurm.Finished || l.Completing || l.says.Managed
 }
 
-// followed are the managed jobs seen before, which are reported even when they are over.
+// followed are the managed jobs seen before, which are reported even when they are over, so that a round learns how
+// they ended; nil for none.
 func (m *memory) followed() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

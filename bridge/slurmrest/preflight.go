@@ -150,7 +150,7 @@ func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Reh
 	return r, nil
 }
 
-// submitHeld submits the job of a rehearsal.
+// submitHeld submits the job of a rehearsal. An answer without an ID is no refusal: the job may be in the queue.
 func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int, error) {
 	id, err := ask(ctx, c.link, c.api.Submit(wire.Submission{
 		Name: RehearsalName, Partition: partition, Comment: comment, GRES: "gres/gpu:1", Held: true,

@@ -151,7 +151,7 @@ func appended[T Line | Run](path string, lines ...T) (err error) {
 	return err
 }
 
-// torn says whether a file ends within a line.
+// torn says whether a file ends within a line. A file that cannot be read counts as whole: writing will tell.
 func torn(file *os.File) bool {
 	end, err := file.Seek(0, io.SeekEnd)
 	last := []byte{'\n'}
