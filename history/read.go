@@ -52,7 +52,7 @@ func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
 	return true, look(s.db, day, read)
 }
 
-// in runs read on a day.
+// in runs read on a day: on this process's own file if that is the day, and else on a file that it opens.
 func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
 	if is, err := r.live(day, read); is || err != nil {
 		return err

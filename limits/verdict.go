@@ -294,7 +294,8 @@ func boundless(p *pool) policy.Quota {
 	return policy.Quota{Name: name, Jobs: none, Nodes: none, GPUs: none, CPUs: none, Memory: none}
 }
 
-// leave writes what the pool leaves to its members into a quota.
+// leave writes what the pool leaves to its members into a quota. That is never below 0, although jobs outside may hold
+// more than the limit, which may have been lowered since.
 func (p *pool) leave(q *policy.Quota) {
 	left := max(0, p.most-p.others.n)
 	switch p.tres {

@@ -215,7 +215,8 @@ func schedulerParameters(value string, f *Facts) finding {
 // Slurm's defaults with rl_enable: requests per refill, and seconds between refills.
 const refillDefault, periodDefault = 2, 1
 
-// rateLimit warns if slurmctld accepts fewer requests a second than the daemon may send.
+// rateLimit warns if slurmctld accepts fewer requests a second than the daemon may send. Without rl_enable it has no
+// limit, whatever the other parameters say.
 func rateLimit(value string, f *Facts) finding {
 	refill, period, limited := float64(refillDefault), float64(periodDefault), false
 	for entry := range strings.SplitSeq(value, ",") {

@@ -189,7 +189,8 @@ func byJob(o Open, job int) int { return cmp.Compare(o.Job, job) }
 
 func (o Open) same(p Open) bool { return o.Job == p.Job && o.Started.Equal(p.Started) }
 
-// end books the runs of before that are no longer in now, and returns them.
+// end books the runs of before that are no longer in now, and returns them. A job that was requeued counts as ended,
+// since its next run has another start.
 func (s *Sums) end(before, now []Open) (ended []Open) {
 	for _, o := range before {
 		if k, found := slices.BinarySearchFunc(now, o.Job, byJob); found && o.same(now[k]) {

@@ -123,7 +123,8 @@ func enter(ctx context.Context, room chan struct{}) error {
 }
 
 // program returns the connection to a running, configured program and starts it if needed. within ends with ctx or at
-// the time limit of the call.
+// the time limit of the call. A program that cannot be reached counts as an unreachable Slurm; one that refuses its
+// configuration is asked to configure again at the next call.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
 	if err := enter(within, c.door); err != nil {
 		return nil, unheard{err}

@@ -81,7 +81,8 @@ func sameNode(a, b slurm.Node) bool {
 		slices.Equal(a.Devices, b.Devices) && slices.Equal(a.Types, b.Types)
 }
 
-// take applies an answer to the stored observation, and stores the result. After an error nothing is stored.
+// take applies an answer to the stored observation, and stores the result. After an error nothing is stored, so the
+// next request has version 0 and asks for all.
 func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err error) {
 	had := *s
 	*s = sight{}

@@ -31,7 +31,8 @@ type listed struct {
 	dependency string
 }
 
-// readJob converts a job from the API.
+// readJob converts a job from the API. Dependencies are those that Slurm shows, the lease job among them: depend
+// separates it later, since only memory knows the lease jobs.
 func readJob(job *wire.Job) listed {
 	state := state(job.State)
 	read := listed{
@@ -376,7 +377,8 @@ func dividesGPUs(job *wire.Job) bool {
 	return err == nil && n > 0 && (tasks == nodes || tasks == nodes*job.TasksPerNode.Count())
 }
 
-// shardAsked is the GPU type if the job asks for exactly one shard and no other GRES; else empty.
+// shardAsked is the GPU type if the job asks for exactly one shard and no other GRES; else empty. A shard without a
+// type gives empty, too: it may be of any GPU, and makes the job odd (otherGRES).
 func shardAsked(job *wire.Job) string {
 	counts, err := gres.ParseCounts(job.PerNode)
 	tasks, wrong := gres.ParseCounts(job.PerTask) // the CPUs of a task are listed there, too
