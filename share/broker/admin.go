@@ -17,7 +17,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// answer serves the administrator's socket over HTTP until the context ends.
+// answer serves the administrator's socket over HTTP until the context ends. GET /status and /metrics are for people
+// and Prometheus. POST /look is what Tell sends: it answers only when the named GPUs are shared as their new stamps
+// require. That may include the start of an MPS daemon, hence the long WriteTimeout.
 func (b *Broker) answer(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
@@ -59,7 +61,8 @@ func (b *Broker) Status() wire.Status {
 	return s
 }
 
-// unstamped returns how many jobs' stamps could not be written, and the last of them.
+// unstamped returns how many jobs' stamps could not be written, and the last of them. A file that cannot be read is
+// logged and counts as empty, so that the rest of the status is still served.
 func (b *Broker) unstamped() (int, *wire.Unstamped) {
 	last, err := node.LastUnstamped(b.RunDir)
 	if err != nil {
@@ -174,11 +177,13 @@ type metrics struct {
 	last string
 }
 
+// name writes the HELP and TYPE lines of a metric. The calls of value that follow write its samples.
 func (m *metrics) name(name, kind, help string) {
 	m.last = name
 	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
+// value writes a sample of the metric that name was last called for. labels are in braces, or empty.
 func (m *metrics) value(labels string, value float64) {
 	fmt.Fprintf(m, "%s%s %g\n", m.last, labels, value)
 }

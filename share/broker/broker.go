@@ -57,6 +57,7 @@ type Config struct {
 
 // Limits bound the resources that clients can make the broker use.
 type Limits struct {
+	// Most connections in all, of one user, and of one job.
 	Clients, PerUser, PerJob int
 	Hello                    time.Duration // time within which a connection must send HELLO
 	Messages                 int           // of a job per second; 0: the default
@@ -74,7 +75,7 @@ type Broker struct {
 	start time.Time
 	halts halts
 	gpus  []*gpu
-	next  atomic.Uint64
+	next  atomic.Uint64 // the last client ID that was given
 	crowd crowd
 	says  saying             // problems of stamps that were logged; used by one look at a time
 	said  chan chan<- looked // requests for a look, because stamps have changed
@@ -87,6 +88,7 @@ type Broker struct {
 // AdminPath returns the path of the socket on which a broker tells its status.
 func AdminPath(dir string) string { return filepath.Join(dir, "broker.sock") }
 
+// frozenDir returns the folder with a file for each stopped job (freezer).
 func frozenDir(dir string) string { return filepath.Join(dir, "frozen") }
 
 // New returns a broker that is not serving yet.
@@ -118,7 +120,7 @@ func New(c Config) *Broker {
 var ErrThaws = errors.New("a broker runs there and thaws by itself what it has stopped: stop it first")
 
 // Thaw lets all jobs go on that a broker that is gone has frozen, and returns them. It also withdraws what that broker
-// told tasks about MPS.
+// told tasks about MPS. Without a lock file no broker has made the folder, so there is none to keep out.
 func Thaw(dir string, proc Proc) ([]int, error) {
 	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +146,9 @@ func thaw(dir string, proc Proc) ([]int, error) {
 // ErrRunning means that another broker runs there already.
 var ErrRunning = errors.New("another broker runs there: stop it first")
 
-// Serve runs the broker until the context ends. Afterwards nothing is frozen, and clients run on by themselves.
+// Serve runs the broker until the context ends. Afterwards nothing is frozen, and clients run on by themselves. A GPU
+// takes connections only after its Filler has answered the first look, so its first clients find the mode that fits the
+// jobs that are there.
 func (b *Broker) Serve(ctx context.Context) error {
 	lock, err := lockFolder(b.RunDir, b.Proc.Owner)
 	if err != nil {
@@ -204,7 +208,8 @@ func (b *Broker) thawAll() {
 // frozenPath returns the path of the file that lists what was stopped of a job.
 func (b *Broker) frozenPath(job int) string { return (&freezer{dir: frozenDir(b.RunDir)}).path(job) }
 
-// stillFrozen returns the jobs that the last broker has stopped and this one could not thaw.
+// stillFrozen returns the jobs that the last broker has stopped and this one could not thaw. Serve has halts try them
+// again.
 func (b *Broker) stillFrozen() []int {
 	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has logged the error
 	return jobs
@@ -299,7 +304,7 @@ type crowd struct {
 	total   int
 	users   map[int]*crew
 	jobs    map[int]*crew
-	refused map[string]int
+	refused map[string]int // by the code that was sent
 }
 
 // crew counts the connections of one user or one job.
@@ -309,7 +314,8 @@ type crew struct {
 }
 
 // crewOf returns the crew of a user or a job. A crew without connections is kept until its pace is paid, so that
-// reconnecting does not escape the pace.
+// reconnecting does not escape the pace. All crews that are no longer needed are dropped first, so the map does not
+// grow with the users of a year.
 func crewOf(crews map[int]*crew, id, perSecond int, now time.Time) *crew {
 	maps.DeleteFunc(crews, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
 	if crews[id] == nil {

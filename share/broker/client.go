@@ -34,12 +34,14 @@ type client struct {
 	asked uint64 // the arbiter's number of that request
 	fills bool   // it has the GPU together with others, and the arbiter does not know of the request
 	state string
-	since time.Time
-	turns int
-	used  time.Duration
+	since time.Time     // when it entered the state
+	turns int           // slices granted so far
+	used  time.Duration // time for which it held the GPU before the present state
 }
 
-// serve handles a connection, from its first message to its end.
+// serve handles a connection, from its first message to its end. heard is the pace of its user: the connection is not
+// read before it is paid for there, since identifying its job costs much. If its process ends the connection is closed,
+// because a child may have inherited it (peer.ended).
 func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -69,6 +71,7 @@ func (g *gpu) keep(conn *net.UnixConn) bool {
 	return !g.closed
 }
 
+// forget closes a connection and takes it off the list of those to be closed at the end of the broker.
 func (g *gpu) forget(conn *net.UnixConn) {
 	conn.Close()
 	g.mu.Lock()
@@ -76,7 +79,8 @@ func (g *gpu) forget(conn *net.UnixConn) {
 	delete(g.conns, conn)
 }
 
-// talk reads the messages of a connection until it ends. The error that it returns is the last thing to be sent.
+// talk reads the messages of a connection until it ends. The error that it returns is the last thing to be sent; nil:
+// the client has left or the connection is broken, and nothing is sent.
 func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	from := wire.NewReader(conn)
 	if err := conn.SetReadDeadline(time.Now().Add(g.broker.Limits.Hello)); err != nil {
@@ -133,6 +137,7 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 	}
 	b := g.broker
 	job, err := b.Identify(p.pid, p.uid)
+	// The job was found by the PID, which may belong to another process if the one that connected has ended.
 	if err == nil && !p.lives() {
 		err = unknown{fmt.Sprintf("process %d is gone", p.pid)}
 	}
@@ -213,7 +218,8 @@ func (g *gpu) asked(c *client, m wire.Message) {
 }
 
 // released tells the arbiter of a release. A request that is withdrawn before it was granted goes on waiting, and is
-// released when it is granted.
+// released when it is granted. A client may have been stopped between sending this and being heard; then its job goes
+// on. The arbiter knows nothing of a client that had the GPU together with others.
 func (g *gpu) released(c *client, used time.Duration) {
 	c.open = false
 	if c.state == wire.Waiting {

@@ -29,7 +29,7 @@ const fillLease = 10 * time.Second
 type looked map[int]<-chan struct{}
 
 // wait waits until the Fillers of these GPUs have answered. If gpus is empty or names a GPU that is not the broker's,
-// it waits for all.
+// it waits for all. Waiting for too many GPUs only takes longer, while missing one would let a job begin too early.
 func (l looked) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	all := len(gpus) == 0 || slices.ContainsFunc(gpus, func(index int) bool {
 		return !slices.ContainsFunc(broker, func(g *gpu) bool { return g.index == index })
@@ -105,7 +105,9 @@ type inquiry struct {
 
 // inquire has the Filler asked how these jobs share the GPU, and returns a channel that is closed when that is done.
 // The Filler may take long, so one goroutine for each GPU asks: one that hangs delays no other GPU, and of several
-// inquiries that have come meanwhile only the last is asked.
+// inquiries that have come meanwhile only the last is asked. It also fills in which jobs may have begun already
+// (Begun): a job that is new since the last inquiry has, if a look in between could not ask, since its prolog did not
+// wait then.
 func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +160,7 @@ func (b *Broker) clients() (all []*client) {
 }
 
 // drop ends a client that may not be one any more. What it held is given back when its connection is seen to have
-// ended.
+// ended. The broker's own client is dismissed at once, and its job goes on.
 func (g *gpu) drop(c *client, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,6 +212,8 @@ func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 
 // fill lets all clients of the GPU use it at once from now on, or no longer. In the latter case the clients that use it
 // together are told to yield; until they end their steps, the GPU time-slices them beside the client with the slice.
+// why is the reason for taking turns where the jobs should fill; nil: there is no such reason. Silent jobs are stopped
+// only while others take turns, so they are attended to on each change.
 func (g *gpu) fill(fills bool, why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,7 +256,7 @@ func Tell(ctx context.Context, dir string, gpus ...int) error {
 	return err
 }
 
-// told returns the GPUs that the request names; nil, which means all, if one is not a number.
+// told returns the GPUs that the request names; nil, which means all, if one is not a number. Waiting for all is safe.
 func told(r *http.Request) (gpus []int) {
 	for _, text := range r.URL.Query()["gpu"] {
 		index, err := strconv.Atoi(text)

@@ -70,7 +70,8 @@ type hold struct {
 	before, now stopped
 }
 
-// fresh stops what is not stopped yet, and reports whether there was anything.
+// fresh stops what is not stopped yet, and reports whether there was anything. A cgroup or process that stands already
+// and is not in an earlier record was stopped by others, and is left out. A process that cannot be read has ended.
 func (h *hold) fresh(ctx context.Context) (bool, error) {
 	freezable := map[string]bool{} // by cgroup; each is examined once, since it may have thousands of processes
 	var dirs []string
@@ -142,7 +143,8 @@ func (f *freezer) stoppedOf(job int) (stopped, error) {
 	return s, nil
 }
 
-// thaw lets a job go on. A job that is not frozen is left alone.
+// thaw lets a job go on. A job that is not frozen is left alone. A recorded path outside of the cgroup hierarchies is
+// skipped: a damaged record must not make root write elsewhere.
 func (f *freezer) thaw(job int) error {
 	s, err := f.stoppedOf(job)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +170,8 @@ func (f *freezer) thaw(job int) error {
 	return os.Remove(f.path(job))
 }
 
-// gone reports whether a job has no process here any more, and then deletes its record.
+// gone reports whether a job has no process here any more, and then deletes its record. It returns false if the record
+// cannot be deleted.
 func (f *freezer) gone(job int) bool {
 	if f.proc.runs(job) {
 		return false
@@ -239,7 +242,9 @@ func parseStopped(text []byte) (stopped, error) {
 	return s, nil
 }
 
-// signal sends a signal to a process, unless its PID belongs to another process by now.
+// signal sends a signal to a process, unless its PID belongs to another process by now. The pidfd is opened first and
+// the start time read then, so the signal goes to the process that was compared. Without pidfds, the PID could still
+// change hands between the two. Errors mean that the process has ended.
 func (f *freezer) signal(p process, s unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
@@ -317,7 +322,8 @@ func parseStat(stat []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// ofJob returns the processes that a user has in a job, without the broker and Slurm's own.
+// ofJob returns the processes that a user has in a job, without the broker and Slurm's own. None if /proc cannot be
+// listed.
 func (p Proc) ofJob(job, uid int) []int {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
@@ -340,7 +346,8 @@ func (p Proc) ofJob(job, uid int) []int {
 }
 
 // freezable returns the cgroup by which a process of a job can be frozen: one of the job's in which all processes are
-// that user's. Empty: there is none. Findings about cgroups are kept in known.
+// that user's. Empty: there is none, and the process must be stopped by a signal. Findings about cgroups are kept in
+// known.
 func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -387,6 +394,7 @@ func (p Proc) onlyOf(dir string, uid int) bool {
 		if err != nil || pid == os.Getpid() || p.stepOf(pid) != 0 {
 			return false
 		}
+		// A process that cannot be read has ended meanwhile.
 		if owner, err := p.user(pid); err == nil && owner != uid {
 			return false
 		}

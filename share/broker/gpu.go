@@ -58,6 +58,8 @@ type had struct {
 
 const mostWaits = 1000
 
+// newGPU returns a GPU without clients. It begins as overlooked, since jobs that are there at the first look may have
+// begun before the broker did. The timer is stopped until the arbiter waits for something.
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
 		jobs: map[int]*presence{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
@@ -106,7 +108,7 @@ func (g *gpu) refuse(conn *net.UnixConn, bad *wire.Bad) {
 	conn.Close()
 }
 
-// close ends all connections when the broker ends. Clients run on by themselves.
+// close ends all connections when the broker ends. Clients run on by themselves, and attend lets silent jobs go on.
 func (g *gpu) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -186,6 +188,7 @@ func (g *gpu) granted(c *client, lease time.Duration) {
 	c.tell(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
 }
 
+// of returns the figures of a class, and makes them at its first client.
 func (g *gpu) of(class share.Class) *had {
 	if g.had[class] == nil {
 		g.had[class] = &had{}
@@ -197,7 +200,9 @@ func (g *gpu) of(class share.Class) *had {
 // next one, and is stopped as soon as possible.
 const mostHeld = 2 * time.Second
 
-// freeze stops the job of a client that did not yield when told to.
+// freeze stops the job of a client that did not yield when told to. The clock is held until the job stands or mostHeld
+// has passed, whichever is first. It is always a job with a client of its own, so c.peer is set: do leaves the broker's
+// own clients out.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
 		return // nothing may stay stopped after the broker's end
@@ -256,13 +261,15 @@ func (g *gpu) thaw(id turns.Client) {
 	g.broker.halts.goOn(job)
 }
 
+// offence counts that a job ignored too many yields, and has the daemon told.
 func (g *gpu) offence(c *client) {
 	g.offences++
 	g.broker.Log.Warn("a job would not yield again and again", "gpu", g.index, "job", c.stamp.Job)
 	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
-// left handles the end of a connection.
+// left handles the end of a connection. If it was the last of its job, the job is silent from now on, and SilentAfter
+// counts from here.
 func (g *gpu) left(c *client) {
 	g.leave(c)
 	if p := g.jobs[c.stamp.Job]; p != nil {
@@ -279,7 +286,8 @@ func (g *gpu) leave(c *client) {
 	g.happened(turns.Event{Kind: turns.Leave, Client: c.id})
 }
 
-// booked returns how much GPU memory the clients of a job say they use, MiB.
+// booked returns how much GPU memory the connected clients of a job say they use, MiB. The status's MemoryBooked is
+// another figure: the caps in the stamps of all jobs that have a client.
 func (g *gpu) booked(job int) (mib int64) {
 	for _, c := range g.clients {
 		if c.stamp.Job == job {

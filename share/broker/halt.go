@@ -79,7 +79,7 @@ func (h *halts) stop(job, uid int, stopped func(error)) {
 	h.want(j)
 }
 
-// goOn has a job go on, after whatever is being done with it.
+// goOn has a job go on, after whatever is being done with it. Failed thaws from before the stop do not count any more.
 func (h *halts) goOn(job int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,8 @@ func (h *halts) follow(ctx context.Context, j *halt) {
 	}
 }
 
-// next returns what is to be done with a job now; false: its goroutine ends.
+// next returns what is to be done with a job now; false: its goroutine ends. A job that runs and whose last thaw
+// succeeded is forgotten then. The signal in again is taken out, since this call answers it.
 func (h *halts) next(j *halt) (halt, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +156,8 @@ func (h *halts) next(j *halt) (halt, bool) {
 	return now, true
 }
 
-// letGo thaws a job, with retries, unless something else is wanted of it meanwhile.
+// letGo thaws a job, with retries, unless something else is wanted of it meanwhile. At the end of the broker it gives
+// up; the record on disk stays for the next one.
 func (h *halts) letGo(ctx context.Context, j *halt) {
 	wait, longest := cmp.Or(h.first, firstRetry), cmp.Or(h.longest, longestRetry)
 	for ; !h.heard(j, h.thaw(j.job)); wait = min(2*wait, longest) {

@@ -109,7 +109,8 @@ func jobOf(path string) (job int, dir string, found bool) {
 	return 0, "", false
 }
 
-// jobByCgroup looks at all cgroup hierarchies of a process, which must agree.
+// jobByCgroup looks at all cgroup hierarchies of a process, which must agree. If they differ none is believed, and the
+// caller looks at the parents.
 func (p Proc) jobByCgroup(pid int) (int, bool) {
 	dirs := p.cgroupsOf(pid)
 	job := 0
@@ -129,7 +130,8 @@ type cgroup struct {
 	path       string
 }
 
-// cgroupsOf returns the job cgroups that a process is in.
+// cgroupsOf returns the job cgroups that a process is in. One that root did not make is left out: a user to whom a part
+// of the hierarchy was delegated can make a cgroup named like a job's and move processes into it.
 func (p Proc) cgroupsOf(pid int) []cgroup {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -157,10 +159,11 @@ func (p Proc) isRoots(c cgroup) bool {
 			return int(stat.Uid) == p.Owner
 		}
 	}
-	return true // the hierarchy is not mounted here
+	return true // the hierarchy is not mounted here, so the owner cannot be checked
 }
 
-// places returns the paths at which a cgroup's directory may be.
+// places returns the paths at which a cgroup's directory may be. Hosts with both versions mount version 2 at unified. A
+// named hierarchy of version 1, as name=systemd, is mounted by the name alone.
 func (p Proc) places(c cgroup) []string {
 	if c.controller == "" {
 		return []string{filepath.Join(p.Cgroups, c.path), filepath.Join(p.Cgroups, "unified", c.path)}
@@ -175,9 +178,11 @@ const mostParents = 256
 // isStepd has the names of the program slurmstepd; Debian uses its own.
 var isStepd = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
 
+// stepd matches the title that a slurmstepd gives itself, such as slurmstepd: [17.batch].
 var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
 
-// jobByParents follows the parents of a process up to the first slurmstepd, which names the job.
+// jobByParents follows the parents of a process up to the first slurmstepd, which names the job. If the environment can
+// be read, it must name the same job; otherwise neither is believed.
 func (p Proc) jobByParents(pid int) (int, error) {
 	said, told := p.said(pid)
 	if told && said == 0 {
@@ -204,7 +209,8 @@ func (p Proc) jobByParents(pid int) (int, error) {
 }
 
 // said returns the job that a process's environment names, 0 if it names none. told is false if root may not read other
-// users' processes, as in most containers. Then the parents alone decide, which a user cannot choose.
+// users' processes, as in most containers. Then the parents alone decide, which a user cannot choose. A process that is
+// gone counts as one that names no job.
 func (p Proc) said(pid int) (job int, told bool) {
 	environ, err := p.read(pid, "environ")
 	if err != nil {

@@ -26,9 +26,9 @@ const (
 	mostOffences = 1 << 20 // size of the file, bytes, beyond which it begins anew
 	mostQueued   = 64      // offences not yet written down; a job has one at its third ignored yield in ten minutes
 
-	reportEvery = time.Second // how often due reports are sent
-	firstReport = time.Second // the wait after a failed report, doubled each time
-	lastReport  = time.Minute
+	reportEvery = time.Second      // how often due reports are sent
+	firstReport = time.Second      // the wait after a failed report, doubled each time
+	lastReport  = time.Minute      // the longest such wait
 	reportFor   = 10 * time.Minute // after that the report is given up; a job that goes on is reported again
 	// reportAgain is how long a job that was reported is not reported again, even if it was forgiven meanwhile.
 	reportAgain = time.Hour
@@ -37,7 +37,8 @@ const (
 // ErrNotReported means that the daemon cannot be told of the offence, however often it is tried.
 var ErrNotReported = errors.New("it cannot be reported")
 
-// accuse has an offence reported. It does not wait, since the caller holds a GPU's lock.
+// accuse has an offence reported. It does not wait, since the caller holds a GPU's lock. If the queue is full the
+// offence is logged and dropped.
 func (b *Broker) accuse(job, uid, gpu int) {
 	select {
 	case b.offences <- offence{1, job, uid, share.Offence{GPU: gpu, At: time.Now().UTC().Truncate(time.Second)}}:
@@ -92,7 +93,8 @@ func (b *Broker) keepReporting(ctx context.Context) {
 	}
 }
 
-// report tells the daemon once and plans the next try.
+// report tells the daemon once and plans the next try. What cannot be reported counts as done: the job is not tried
+// again before reportAgain.
 func (b *Broker) report(ctx context.Context, d *docket) {
 	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()

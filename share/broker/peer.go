@@ -17,7 +17,9 @@ type peer struct {
 }
 
 // peerOf asks the kernel for the peer. With SO_PEERPIDFD the pidfd is that of the process that connected, even if its
-// PID belongs to another process by now.
+// PID belongs to another process by now. An older kernel (ENOPROTOOPT) gives the pidfd of the process that has the PID
+// now. A PID of 0 is a process in a PID namespace that the broker does not see. The pidfd is made non-blocking, so that
+// Go's poller can wait for it (ended).
 func peerOf(conn *net.UnixConn) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -76,7 +78,8 @@ func (p *peer) lives() bool {
 }
 
 // ended waits until the process has ended or close is called. Its connection may live on in a child that has inherited
-// it, such as a data loader of a trainer that was killed.
+// it, such as a data loader of a trainer that was killed. It returns false if close was called, and at once if the
+// kernel has no pidfds.
 func (p *peer) ended() bool {
 	if p.life == nil {
 		return false

@@ -47,7 +47,8 @@ const (
 	stopAgain  = time.Second // wait after a failed stop before the next, while the job has no slice
 )
 
-// notice updates which jobs share the GPU.
+// notice updates which jobs share the GPU. A job whose stamp has changed is another run, or was given something else:
+// it begins anew.
 func (g *gpu) notice(seen stamps) {
 	if g.broker.SilentAfter <= 0 || seen.hides(g.index) {
 		return // silent jobs are not stopped here, or the stamps cannot be read and nothing changes
@@ -70,7 +71,7 @@ func (g *gpu) notice(seen stamps) {
 
 // attend makes the broker the client of each job that is silent now, and of no other. It is called, with the lock held,
 // whenever that may have changed. An important silent job is left alone: it is unknown when it wants the GPU, so the
-// broker would want it for ever.
+// broker would want it for ever. While no other job takes turns, a silent job may use the GPU as it likes.
 func (g *gpu) attend() {
 	speak := map[int]bool{} // jobs
 	for _, c := range g.clients {
@@ -89,7 +90,7 @@ func (g *gpu) attend() {
 	}
 }
 
-// represent makes the broker a silent job's client.
+// represent makes the broker a silent job's client. Without an immediate grant the job is stopped.
 func (g *gpu) represent(p *presence) {
 	if !p.told {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
@@ -124,7 +125,8 @@ func (g *gpu) dismiss(p *presence) {
 // drain is how long the job's kernels may stay on the GPU after it was stopped.
 func (g *gpu) drain() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
 
-// hear handles a message of the arbiter to this client.
+// hear handles a message of the arbiter to this client. At a yield a running job is stopped, but not before its least
+// time is over. If it is being stopped already, the clock is held from now on, since another client now waits for it.
 func (s *silent) hear(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
@@ -172,6 +174,7 @@ func (g *gpu) expects() bool {
 
 // stop has the job stopped. If another client waits for that, the clock is held meanwhile, as for a client that does
 // not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the slice must fit into.
+// If there is no record of the job afterwards, nothing was stopped (stood).
 func (s *silent) stop() {
 	s.void()
 	s.standing, s.stopping = true, true
@@ -254,7 +257,7 @@ func (s *silent) resume() {
 	}
 }
 
-// void cancels the action that is under way.
+// void cancels the action that is under way: its timer is stopped, and what still arrives for its epoch is ignored.
 func (s *silent) void() {
 	s.epoch++
 	if s.timer != nil {

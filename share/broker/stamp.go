@@ -136,7 +136,7 @@ func (s saying) changed(of int, why error) bool {
 }
 
 // gpuOf returns the GPU that a bad stamp names, as far as it can be read. Root wrote it, and it may be of a later
-// version.
+// version. So its GPU is believed although Check may have failed; without one all GPUs are meant.
 func gpuOf(dir string, job, owner int) int {
 	text, err := readOwned(node.StampPath(dir, job), owner, mostStamp)
 	s := share.Stamp{GPU: anyGPU}
@@ -146,7 +146,8 @@ func gpuOf(dir string, job, owner int) int {
 	return s.GPU
 }
 
-// readOwned reads a file of at most `most` bytes that belongs to the user `owner` and that no other user may write.
+// readOwned reads a file of at most `most` bytes that belongs to the user `owner` and that no other user may write. It
+// is opened without waiting, since opening a pipe would wait for a writer.
 func readOwned(path string, owner int, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -174,7 +174,8 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	return err
 }
 
-// wait asks for the GPU and returns when it is granted or the broker is gone.
+// wait asks for the GPU and returns when it is granted or the broker is gone. Without a broker it returns at once, and
+// the step counts as unmanaged.
 func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
 	c.ask(estimate)
 	asked := time.Now()
@@ -231,7 +232,7 @@ func (c *Client) unlocked(ctx context.Context) bool {
 }
 
 // see checks on a separate connection whether the broker lives, and drops a broker that does not: a stopped process
-// keeps its sockets open. Any answer will do.
+// keeps its sockets open. Any answer will do. A refusal is an answer, too. The lock is given up meanwhile.
 func (c *Client) see() {
 	c.mu.Unlock()
 	conn, _, err := greet(c.path, Introduction{Kind: "other"})
@@ -246,7 +247,7 @@ func (c *Client) see() {
 }
 
 // end records how long the step has used the GPU, and releases the GPU or keeps it for Idle. The usual step is a
-// running mean with weight 1/8 for the new step.
+// running mean with weight 1/8 for the new step. A step without a grant has nothing to release.
 func (c *Client) end(used time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,7 +269,7 @@ func (c *Client) end(used time.Duration) {
 }
 
 // giveBackIdle is called by the idle timer some time after a step. If the timer was stopped too late, it finds that the
-// step is more recent.
+// step is more recent. It then does nothing.
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -320,7 +321,8 @@ func (c *Client) hear(m wire.Message) error {
 	return nil
 }
 
-// granted starts a step, if the client still asks for one.
+// granted starts a step, if the client still asks for one. A grant of a request that was withdrawn is ignored: its
+// release has been sent already.
 func (c *Client) granted(lease time.Duration) {
 	if c.phase != asking {
 		return

@@ -40,7 +40,8 @@ func (c *Client) keep(ctx context.Context) {
 	}
 }
 
-// meet makes the connection the client's.
+// meet makes the connection the client's. If Close was called meanwhile it did not see this connection, so it is ended
+// here.
 func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +61,8 @@ func (c *Client) refuse(r *Refused) {
 	}
 }
 
-// listen handles the broker's messages until it is gone or sends what is not understood.
+// listen handles the broker's messages until it is gone or sends what is not understood. By then the client may have
+// dropped this connection itself.
 func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	for {
 		m, err := lines.Next()

@@ -23,9 +23,9 @@ type daemon struct {
 	gpu, uid int
 	dir      string // the parent of its own folders
 	program  string
-	proc     string
-	patience time.Duration
-	answer   time.Duration
+	proc     string        // path of /proc
+	patience time.Duration // for a start or an end
+	answer   time.Duration // for one call of the program
 }
 
 // pipe returns the folder by which clients find the daemon. It is unique to this daemon, so it identifies the daemon's
@@ -65,7 +65,7 @@ func (d daemon) start(ctx context.Context) error {
 }
 
 // own makes a folder that belongs to the user, who alone may look into it. Its parent is root's, so no other user can
-// have put something there.
+// have put something there. A folder that an earlier daemon left is used again.
 func (d daemon) own(folder string) error {
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -96,7 +96,8 @@ func (d daemon) gid() int {
 // errMute means that the daemon did not answer in time.
 var errMute = errors.New("its MPS daemon does not answer")
 
-// answers returns nil if the daemon runs and answers.
+// answers returns nil if the daemon runs and answers; errMute if the program does not return in time; any other error
+// means that no daemon runs. Without the folder none was started, and the program need not be called.
 func (d daemon) answers(ctx context.Context) error {
 	if _, err := os.Lstat(d.pipe()); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (d daemon) answers(ctx context.Context) error {
 	return nil
 }
 
-// quit asks the daemon to quit, and waits for its processes to end.
+// quit asks the daemon to quit, and waits for its processes to end. It does nothing for a daemon that does not answer.
 func (d daemon) quit(ctx context.Context) {
 	if d.program == "" || d.answers(ctx) != nil {
 		return
@@ -131,7 +132,7 @@ func (d daemon) end(ctx context.Context) error {
 }
 
 // kill ends what is left of the daemon: its processes and its servers', which have both its mark and NVIDIA's name. Its
-// clients have the mark, too, but are not killed.
+// clients have the mark, too, but are not killed. They have a second to end after each of the two signals.
 func (d daemon) kill(ctx context.Context) error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, pid := range d.processes() {
@@ -158,7 +159,8 @@ func (d daemon) signal(pid int, signal os.Signal) {
 	}
 }
 
-// processes returns the PIDs of this daemon's processes.
+// processes returns the PIDs of this daemon's processes. None if /proc cannot be listed: a PID is signalled only after
+// its owner, mark and name were read there, so nothing could be done then.
 func (d daemon) processes() []int {
 	entries, err := os.ReadDir(d.proc)
 	if err != nil {
@@ -173,6 +175,8 @@ func (d daemon) processes() []int {
 	return pids
 }
 
+// is reports whether a process is this daemon or a server of it. Only these have both the mark and NVIDIA's name:
+// clients have the mark alone, and other daemons the name alone.
 func (d daemon) is(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
 
 // marked reports whether a process has the daemon's mark and belongs to its user. The user must be checked, since
@@ -185,6 +189,8 @@ func (d daemon) marked(pid int) bool {
 	return err == nil && slices.Contains(strings.Split(environ, "\x00"), d.mark())
 }
 
+// isNVIDIAs reports whether a process is called like one of NVIDIA's MPS programs. The first words of its command line
+// are looked at, since a wrapper script has its interpreter in front.
 func (d daemon) isNVIDIAs(pid int) bool {
 	words, err := d.read(pid, "cmdline")
 	return err == nil && slices.ContainsFunc(strings.SplitN(words, "\x00", 4), func(word string) bool {
@@ -210,7 +216,8 @@ func (d daemon) read(pid int, name string) (string, error) {
 }
 
 // run runs NVIDIA's program as the user and returns the beginning of its output. The output goes through a file,
-// because a daemon that is started keeps the output open.
+// because a daemon that is started keeps the output open. errMute means that the program was ended because it took
+// longer than d.answer. WaitDelay bounds the wait for the goroutine that writes the input.
 func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
 	within, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()

@@ -90,7 +90,7 @@ type gpu struct {
 	// silence is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
 	silence time.Duration
 	until   time.Time
-	why     error
+	why     error // the error to return until then
 }
 
 // of returns what the manager remembers of a GPU.
@@ -161,7 +161,10 @@ func usersOf(jobs []node.Run) []int {
 // errBegun is why jobs take turns until the last one that began without MPS has ended.
 var errBegun = errors.New("a job on it began without MPS")
 
-// share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients.
+// share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients. It
+// is the daemon that has clients already, or else that of the only user; for jobs of several users none is started.
+// mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins, since
+// no other job can become a client. After any error tasks are told of no daemon.
 func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
 	users, uid := usersOf(jobs), jobs[0].UID
 	if g.said.UID != nil && slices.Contains(users, *g.said.UID) {
@@ -215,7 +218,8 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 // its job has not begun. The prolog waits for twelve seconds.
 const prologWaits = 10 * time.Second
 
-// begins reports whether a job has not begun yet, so that its first task will see what is written about it now.
+// begins reports whether a job has not begun yet, so that its first task will see what is written about it now. At the
+// first call of Serve no job counts, since all may have begun before this manager.
 func (g *gpu) begins(job node.Run, now time.Time) bool {
 	return g.known && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
 		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
@@ -236,8 +240,9 @@ func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 	return nil
 }
 
-// recall finds out which jobs are clients of a daemon that an earlier manager has started. If that cannot be read they
-// take turns, which is slower but never wrong.
+// recall finds out which jobs are clients of a daemon that an earlier manager has started: from the fill itself if that
+// manager died, or from the note that it left at its end. If neither can be read they take turns, which is slower but
+// never wrong.
 func (m *Manager) recall(g *gpu, gpu int) error {
 	said, err := node.ReadFill(m.Dir, gpu)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -275,7 +280,7 @@ func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	return d.start(ctx)
 }
 
-// mayStart counts starts, and returns an error if there were too many.
+// mayStart counts starts, and returns an error if there were too many. If it returns nil, this start is counted.
 func (g *gpu) mayStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
@@ -404,6 +409,7 @@ func (m *Manager) known() []daemon {
 	var all []daemon
 	for _, path := range paths {
 		words := strings.Split(filepath.Base(path), "-")
+		// A log folder has a fourth word.
 		if len(words) != 3 {
 			continue
 		}
@@ -419,7 +425,8 @@ func (m *Manager) known() []daemon {
 	return all
 }
 
-// daemon returns the daemon of a GPU and a user, whether it runs or not.
+// daemon returns the daemon of a GPU and a user, whether it runs or not. With ErrNoProgram it is returned all the same:
+// its processes can still be found and killed.
 func (m *Manager) daemon(gpu, uid int) (daemon, error) {
 	d := daemon{gpu: gpu, uid: uid, dir: m.Dir, program: m.Program, proc: cmp.Or(m.Proc, "/proc"),
 		patience: cmp.Or(m.Patience, patience), answer: cmp.Or(m.Answer, answerWithin)}

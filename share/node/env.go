@@ -107,7 +107,8 @@ func Env(environ []string, dir string, w io.Writer) error {
 	return wrong
 }
 
-// seatOf returns the slot of a user's job; nil if it shares no GPU. With a slot, an error says what it lacks.
+// seatOf returns the slot of a user's job; nil if it shares no GPU. With a slot, an error says what it lacks. A socket
+// whose path cannot be printed counts as none, since Slurm reads the variables line by line.
 func seatOf(environ []string, dir string, uid int) (*Seat, error) {
 	job, err := jobOf(environ)
 	if err != nil {

@@ -111,7 +111,8 @@ func readFill(path string, gpu int) (Fill, error) {
 }
 
 // Withdraw removes the fills of all GPUs, because no broker watches any more whether the MPS daemons live. Which jobs
-// are clients is kept in a note for the next broker.
+// are clients is kept in a note for the next broker. The note's modification time says since when. A fill that cannot
+// be renamed is removed, since tasks must not be told of it any more.
 func Withdraw(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "fill-*.json"))
 	for _, file := range files {
@@ -162,4 +163,5 @@ func (f Fill) of(seat *Seat) Settings {
 	}
 }
 
+// isAway reports whether a file does not exist, which is no fault: there is no stamp or no fill.
 func isAway(err error) bool { return errors.Is(err, fs.ErrNotExist) }

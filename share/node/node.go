@@ -87,7 +87,8 @@ type grant struct {
 }
 
 // told reads the annotation of a job. The daemon's annotations are recognised by their exact first bytes, as in
-// etc/node/prolog.sh, so what a user writes in their place is not taken for one.
+// etc/node/prolog.sh, so what a user writes in their place is not taken for one. JSON allows a field twice and the last
+// one counts, so the values are compared again after parsing.
 func told(extra string, job int) (grant, error) {
 	start := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":`, job)
 	if len(extra) > maxAnnotation || !strings.HasPrefix(extra, start) {
@@ -175,7 +176,8 @@ func Stamp(environ []string, dir string) error {
 	return err
 }
 
-// stamp replaces the stamp of a job; a job that shares no GPU gets none.
+// stamp replaces the stamp of a job; a job that shares no GPU gets none. The old one is removed first, so that no error
+// leaves the job with the stamp of an earlier run.
 func stamp(environ []string, dir string) error {
 	if err := Unstamp(environ, dir); err != nil {
 		return err
@@ -294,7 +296,8 @@ func writeFile(path string, content any) error {
 }
 
 // ownFolders makes the folder of a file, and the one above, if they are missing. It refuses a folder in which other
-// users could place files; the folder above only has to exist.
+// users could place files; the folder above only has to exist. A new folder gets its mode by chmod, whatever the umask;
+// a failed Mkdir shows in the Lstat below.
 func ownFolders(above, folder string) error {
 	for _, path := range []string{above, folder} {
 		if os.Mkdir(path, 0o755) == nil {

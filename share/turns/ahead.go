@@ -58,7 +58,8 @@ func rest(gaps []time.Duration, away, patience time.Duration) time.Duration {
 }
 
 // fitsAt returns the first time away, at least the given one, from which a slice of length need fits into the expected
-// rest of the gap.
+// rest of the gap. Beyond the longest gap the job is expected to stay away as long again, so the slice fits once it has
+// been away for need; after patience it is not expected at all.
 func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Duration {
 	if need <= rest(gaps, away, patience) {
 		return away
@@ -104,7 +105,8 @@ func (a *Arbiter) fits(c *client) time.Duration {
 }
 
 // costs returns by how much a slice of length need, begun now, is expected to delay the job that is away: the mean over
-// its gaps that were longer than the present one is already.
+// its gaps that were longer than the present one is already. If it is away for longer than ever, it may come back at
+// once: the whole slice counts.
 func costs(gaps []time.Duration, away, need time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer == len(gaps) {
@@ -119,7 +121,7 @@ func costs(gaps []time.Duration, away, need time.Duration) time.Duration {
 
 // conceded reports whether all expected jobs can afford the delay that a slice of one step of c, which does not fit
 // into their gaps, would cause now. It is cheapest right after they have released the GPU, so it is affordable then
-// first.
+// first. It is false without rules for it, for an unknown step, and while another client has the GPU.
 func (a *Arbiter) conceded(c *client) bool {
 	need := c.step()
 	if a.rules.Concede == 0 || need == 0 || a.holder != nil {

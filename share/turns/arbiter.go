@@ -145,7 +145,7 @@ func (a *Arbiter) release(c *client, e Event) {
 }
 
 // letGo ends the client's slice or request, however it ended: the arbiter learns from a client that hung up as from one
-// that released.
+// that released. Of a waiting client only the request ends.
 func (a *Arbiter) letGo(c *client, used time.Duration) {
 	switch c.phase {
 	case idle:
@@ -179,7 +179,8 @@ func (a *Arbiter) leave(c *client) {
 
 // learn records from a slice that ended how long the steps of the client's job are. The GPU time that the client
 // reports is believed only down to mostKept below the whole slice, since that is how long clients keep the GPU after a
-// step; the other jobs waited for all of it.
+// step; the other jobs waited for all of it. The length of a step follows only from a slice whose number of steps is
+// known: one that was meant for one step, or that lasted to the end of its lease without a yield.
 func (c *client) learn(now, used time.Duration) {
 	t := c.turn
 	if t.ignored {
@@ -257,7 +258,8 @@ func (a *Arbiter) give(c *client, guard bool) bool {
 
 // lease returns how long the client gets the GPU, and how many steps that is (0: unknown). If a more important client
 // waits or is expected, the lease ends in the middle of the last step that fits. A client checks its lease after each
-// step, so it stops after that one although steps vary in length.
+// step, so it stops after that one although steps vary in length. A slice for the least share is one step if a more
+// important client is expected at all.
 func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 	gap, step := a.gap(c), c.step()
 	switch {
@@ -342,8 +344,10 @@ func (c *client) offends(ago time.Duration) bool {
 		c.ignored = max(c.began, c.used-ago)
 	}
 	switch since := c.used - c.ignored; {
+	// It was said that the step is long, and it is not twice as long yet.
 	case c.declared > mostGrace && since <= 2*c.declared:
 		return false
+	// It is still the offence that was counted.
 	case c.declared <= mostGrace && !first && since < mostGrace:
 		return false
 	}
@@ -375,7 +379,8 @@ func (a *Arbiter) advance(now time.Duration) {
 	h.job.spent += time.Duration(float64(passed) / a.rules.weight(h.class))
 	h.window.add(now, passed, a.rules.Window)
 	left := h.job.credit - passed.Seconds()
-	if !h.turn.guard { // GPU time used beyond the least share counts as debt for one window at most
+	if !h.turn.guard {
+		// GPU time used beyond the least share counts as debt for one window at most; a deeper debt stays.
 		left = max(left, min(h.job.credit, -float64(a.leastPart(h.class)*a.rules.Window.Seconds())))
 	}
 	h.job.credit = left
@@ -402,7 +407,8 @@ func (a *Arbiter) waits(j *job) bool {
 	return slices.ContainsFunc(a.clients, func(c *client) bool { return c.job == j && c.phase == waiting })
 }
 
-// Wake returns when the next Tick is due, if any is.
+// Wake returns when the next Tick is due, if any is. It is always after the present time, so that ticks cannot follow
+// each other without time passing.
 func (a *Arbiter) Wake() (time.Duration, bool) {
 	if a.stopped != nil {
 		return max(a.drains, a.now+time.Microsecond), true

@@ -67,7 +67,9 @@ func (r Rules) outranks(c, other *client) bool {
 // lead is how much less weighted GPU time a client must have had to displace another before its quantum is over.
 func (r Rules) lead() time.Duration { return r.Quantum / 2 }
 
-// dueAt returns when the holder must yield to the client if it keeps the GPU until then.
+// dueAt returns when the holder must yield to the client if it keeps the GPU until then. Under Weighted the charge of
+// the holder grows with the time divided by its weight, so ahead is when it will have grown by an amount: by lead more
+// than the client's at any time, or to the client's once the lease has ended.
 func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	switch {
 	case a.rules.outranks(c, h):
@@ -84,7 +86,9 @@ func (a *Arbiter) dueAt(c, h *client) time.Duration {
 }
 
 // next returns the client that should have the GPU, and whether only because its job is below its least share. Nil:
-// none should have it now.
+// none should have it now. If the job below its least share is first in the ordinary order, too, and the GPU is free,
+// the grant is an ordinary one. While the GPU is held the least share counts, since only that displaces a holder of
+// another class.
 func (a *Arbiter) next() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
@@ -127,7 +131,7 @@ func (r Rules) first(all []*client, class share.Class) *client {
 }
 
 // candidates returns all clients that want the GPU and could use it, without those whose job is stopped because of
-// another of its clients.
+// another of its clients. Of several stopped clients of a job the one with the lowest ID stands for all.
 func (a *Arbiter) candidates() []*client {
 	var all, stopped []*client
 	for _, c := range a.clients {

@@ -97,6 +97,7 @@ func (r Rules) filled() Rules {
 	return r
 }
 
+// or sets a duration that is unset or negative.
 func or(d *time.Duration, otherwise time.Duration) {
 	if *d <= 0 {
 		*d = otherwise

@@ -79,7 +79,8 @@ type window struct {
 	newest int64 // the number of the newest piece, counted from time 0
 }
 
-// add counts GPU time that was used up to now.
+// add counts GPU time that was used up to now. It is divided over the pieces of the window in which it was used; each
+// pass takes at least a nanosecond, so that it ends.
 func (w *window) add(now, used, length time.Duration) {
 	size := length / parts
 	for used = min(used, length); used > 0; {

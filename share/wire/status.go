@@ -83,7 +83,9 @@ type Client struct {
 // Silent is the kind of a Client that the broker makes for a job that never asks for the GPU itself.
 const Silent = "silent"
 
-// IsSilent reports whether the client is the broker's own, for a job that never asks.
+// IsSilent reports whether the client is the broker's own, for a job that never asks. The kind alone does not tell: a
+// client chooses its own in HELLO and may call itself silent. But the broker adds the PID of each connection, and its
+// own client has none.
 func (c Client) IsSilent() bool { return c.Kind == Silent && c.PID == 0 }
 
 // The states of a Client.

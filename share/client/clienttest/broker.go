@@ -170,6 +170,7 @@ func (b *Broker) ask(p *peer, m wire.Message) {
 	b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
 }
 
+// grant gives the GPU to the first client of the queue, and wants it back at once if others wait.
 func (b *Broker) grant() {
 	lease := b.Lease
 	if lease == 0 {
@@ -181,6 +182,7 @@ func (b *Broker) grant() {
 	}
 }
 
+// remove takes a client out of the queue. If it held the GPU, the next client gets it.
 func (b *Broker) remove(p *peer) {
 	for i, other := range b.queue {
 		if other == p {
