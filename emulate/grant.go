@@ -48,6 +48,7 @@ type environment struct {
 // maxNumber bounds the numbers, so that the product of two cannot overflow.
 const maxNumber = 1 << 30
 
+// number reads a whole number; 0 if the variable is missing or, with an error, if it has no such number.
 func (e *environment) number(name string) int {
 	text := e.get(name)
 	if text == "" {

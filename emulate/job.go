@@ -110,7 +110,7 @@ type run struct {
 
 	begun, logged, saved time.Time
 	watched              time.Time
-	used                 int   // cores of each node that the rate is set for; 0: all
+	used                 int   // cores of each node that the rate was last set for by watch; 0: not yet, so all
 	told                 int64 // iterations at the last log line
 }
 
@@ -127,7 +127,8 @@ func (r *run) resume() error {
 	return nil
 }
 
-// load continues from the Store's checkpoint, if there is one and it is this job's.
+// load continues from the Store's checkpoint, if there is one and it is this job's. A job outside Slurm has no ID, and
+// may continue any checkpoint of its model.
 func (r *run) load() error {
 	found, err := r.Store.Load()
 	switch {
@@ -209,7 +210,8 @@ func (r *run) warmUp() (Reason, error) {
 // scaled returns how long d takes by the wall clock.
 func (r *run) scaled(d time.Duration) time.Duration { return seconds(d.Seconds() / r.Speedup) }
 
-// iterations returns the number in all starts.
+// iterations returns the number in all starts. Work may go a little beyond the goal before it is stopped; that does not
+// count.
 func (r *run) iterations() int64 {
 	return min(r.from.Iterations+int64(r.Work.Done()), max(r.goal, r.from.Iterations))
 }
@@ -253,7 +255,8 @@ func (r *run) doWhatIsDue() error {
 	return nil
 }
 
-// watch adapts the rate to the cores that the job may use now, and reports progress.
+// watch adapts the rate to the cores that the job may use now, and reports progress. The rate can be changed only while
+// the work is stopped. At least one core is assumed.
 func (r *run) watch() error {
 	r.watched = time.Now()
 	if work, is := r.Work.(paced); is && r.Cores != nil {
@@ -308,7 +311,7 @@ func (r *run) leave() (Reason, error) {
 	return Left, r.save()
 }
 
-// checkpoint saves between two iterations and goes on.
+// checkpoint saves between two iterations and goes on. If nothing was done since the last one, only its time counts.
 func (r *run) checkpoint() error {
 	if r.iterations() == r.state.Iterations {
 		r.saved = time.Now()
@@ -395,7 +398,8 @@ func (r *run) end(reason Reason) (Outcome, error) {
 	})
 }
 
-// outcome returns the result of this start.
+// outcome returns the result of this start. Unless the goal is reached, what was done since the last checkpoint will be
+// done again.
 func (r *run) outcome(reason Reason) Outcome {
 	n := r.iterations()
 	out := Outcome{Reason: reason, Done: n - r.from.Iterations, Total: n, Goal: r.goal, Starts: r.state.Starts,

@@ -18,7 +18,7 @@ type State struct {
 	Version    int     `json:"version"` // stateVersion
 	Job        string  `json:"job"`     // Slurm's job ID; empty outside Slurm
 	Model      string  `json:"model"`
-	Saves      int     `json:"saves"`      // number of earlier checkpoints, over all starts
+	Saves      int     `json:"saves"`      // number of this checkpoint, from 1, over all starts
 	Starts     int     `json:"starts"`     // including this one
 	Iterations int64   `json:"iterations"` // in all starts
 	Trained    float64 `json:"trained_s"`  // seconds that they took by the profile
@@ -43,7 +43,8 @@ type Store struct {
 }
 
 // Load returns the newest complete checkpoint. If there are checkpoints and none is complete it returns ErrDamaged,
-// rather than silently starting over; if there is none at all, ErrNoState.
+// rather than silently starting over; if there is none at all, ErrNoState. Which one is newest is decided by the
+// number, not by the time of the file. A damaged file is passed over if the other one is complete.
 func (s Store) Load() (State, error) {
 	var newest State
 	var damage []error
@@ -66,10 +67,11 @@ func (s Store) Load() (State, error) {
 	return State{}, fmt.Errorf("%s: %w", s.Path, ErrNoState)
 }
 
-// slot returns the file for the checkpoint with this number.
+// slot returns the file for the checkpoint with this number. Numbers alternate between the two files, so the newest
+// checkpoint is never overwritten.
 func (s Store) slot(saves int) string { return s.Path + "." + strconv.Itoa(saves%2) }
 
-// read reads a checkpoint and checks it against its checksum.
+// read reads a checkpoint and checks it: encoding it again must give the same bytes, with the same checksum.
 func read(path string) (State, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

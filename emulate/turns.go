@@ -68,6 +68,8 @@ func (w *Turner) setRate(rate float64) { w.Rate = rate }
 const leastTurn = 0.005 // seconds
 
 // step does as many iterations in one slice as fit into leastTurn, at least one. It returns false if it was cancelled.
+// The part that needs no GPU comes first and outside of the slice. A step that is cut short in its slice counts as
+// nothing.
 func (w *Turner) step(ctx context.Context) bool {
 	n := max(1, math.Floor(w.Rate*leastTurn))
 	onGPU := seconds(n / w.Rate * w.Busy)

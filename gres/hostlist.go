@@ -54,7 +54,8 @@ func splitHosts(text string) []string {
 }
 
 // expandHost returns the names that part stands for, at most room: the text before its first bracket, with each number
-// in the bracket, with each expansion of the text after it.
+// in the bracket, with each expansion of the text after it. Each of these is joined with each number, so there may be
+// room/len(numbers) of them.
 func expandHost(part string, room int) ([]string, error) {
 	prefix, rest, bracket := strings.Cut(part, "[")
 	if !bracket {

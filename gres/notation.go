@@ -156,7 +156,8 @@ const maxCount = 1 << 40
 // suffixes are Slurm's multipliers, each 1024 times the one before.
 const suffixes = "kmgt"
 
-// cutAmount splits 4G into its digits and the exponent of 1024.
+// cutAmount splits 4G into its digits and the exponent of 1024. Suffixes may have either case; |0x20 makes a letter
+// lower case.
 func cutAmount(text string) (digits string, exponent int) {
 	if text == "" {
 		return "", 0
@@ -204,7 +205,8 @@ func Retyped(text, gpuType string) (string, error) {
 	return strings.Join(terms, ","), nil
 }
 
-// GPUs returns the sum of the terms named gpu, and their common type; empty if there is none or more than one.
+// GPUs returns the sum of the terms named gpu, and their common type; empty if there is none or more than one. A term
+// of 0 GPUs says nothing about the type.
 func GPUs(counts []Count) (n int, gpuType string) {
 	first := true
 	for _, c := range counts {

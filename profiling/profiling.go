@@ -76,7 +76,8 @@ type Record struct {
 }
 
 // Measure runs trials until the estimator stops, time is up, or the context ends. What was measured is in s.Record in
-// any case.
+// any case. If a trial is to prolong a run of an earlier session, whose trainer is gone, that run is dropped and
+// measured anew.
 func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	defer s.Trainer.Close()
 	fresh := true // a run of an earlier session cannot be prolonged
@@ -100,7 +101,8 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	}
 }
 
-// try runs one trial and records the result.
+// try runs one trial and records the result. A fault is recorded in the run; only other errors end the session. A
+// trainer that ended with success has a fault only if it did too little.
 func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 	if s.Begins != nil {
 		s.Begins(t)
@@ -141,7 +143,7 @@ func (s *Session) keep() error {
 }
 
 // save measures the cost of a restart, at the size that a job would be given. A trainer that cannot save still has a
-// curve.
+// curve. It gets all the memory. The cost is measured once, and not for a trainer that fails.
 func (s *Session) save(ctx context.Context, d profiler.Decision) error {
 	if s.Saver == nil || s.Record.Saved != nil || len(d.Curve.Points) == 0 || d.Stop == profiler.Failing {
 		return nil

@@ -86,7 +86,7 @@ func (o *ownOptions) size() gres.Vector {
 
 // ownScript is the batch script of a user's command. The command gets the line "run" on its standard input when the
 // file appears that starts the emulated jobs, too. The command is interpreted by the user's own shell; everything else
-// is quoted.
+// is quoted. If the command ends before that, or the file never appears, the loop that waits for it ends, too.
 func (r *clusterRun) ownScript(i int, command string) string {
 	name := r.Models[i].Out
 	return fmt.Sprintf(`#!/bin/sh
@@ -110,7 +110,8 @@ over=%s
 // forShell quotes a text, so that a shell takes it as one word.
 func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// saysLoaded reports whether a command's log has the line "model loaded".
+// saysLoaded reports whether a command's log has the line "model loaded". A log that cannot be read yet has none.
+// Progress bars end lines with carriage returns.
 func saysLoaded(path string) bool {
 	text, err := beginning(path, mostOfLog)
 	if err != nil {

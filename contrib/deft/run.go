@@ -79,7 +79,8 @@ func (o *trialOptions) read(notes io.Writer) (*trial, error) {
 	return t, o.works(t, notes)
 }
 
-// works fills in what each model does: its kernels, and how long its job takes alone.
+// works fills in what each model does: its kernels, and how long its job takes alone. --kernels replaces what is known
+// of a model, also the error that nothing is. --alone replaces only the time alone.
 func (o *trialOptions) works(t *trial, notes io.Writer) error {
 	said, err := byModel(t, "kernels", o.kernels, 2)
 	if err != nil {
@@ -325,7 +326,8 @@ func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
 
 func inMS(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
-// write writes the experiment's files. own is a folder of their own within the folder; empty: none.
+// write writes the experiment's files. own is a folder of their own within the folder; empty: none. What belongs to all
+// models goes into the folder of the first one.
 func (o *runOptions) write(t *trial, p experiment.Preset, all []tried, own string) error {
 	shared := "" // the folder of what belongs to all models: the first model's
 	pids := make([]int, len(t.Models))

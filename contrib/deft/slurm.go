@@ -75,6 +75,7 @@ func (o *clusterOptions) onCluster(
 	if err != nil {
 		return nil, nil, fmt.Errorf("--sbatch: %w", err)
 	}
+	// sbatch takes any beginning of --comment that is unique.
 	if slices.ContainsFunc(options, func(word string) bool { return strings.HasPrefix(word, "--com") }) {
 		return nil, nil, errors.New("--sbatch: the comment is what opts in, and there is one: want other options")
 	}
@@ -110,7 +111,7 @@ func (o *clusterOptions) onCluster(
 func (r *clusterRun) at(name string) string { return filepath.Join(r.folder, name) }
 
 // profile is a model's profile, for the daemon and for synergy-emujob. One sample of it is a job of the model with the
-// pause after it.
+// pause after it. It has one size only, so neither cores nor memory change the speed.
 func (r *clusterRun) profile(i int) *sensitivity.Profile {
 	m, w := r.Models[i], r.work[i]
 	return &sensitivity.Profile{
@@ -122,7 +123,8 @@ func (r *clusterRun) profile(i int) *sensitivity.Profile {
 	}
 }
 
-// submit submits the job of a model.
+// submit submits the job of a model. Files of an earlier run with the same names would be taken for this one's and are
+// removed. The time limit covers the longest wait for the start and the longest run that follow allows.
 func (r *clusterRun) submit(ctx context.Context, i int, options []string) error {
 	m := r.Models[i]
 	text, err := r.profile(i).Print()
@@ -166,7 +168,8 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 	return nil
 }
 
-// script is a model's batch script: it says that the model is loaded, waits until all are, and starts.
+// script is a model's batch script: it says that the model is loaded, waits until all are, and starts. It has more
+// iterations than it can do, since cancel ends it.
 func (r *clusterRun) script(i int, profile string) string {
 	m := r.Models[i]
 	return fmt.Sprintf(`#!/bin/sh
@@ -186,7 +189,8 @@ exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0
 }
 
 // follow waits until all models are loaded, starts them, and waits until the time is over and each has done enough
-// jobs.
+// jobs. That may take twice the time and a minute. A command that has ended by itself need not wait for the end of the
+// time.
 func (r *clusterRun) follow(ctx context.Context) error {
 	loaded := func(i int, _ bool) bool {
 		if _, is := r.own[r.Models[i].Out]; is {
@@ -221,7 +225,8 @@ func (r *clusterRun) follow(ctx context.Context) error {
 }
 
 // until waits until is returns true for each model. If a model's job has ended, is is asked once more with ended set,
-// since a command may have ended by itself.
+// since a command may have ended by itself. Slurm is asked less often than files are looked at, since each question is
+// a request to slurmctld.
 func (r *clusterRun) until(
 	ctx context.Context, patience time.Duration, what string, is func(model int, ended bool) bool,
 ) error {

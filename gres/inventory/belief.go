@@ -43,7 +43,8 @@ type answer struct {
 	} `json:"errors"`
 }
 
-// ParseBelief parses the output of scontrol --json show node for the node with this name.
+// ParseBelief parses the output of scontrol --json show node for the node with this name. The first error that scontrol
+// reports is returned.
 func ParseBelief(text []byte, node string) (Belief, error) {
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil {
@@ -116,7 +117,7 @@ func ParseRecords(text []byte) ([]Record, error) {
 	return all, nil
 }
 
-// parseRecord parses a line of key=value words.
+// parseRecord parses a line of key=value words. Slurm writes (null) where there is no value.
 func parseRecord(line string) (Record, error) {
 	values := map[string]string{}
 	for word := range strings.FieldsSeq(line) {

@@ -33,7 +33,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s has %s; want %s. %s", d.Kind, d.Source, d.Is, d.Want, d.Remedy)
 }
 
-// Compare returns in what slurmctld is wrong about the node.
+// Compare returns in what slurmctld is wrong about the node. The order matters: units of another type are matched
+// first, so that they are not reported as missing and extra as well, and GPUs that the driver cannot read are allowed
+// for before GPUs are counted.
 func Compare(n Node, l Layout, b Belief) []Difference {
 	c := comparison{n: n, layout: l, free: n.units()}
 	c.match(b.GPUs)
@@ -75,7 +77,8 @@ type comparison struct {
 
 // match gives each term units of its type. It tries first the types of single devices, then the exact types of the
 // printed lines, then types that Slurm would accept, and last terms without a type. So the term a100 does not take a
-// unit of a10, and the parts of a MIG GPU go to their profiles.
+// unit of a10, and the parts of a MIG GPU go to their profiles. Each pass is less exact than the one before, and takes
+// only what is left.
 func (c *comparison) match(terms []Term) {
 	for _, t := range terms {
 		c.claims = append(c.claims, claim{Term: t, surplus: t.Count})
@@ -87,7 +90,8 @@ func (c *comparison) match(terms []Term) {
 	}
 }
 
-// take gives the claim the units of free that fit, up to what it lacks, and returns the rest.
+// take gives the claim the units of free that fit, up to what it lacks, and returns the rest. The slice free is changed
+// in place.
 func (k *claim) take(free []unit, fits func(unit, string) bool) []unit {
 	return slices.DeleteFunc(free, func(u unit) bool {
 		if k.surplus == 0 || !fits(u, k.Type) {
@@ -178,7 +182,8 @@ func (c *comparison) cores() []Difference {
 	return all
 }
 
-// shards compares the number of shards, if the site says how many it wants.
+// shards compares the number of shards, if the site says how many it wants. A type of several devices is wrong then,
+// since a job with a slot is sent to one GPU by its type.
 func (c *comparison) shards(b Belief) []Difference {
 	if c.layout.Shards == 0 {
 		return nil
@@ -205,7 +210,8 @@ func (c *comparison) differs(kind Kind, is, want string) Difference {
 }
 
 // CompareRecords returns in what gres.conf, as slurmd reads it, is wrong about the node. MIG devices are left to
-// slurmd's own detection.
+// slurmd's own detection. A record for a device file that no readable GPU has may be that of an unreadable one: as many
+// such records as there are unreadable GPUs are passed over.
 func CompareRecords(n Node, records []Record) []Difference {
 	var all []Difference
 	seen := map[int]bool{}

@@ -107,7 +107,8 @@ func typeOf(g GPU, l Layout) string {
 	return g.Type
 }
 
-// groups returns the GPUs that one line of gres.conf can name together.
+// groups returns the GPUs that one line of gres.conf can name together. With Cores= in the lines these must be equal,
+// too.
 func (n Node) groups(l Layout) [][]GPU {
 	var all [][]GPU
 	for _, g := range n.GPUs {

@@ -34,7 +34,7 @@ func (n Node) units() []unit {
 	return all
 }
 
-// isDevice reports whether the type is that of this single device.
+// isDevice reports whether the type is that of this single device. Only nodes with shards have such types (Layout).
 func (u unit) isDevice(typ string) bool { return !u.gpu.Cut() && typ == perDevice(u.gpu.Minor) }
 
 // isCalled reports whether the type is the unit's own.

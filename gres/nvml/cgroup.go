@@ -37,7 +37,8 @@ func (h Host) JobCgroup(job int) (string, error) {
 }
 
 // cgroupOfStepd finds a job's cgroup by the slurmstepd in it, whose title names the job. It looks only into the
-// subgroup for Slurm's own processes, since a user can give his processes any title.
+// subgroup for Slurm's own processes, since a user can give his processes any title. The job's folder is three above
+// the list.
 func (h Host) cgroupOfStepd(job int) string {
 	for _, scope := range []string{"sys/fs/cgroup/system.slice/*slurmstepd.scope/",
 		"sys/fs/cgroup/*slurmstepd.scope/"} {
@@ -54,7 +55,8 @@ func (h Host) cgroupOfStepd(job int) string {
 	return ""
 }
 
-// minds reports whether a process is a slurmstepd of the job, with a title such as slurmstepd: [17.batch].
+// minds reports whether a process is a slurmstepd of the job, with a title such as slurmstepd: [17.batch]. A dot
+// follows the ID, or a plus in a heterogeneous job.
 func (h Host) minds(pid, job int) bool {
 	title, err := os.ReadFile(h.path("proc/" + strconv.Itoa(pid) + "/cmdline"))
 	if err != nil {

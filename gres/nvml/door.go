@@ -146,7 +146,7 @@ func (l leaf) mpsClients() int {
 }
 
 // mig returns how the GPU is divided. For a driver older than MIG, and a GPU that cannot be divided, the mode is
-// "unsupported".
+// "unsupported". An error counts as such, too.
 func (l leaf) mig() inventory.MIG {
 	if !l.has("nvmlDeviceGetMigMode") {
 		return inventory.MIG{Mode: inventory.MIGUnsupported}
@@ -194,6 +194,7 @@ func (l leaf) parts() []inventory.Part {
 	return all
 }
 
+// usage fails if the memory is unknown. An unknown busy time is no error, since GPUs in MIG mode have none.
 func (l leaf) usage() (usage, error) {
 	memory, ret := l.GetMemoryInfo()
 	if ret != nvml.SUCCESS {

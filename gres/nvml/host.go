@@ -43,7 +43,8 @@ type topology map[int]place
 type place struct{ core, socket int }
 
 // topology numbers sockets in the order of their first CPUs, and cores socket by socket in the same way, as Slurm does.
-// It is empty if the kernel does not say.
+// It is empty if the kernel does not say. A core is taken once, at its first CPU. If one CPU is unknown the others
+// could not be numbered as Slurm does.
 func (h Host) topology() topology {
 	online, err := inventory.ParseSet(h.line("sys/devices/system/cpu/online"))
 	if err != nil {
@@ -73,6 +74,7 @@ type core struct {
 	cpus   inventory.Set
 }
 
+// core returns the core of a CPU; false if the kernel does not say which.
 func (h Host) core(cpu int) (core, bool) {
 	folder := "sys/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/topology"
 	siblings, err := inventory.ParseSet(h.line(folder, "thread_siblings_list"))
@@ -96,7 +98,7 @@ func numbered(cores []core) topology {
 }
 
 // near returns the NUMA node of the device at a PCI address, -1 if there is none, and what lies on the same side of the
-// host.
+// host. A CPU that the topology does not have, such as one that is offline, is left out of the cores.
 func (h Host) near(address string, all topology) (numa int, near inventory.Near) {
 	if !inventory.IsAddress(address) {
 		return -1, inventory.Near{}

@@ -62,7 +62,7 @@ func Open(host Host) (*Driver, error) {
 func (d *Driver) Close() error { return d.lib.close() }
 
 // Inventory returns what the host has. A GPU that does not answer is listed as unreadable and does not affect the
-// others.
+// others. The result is in the order of device files, which Slurm numbers by, and passes Validate.
 func (d *Driver) Inventory(node string, taken time.Time) (inventory.Node, error) {
 	devices, unreadable, err := d.lib.devices()
 	if err != nil {

@@ -39,6 +39,7 @@ func TreeOf(root int) (*Tree, error) {
 		return nil, fmt.Errorf("process %d: %w", root, os.ErrNotExist)
 	}
 	t := &Tree{Root: root, began: now.began, not: os.Getpid(), longest: 2 * DefaultTotal}
+	// A CPUSet is an array of words of 64 bits.
 	for cpu := range len(set) * 64 {
 		if set.IsSet(cpu) {
 			t.CPUs = append(t.CPUs, cpu)
@@ -51,7 +52,7 @@ func TreeOf(root int) (*Tree, error) {
 var ErrClaimed = errors.New("another process measures this job")
 
 // Begin returns an error if the trainer is not in the tree, because srun started it, or if another process measures the
-// job.
+// job. One that has claimed the job already stays as it is.
 func (t *Tree) Begin() error {
 	for _, pid := range t.processes() {
 		if nameOf(pid) == "srun" {
@@ -74,7 +75,8 @@ func (t *Tree) Begin() error {
 	return nil
 }
 
-// During returns a context that also ends when the tree's root ends.
+// During returns a context that also ends when the tree's root ends. Its PID may then belong to another process, which
+// the start time shows.
 func (t *Tree) During(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -88,7 +90,8 @@ func (t *Tree) During(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Limit lets every thread of the tree use only the first cores CPUs. While these are not all, a guardian process gives
-// them all back if this process ends.
+// them all back if this process ends. The new guardian is started before anything is taken and the old one is dismissed
+// last, so that one lives at every moment.
 func (t *Tree) Limit(cores int) error {
 	if cores < 1 || cores > len(t.CPUs) {
 		return fmt.Errorf("%d cores: the job may use %d", cores, len(t.CPUs))

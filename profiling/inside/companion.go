@@ -69,7 +69,7 @@ func orElse(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// until repeats do, which needs an answer of Slurm, until it succeeds.
+// until repeats do, which needs an answer of Slurm, until it succeeds. The error is that of the context.
 func (c *Companion) until(ctx context.Context, costs string, do func() error) error {
 	for wait := orElse(c.Retry, defaultRetry); ; wait = min(2*wait, maxRetry) {
 		err := do()
@@ -83,14 +83,16 @@ func (c *Companion) until(ctx context.Context, costs string, do func() error) er
 	}
 }
 
-// once logs what an error costs, and why, the first time.
+// once logs what an error costs, and why, the first time. Errors are told apart by what they cost, so a second cause of
+// the same is not logged.
 func (c *Companion) once(costs string, err error) {
 	if _, before := c.said.LoadOrStore(costs, true); !before {
 		c.Say(fmt.Sprintf("%s, training goes on: %v", costs, err))
 	}
 }
 
-// measure measures the job and writes the curve into the job's comment.
+// measure measures the job and writes the curve into the job's comment. If another process has claimed the job, that
+// one reports.
 func (c *Companion) measure(ctx context.Context, asked Asked) {
 	points, err := c.Measure(ctx, c.Count(asked))
 	if ctx.Err() != nil || errors.Is(err, ErrClaimed) {

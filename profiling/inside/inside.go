@@ -77,7 +77,8 @@ func sizes(most int) (all []int) {
 }
 
 // Measure measures until the estimator is satisfied or time is up. It returns the rates in iterations/s of the whole
-// job, ascending in cores, and an error if nothing was measured.
+// job, ascending in cores, and an error if nothing was measured. All trials have the length of a window (Short = Long),
+// and a batch counts as 1, so that rates are in iterations.
 func Measure(ctx context.Context, job Job) (points []profiler.Point, err error) {
 	job = job.withDefaults()
 	t := &trainer{Job: job}
@@ -149,7 +150,8 @@ func (t *trainer) Run(ctx context.Context, trial profiler.Trial) (profiling.Meas
 	return profiling.Measured{Windows: withoutPause(windows)}, err
 }
 
-// watch measures one window. Each part of it ends with the progress that ends it, so that it holds whole iterations.
+// watch measures one window. It begins with the end of an iteration, if one comes within a quarter of the window, and
+// each part of it ends with the progress that ends it, so that it holds whole iterations.
 func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err error) {
 	done, err := t.next(ctx, t.Source(), time.Now().Add(t.Window/4))
 	if err != nil {
@@ -195,7 +197,7 @@ func withoutPause(windows []profiler.Window) []profiler.Window {
 	return slices.Delete(slices.Clone(windows), longest, longest+1)
 }
 
-// next waits for more than done iterations, at most until end.
+// next waits for more than done iterations, at most until end, and returns the count by then, which may still be done.
 func (t *trainer) next(ctx context.Context, done int64, end time.Time) (int64, error) {
 	for {
 		now := t.Source()
@@ -211,6 +213,7 @@ func (t *trainer) next(ctx context.Context, done int64, end time.Time) (int64, e
 // Close gives all cores back.
 func (t *trainer) Close() error { return t.restore() }
 
+// restore gives all cores back, if any were taken since the last time.
 func (t *trainer) restore() error {
 	if !t.limited {
 		return nil

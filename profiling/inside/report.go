@@ -66,7 +66,8 @@ func (s Slurm) run(ctx context.Context, arguments ...string) (string, error) {
 	return s.Run(ctx, arguments...)
 }
 
-// Asked reads the job's record.
+// Asked reads the job's record. It asks for a measurement only if the annotation is of this very job, since a copied
+// one names another, and the job has one node, since processes on others are not seen from here.
 func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	shown, err := s.run(ctx, "show", "job", s.Job)
 	if err != nil {
@@ -87,7 +88,8 @@ func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	return a, nil
 }
 
-// saidSince reports whether the comment has a curve of this run. began is the run's start in scontrol's local time.
+// saidSince reports whether the comment has a curve of this run. began is the run's start in scontrol's local time. A
+// comment or time that cannot be read has none.
 func saidSince(comment, began string) bool {
 	start, err := time.ParseInLocation("2006-01-02T15:04:05", began, time.Local)
 	_, at, curve := strings.Cut(wordOf(comment, curveWord), "@")
@@ -98,7 +100,8 @@ func saidSince(comment, began string) bool {
 // own are the fields that have lines of their own, since their values may contain spaces.
 var own = []string{"Comment", "Extra", "StdOut", "StdErr"}
 
-// field returns a value from the output of scontrol show job.
+// field returns a value from the output of scontrol show job. What is in Comment and Extra cannot pass for another
+// field: the rest of such a line is not searched.
 func field(shown, name string) string {
 	for line := range strings.Lines(shown) {
 		line = strings.TrimSpace(line)
@@ -147,7 +150,7 @@ func Word(points []profiler.Point, at time.Time) string {
 	return ""
 }
 
-// figures formats a rate with four significant digits.
+// figures formats a rate with four significant digits. A rate below a thousandth has six decimals.
 func figures(rate float64) string {
 	decimals := 0
 	for limit := 1000.0; rate < limit && decimals < 6; limit /= 10 {

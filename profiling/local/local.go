@@ -152,7 +152,8 @@ func (l *Trainer) launch(command *exec.Cmd, cores int) error {
 	return startOn(l.CPUs[:cores], command)
 }
 
-// environment returns our environment plus the trainer's size, as Slurm and the daemon's nodes would set it.
+// environment returns our environment plus the trainer's size, as Slurm and the daemon's nodes would set it. Python
+// must not buffer its output, since progress is read from it.
 func (l *Trainer) environment(t profiler.Trial) []string {
 	gpus := max(1, l.GPUs)
 	env := append(os.Environ(), "PYTHONUNBUFFERED=1", "SYNERGY_PROGRESS="+l.Progress,
@@ -175,7 +176,8 @@ var (
 	errSilent = errors.New("silent")
 )
 
-// until waits for a condition, at most for patience.
+// until waits for a condition, at most for patience. If the trainer ends, the condition is asked once more, since it
+// may have been met at the end.
 func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() bool) error {
 	deadline := time.Now().Add(patience)
 	for !is() {
@@ -215,7 +217,9 @@ func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (win
 	return windows, nil
 }
 
-// fault turns the reason why a wait ended into a sentence.
+// fault turns the reason why a wait ended into a sentence. An end with success may be enough for the trial (Done).
+// exec.ErrWaitDelay means only that a process which the trainer left behind holds its output open. Other errors stay as
+// they are.
 func (l *Trainer) fault(err error, when string) error {
 	switch {
 	case errors.Is(err, errEnded):
@@ -349,7 +353,7 @@ func (s source) total() int64 {
 // tail is how much of a file's end is read, bytes.
 const tail = 4096
 
-// readSmall returns the number of iterations at the end of a file.
+// readSmall returns the number of iterations at the end of a file. Without a pattern the last line must be a report.
 func readSmall(path string, pattern *Pattern) (int64, bool) {
 	text, err := end(path)
 	if err != nil {

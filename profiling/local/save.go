@@ -49,7 +49,8 @@ func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
 	return err
 }
 
-// leave measures the time from the signal to the trainer's end.
+// leave measures the time from the signal to the trainer's end. If the trainer had ended before the signal, that is a
+// fault.
 func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, err error) {
 	c, asked := l.now, time.Now()
 	switch err := c.command.Process.Signal(l.Asks.Signal); {
@@ -72,7 +73,8 @@ func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, er
 	return seconds, remark, errors.Join(err, l.Close())
 }
 
-// farewell returns a remark if the trainer's exit status is not what a job needs.
+// farewell returns a remark if the trainer's exit status is not what a job needs. Death by a signal is a fault, since
+// nothing was saved; another exit status than requeued is only remarked, since the job may have saved all the same.
 func (l *Trainer) farewell() (remark string, err error) {
 	failed := l.now.failed
 	var exit *exec.ExitError
@@ -98,7 +100,7 @@ func (l *Trainer) farewell() (remark string, err error) {
 }
 
 // again measures the time from the trainer's start to one iteration more than its first report, since a trainer that
-// resumes first reports where it was.
+// resumes first reports where it was. A first report of 1 is an iteration of this start already.
 func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
 	if err := l.start(t); err != nil {
 		return 0, err

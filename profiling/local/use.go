@@ -60,7 +60,8 @@ func (l *Trainer) used(u *uses) *profiler.Use {
 	return &use
 }
 
-// said updates a GPU use with what a line of progress reports.
+// said updates a GPU use with what a line of progress reports. The trainer's own figure counts as if sampled often
+// enough to be used (Believed). A field that is missing or out of range changes nothing.
 func said(line string, otherwise profiler.Use) profiler.Use {
 	var words struct {
 		Busy   *float64 `json:"gpu_busy"`
@@ -79,7 +80,7 @@ func said(line string, otherwise profiler.Use) profiler.Use {
 	return otherwise
 }
 
-// members returns the processes of a process group.
+// members returns the processes of a process group. If /proc cannot be listed, only the first process is known.
 func members(group int) (all []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -39,7 +39,8 @@ func Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
-// parseNode parses a record of scontrol. Cores and memory that are reserved for the system are left out.
+// parseNode parses a record of scontrol. Cores and memory that are reserved for the system are left out. An older Slurm
+// has no CPUEfctv.
 func parseNode(line string) (n Node, err error) {
 	n.Name = field(line, "NodeName")
 	counts, err := gres.ParseCounts(field(line, "Gres"))
@@ -94,7 +95,8 @@ type Shape struct {
 }
 
 // Shapes returns the kinds of nodes on which a job with this many GPUs can run, the most frequent first. partitions is
-// one or several, with commas; empty: all.
+// one or several, with commas; empty: all. A node without types, or with several, may have GPUs of the wanted one and
+// is included.
 func Shapes(nodes []Node, partitions, gpuType string, gpus int) (all []Shape) {
 	for _, n := range nodes {
 		if n.Total.GPUs < gpus || gpuType != "" && n.GPUType != "" && n.GPUType != gpuType || !n.in(partitions) {

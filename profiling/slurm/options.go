@@ -49,7 +49,8 @@ func Options(texts []string) (all []string, err error) {
 	return all, nil
 }
 
-// comment reports whether an option is a directive.
+// comment reports whether an option is a directive. sbatch takes --comment shortened, too, and --synergy-… are options
+// of the SPANK plugin that turn into one.
 func comment(word string) bool {
 	return directive(word) && (strings.HasPrefix(word, "--c") || strings.HasPrefix(word, "--synergy-"))
 }

@@ -75,7 +75,7 @@ func (r *Refusal) Error() string { return "sbatch refuses the job: " + r.Words }
 // ErrNone means that Slurm's program is not on this machine.
 var ErrNone = errors.New("is not here")
 
-// Submit submits a job.
+// Submit submits a job. The error is a *Refusal with what sbatch said, except if there is no sbatch.
 func Submit(ctx context.Context, j Job) (ID, error) {
 	said, err := program(ctx, submitting(os.Environ()), "sbatch", j.arguments()...)
 	if errors.Is(err, ErrNone) {

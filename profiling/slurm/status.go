@@ -84,7 +84,7 @@ func (s Status) Waits() bool {
 		s.State == "SPECIAL_EXIT"
 }
 
-// Ended reports whether a job has ended for good.
+// Ended reports whether a job has ended for good. A state that is not known here counts as an end.
 func (s Status) Ended() bool {
 	switch s.State {
 	case "RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "":

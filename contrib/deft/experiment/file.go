@@ -93,7 +93,8 @@ const (
 const usualHeight, usualWidth = 720, 1280
 
 // Parse reads an experiment file. What Deft's own program ignores silently is accepted with a remark: commas before a
-// closing bracket, unknown fields, and fields without effect.
+// closing bracket, unknown fields, and fields without effect. Models are compared with each other only if each is right
+// by itself.
 func Parse(text []byte) (File, []string, error) {
 	if len(text) > MaxBytes {
 		return File{}, nil, fmt.Errorf("file of %d bytes: want at most %d", len(text), MaxBytes)

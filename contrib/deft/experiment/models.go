@@ -32,7 +32,7 @@ func (w Work) Busy(pause time.Duration) float64 {
 }
 
 // measured are the models that Deft's authors measured, on a GPU that they do not name: ratios carry over to another
-// GPU, milliseconds do not.
+// GPU, milliseconds do not. Times without a unit are nanoseconds.
 var measured = []struct {
 	name    string
 	height  int // of the picture
@@ -173,7 +173,8 @@ func (k reference) size() string {
 	return fmt.Sprintf("%d lines and batch %d", k.height, k.batch)
 }
 
-// more returns how many times as much input a job of the model reads as the reference.
+// more returns how many times as much input a job of the model reads as the reference. The pictures of all references
+// have the usual shape, so their width follows from the height.
 func (k reference) more(m Model) float64 {
 	batch := float64(m.Batch) / float64(k.batch)
 	if k.anyPicture {
@@ -197,6 +198,7 @@ func (k reference) scaled(m Model) Work {
 func pictures(batch int) float64 { return 1 + float64(perPicture*float64(batch-1)) }
 
 // nearest returns the reference of the model itself, or else of its family, whose input size is most like the model's.
+// Sizes are compared by their ratio: half as much is as far as twice as much.
 func nearest(m Model) reference {
 	all := known(m.Name)
 	if len(all) == 0 {

@@ -107,7 +107,8 @@ func (f File) says() Preset {
 	return preset
 }
 
-// bound returns after how many kernels a model waits for its queue; 0: only at the end of a job.
+// bound returns after how many kernels a model waits for its queue; 0: only at the end of a job. The bounds of Reef and
+// Shepherd are those of their presets.
 func bound(p Preset, m Model, w Work) int {
 	low := m.Class() == share.Low
 	switch {

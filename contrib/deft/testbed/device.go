@@ -81,7 +81,8 @@ func (f *filled) progress() {
 	}
 }
 
-// replan plans a call of finish for when the next piece of work will be done.
+// replan plans a call of finish for when the next piece of work will be done. The time is rounded up by a nanosecond,
+// so that nothing is left of the work then.
 func (f *filled) replan() {
 	f.plan++
 	first := time.Duration(-1)
@@ -144,7 +145,9 @@ var (
 // together is how much two jobs under MPS do in total if neither is preferred.
 const together = 0.62 + 0.69
 
-// speed returns the speed of a job of the class with the present work on the device.
+// speed returns the speed of a job of the class with the present work on the device. Jobs of one class are equals:
+// alone on the device they divide what two equals do together, and beside the other class they divide the speed that
+// was measured for one.
 func (f *filled) speed(class share.Class) float64 {
 	highs, lows := 0, 0
 	for _, w := range f.now {

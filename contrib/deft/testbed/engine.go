@@ -95,7 +95,8 @@ func (e *engine) after(d time.Duration, do func()) {
 	heap.Push(&e.planned, event{at: e.now + d, order: e.order, do: do})
 }
 
-// start makes a client's job and plans its first step.
+// start makes a client's job and plans its first step. Each client has random numbers of its own, so that one more
+// client does not change the others' steps.
 func (e *engine) start(i int, client Client) {
 	j := &job{engine: e, Client: client, id: turns.Client(i + 1), random: rand.New(rand.NewPCG(e.Seed+uint64(i), 1))}
 	e.jobs = append(e.jobs, j)
@@ -187,7 +188,8 @@ func (j *job) piece() {
 	j.device.submit(j, took, func() { j.after(pause, func() { j.done(n) }) })
 }
 
-// pause returns how long the job gives the GPU no work after n kernels.
+// pause returns how long the job gives the GPU no work after n kernels. With a bound on its queue the job pays for each
+// wait, too.
 func (j *job) pause(n int) time.Duration {
 	host := times(j.Host, float64(j.longer*float64(n))/float64(j.Kernels))
 	if j.Every > 0 {

@@ -203,6 +203,7 @@ func (c Config) filled() Config {
 	return c
 }
 
+// or sets a duration that is unset.
 func or(d *time.Duration, otherwise time.Duration) {
 	if *d == 0 {
 		*d = otherwise
@@ -226,7 +227,8 @@ func Run(c Config) (Result, error) {
 	return result, nil
 }
 
-// compare sets a client's speed relative to being alone on the GPU with the same steps and gaps.
+// compare sets a client's speed relative to being alone on the GPU with the same steps and gaps. With the same seed its
+// steps have the same jitter. A bound on its queue is left out, since that is what sharing costs it.
 func (c Config) compare(i int, outcome *Outcome) error {
 	client := c.Clients[i]
 	client.Every = 0

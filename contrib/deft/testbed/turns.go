@@ -36,7 +36,8 @@ func (e *engine) tell(event turns.Event) {
 	e.wake()
 }
 
-// wake plans the arbiter's next tick.
+// wake plans the arbiter's next tick. A tick that is planned no later serves as well, and plans the next one. A planned
+// tick that an earlier one has replaced does nothing.
 func (e *engine) wake() {
 	at, ok := e.arbiter.Wake()
 	if !ok || e.tick > e.now && e.tick <= at {
@@ -88,7 +89,7 @@ func (j *job) heard(effect turns.Effect) {
 }
 
 // stepEnded releases the GPU if the job was told to yield or its lease is over, and otherwise after it was idle for a
-// while.
+// while. If the gap is no longer than that, the slice is kept for the next step.
 func (j *job) stepEnded(gap time.Duration) {
 	j.turn.busy = false
 	if j.turn.yield || j.now >= j.turn.ends || j.Idle == 0 {
@@ -114,7 +115,8 @@ func (j *job) release() {
 	j.after(j.RoundTrip/2, func() { j.tell(event) })
 }
 
-// quit ends a job that begins no further step.
+// quit ends a job that begins no further step. The first job that ends keeps the arbiter's state for the Result, since
+// afterwards fewer jobs share.
 func (j *job) quit() {
 	if j.arbiter == nil {
 		return
