@@ -88,7 +88,8 @@ type row struct {
 	gpus    int // on each node; 0 if a row above already counts them, since both jobs share the GPU
 }
 
-// clusterOf makes the data of a round's page. Renewed leases are not listed among the steps.
+// clusterOf makes the data of a round's page. Renewed leases are not listed among the steps, since each round renews
+// them all. Sums are made before tables are cut to their first rows.
 func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) cluster {
 	c := cluster{
 		Health: health, Round: report.Round, Began: report.Began, Ago: now.Sub(report.Began), Shadow: report.Shadow,
@@ -155,7 +156,8 @@ func first[T any](rows []T) ([]T, int) {
 	return rows[:longest], len(rows) - longest
 }
 
-// rowsOf returns the jobs with a grant, in the order of the plan.
+// rowsOf returns the jobs with a grant, in the order of the plan. A decision about a job that the snapshot does not
+// have is left out.
 func rowsOf(report bridge.Report) (granted []row) {
 	jobs := make(map[int]policy.Job, len(report.Snapshot.Jobs))
 	for _, job := range report.Snapshot.Jobs {
@@ -237,7 +239,8 @@ func (u *Use) book(has, fair int) {
 }
 
 // settle is called after all grants are added: it classifies the rest as closed, stranded or free. Cores and memory are
-// stranded if no GPU of the node is free.
+// stranded if no GPU of the node is free. GPUs are stranded if the round's certificate found that jobs wait which could
+// use them with more cores or memory.
 func (n *node) settle() {
 	for _, u := range []*Use{&n.GPUs, &n.Cores, &n.Memory} {
 		rest := max(0, u.Total-u.Share-u.Lent-u.Foreign)
@@ -259,7 +262,8 @@ func (n *node) settle() {
 	n.paint(cell{Kind: "free"}, n.GPUs.Free)
 }
 
-// paint adds a cell a number of times, up to mostCells: no node has more GPUs.
+// paint adds a cell a number of times, at most mostCells: no node has more GPUs, and a wrong amount in a report must
+// not make the page endless.
 func (n *node) paint(c cell, times int) {
 	n.Cells = append(n.Cells, slices.Repeat([]cell{c}, min(mostCells, max(0, times)))...)
 }

@@ -82,7 +82,8 @@ func Profiles(w io.Writer, s Shelf, wanted Wanted) error {
 type pager struct{ Back, Next string }
 
 // paged returns the rows that are shown, at most most, the number of rows before them, and what leads to the others. at
-// is the address of the rows from a number on; any number may be asked for.
+// is the address of the rows from a number on; any number may be asked for. A number beyond the rows shows none, with a
+// way back.
 func paged[T any](rows []T, asked, most int, at func(from int) string) (shown []T, from int, to pager) {
 	from = min(max(0, asked), len(rows))
 	if from > 0 {

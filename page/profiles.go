@@ -145,6 +145,7 @@ func ofEntry(s Shelf, e *learned.Entry) heatMap {
 }
 
 // draw fills the map. Share and knee are those of a job with one GPU on the most frequent kind of node with such GPUs.
+// If there is no such node, neither is marked.
 func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
 	m.Model, m.Task, m.GPUType, m.Source = p.Model, p.Task, p.GPUType, p.Source
 	fastest := 0.0
@@ -169,7 +170,8 @@ func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
 	}
 }
 
-// mark marks the cells of the proportional share and of the knee, the smallest size with the largest gain.
+// mark marks the cells of the proportional share and of the knee, the smallest size with the largest gain. In a map
+// that leaves rows or columns out the share is the next cell below it and the knee the next above.
 func (m *heatMap) mark(p *sensitivity.Profile, total gres.Vector, rows, columns []int) {
 	worth := profiler.On(p, total, 1)
 	m.Worth = worth.String()
@@ -187,7 +189,8 @@ func lastBelow(n int, below func(int) bool) int {
 	return max(0, sort.Search(n, func(k int) bool { return !below(k) })-1)
 }
 
-// usualNode returns the most frequent capacity of the nodes to which the profile applies.
+// usualNode returns the most frequent capacity of the nodes to which the profile applies. Of equally frequent ones it
+// is the first that became so.
 func usualNode(p *sensitivity.Profile, nodes []policy.Node) (total gres.Vector, found bool) {
 	counts, most := map[gres.Vector]int{}, 0
 	for _, n := range nodes {
@@ -216,6 +219,8 @@ func spread(n, most int) (all []int) {
 // shades are the parts of the fastest speed from which each next shade begins.
 var shades = []float64{0.25, 0.5, 0.75, 0.9, 0.98}
 
+// shadeOf returns the shade of a part of the fastest speed, 0 to 5. A part that is below a limit only by rounding
+// counts as on it.
 func shadeOf(part float64) (shade int) {
 	for _, least := range shades {
 		if part >= least-1e-9 {

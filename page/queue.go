@@ -92,7 +92,7 @@ func (a Asked) at(from int) string {
 }
 
 // waitersOf returns the waiting jobs in the policy's order, and after them the jobs that the policy did not order, by
-// cause.
+// cause. Of a job that the snapshot does not have, since no round plans it, name and user stay empty.
 func waitersOf(report bridge.Report) []waiter {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
@@ -131,7 +131,7 @@ func waitersOf(report bridge.Report) []waiter {
 }
 
 // soon formats when a job is expected to start: the median of the forecasts, and the range from the 10th to the 90th
-// percentile.
+// percentile. A time that is zero lies beyond the end of the forecast.
 func soon(wait bridge.Wait, now time.Time) string {
 	s := wait.Starts
 	switch {

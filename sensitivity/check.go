@@ -57,7 +57,7 @@ func (p *Profile) checkShape(found *problems) bool {
 }
 
 // checkThroughput compares every cell with its neighbours with fewer cores and less memory, and raises it to them if it
-// is lower by no more than noise.
+// is lower by no more than noise. It goes by rows, so the neighbours have been raised before.
 func (p *Profile) checkThroughput(found *problems) {
 	for i, row := range p.Throughput {
 		for j, rate := range row {

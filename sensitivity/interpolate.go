@@ -55,7 +55,8 @@ func locateMemory(axis []gres.Memory, x float64) position {
 	return position{next - 1, next, (x - low) / (high - low), 1}
 }
 
-// end returns the position before the first of n points, if next is 0, or after the last.
+// end returns the position before the first of n points, if next is 0, or after the last. The scale counts only before
+// the first point.
 func end(next, n int, scale float64) position {
 	if next == 0 {
 		return position{scale: max(0, scale)}

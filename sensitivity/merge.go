@@ -85,7 +85,8 @@ func (p *Profile) fill(from []*Profile) (all []Disagreement) {
 }
 
 // nearest returns the rates of the profiles that know most about a size: those that measured it, else those that have
-// it in their range, else all.
+// it in their range, else all. A range has no upper end in memory: the last amount of a profile is one with which the
+// model has its full speed.
 func nearest(profiles []*Profile, cores float64, memory gres.Memory) []float64 {
 	var measured, within, all []float64
 	for _, p := range profiles {

@@ -42,7 +42,8 @@ func (p *Profile) Demand(fair, limit gres.Vector) Option {
 	return options[len(options)-1]
 }
 
-// usefulCores returns the most cores worth trying: more than the last measured point gain nothing.
+// usefulCores returns the most cores worth trying: more than the last measured point gain nothing. It is at least
+// fair's, which is always an option.
 func (p *Profile) usefulCores(fair, limit gres.Vector) int {
 	last := math.Ceil(p.CoresPerGPU[len(p.CoresPerGPU)-1] * float64(fair.GPUs))
 	return max(min(limit.CPUs, int(last)), fair.CPUs)

@@ -10,7 +10,9 @@ import (
 )
 
 // permits says whether the round's plan, if it also gave the job this size on these nodes, would keep the promises of
-// policy.Check, which every plan of the daemon has passed.
+// policy.Check, which every plan of the daemon has passed. Of the cluster only what matters for that is given to Check:
+// the nodes with all that the plan uses counted as foreign, the job as if it were new and may start now, and its quotas
+// as the plan leaves them.
 func (q *question) permits(on []int, size gres.Vector) bool {
 	snapshot := &q.report.Snapshot
 	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
@@ -48,7 +50,8 @@ func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	return nil, each, false
 }
 
-// placeAs looks for enough nodes of one capacity and GPU type for one shape.
+// placeAs looks for enough nodes of one capacity and GPU type for one shape, since a job has the same size on each of
+// its nodes. Of each kind the first nodes with room are tried, and no other set of them.
 func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	type make struct {
 		gpus, cores int
@@ -71,7 +74,8 @@ func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	return nil, size, false
 }
 
-// changed returns the same question about a job with a changed request.
+// changed returns the same question about a job with a changed request. The answer so far is not copied: it is of the
+// original request.
 func (q *question) changed(change func(*policy.Job)) *question {
 	job := *q.job
 	change(&job)
@@ -94,7 +98,7 @@ func (q *question) changes() (all []string) {
 
 const wouldFit = "there would be room now"
 
-// spreadOut tries the job's GPUs on another number of nodes.
+// spreadOut tries the job's GPUs on another number of nodes. The number that the job has now is left out.
 func (q *question) spreadOut() string {
 	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
@@ -127,7 +131,7 @@ func (q *question) fewerNodes() string {
 	return ""
 }
 
-// fewer tries fewer GPUs on one node.
+// fewer tries fewer GPUs on one node. The largest number with room is named.
 func (q *question) fewer() string {
 	for gpus := min(q.job.GPUs-1, q.largest(q.job), widest); gpus > 0; gpus-- {
 		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
@@ -177,7 +181,8 @@ func (q *question) lessOfOthers() string {
 		each.Memory, Nodes(nodes))
 }
 
-// sooner tries a time limit that ends before a reservation that is in the way.
+// sooner tries a time limit that ends before a reservation that is in the way. The first reservation with which that
+// helps is named.
 func (q *question) sooner() string {
 	now := q.report.Snapshot.Now
 	for i := range q.room.nodes {

@@ -21,7 +21,8 @@ func (q *question) runs() {
 	q.whyNoMore()
 }
 
-// whyNoMore says why a running job has no more cores than it has.
+// whyNoMore says why a running job has no more cores than it has. The answer lists the job's nodes with what is idle
+// there, up to fewKinds.
 func (q *question) whyNoMore() {
 	a, why := &q.answer, q.noMore()
 	a.Says += "; " + why.says
@@ -50,7 +51,8 @@ func idle(v gres.Vector) string {
 // because is why a job has no more cores, and what would help.
 type because struct{ says, helps string }
 
-// noMore returns the first reason that applies why a running job has no more cores.
+// noMore returns the first reason that applies why a running job has no more cores. All tasks get equally many cores,
+// so it takes one for each task on a node to grow.
 func (q *question) noMore() because {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
@@ -76,7 +78,8 @@ func (q *question) noMore() because {
 	return q.untouched(spare)
 }
 
-// spare is the number of idle cores on that of the job's nodes where it is smallest.
+// spare is the number of idle cores on that of the job's nodes where it is smallest. A node that the snapshot does not
+// have counts as full.
 func (q *question) spare() (least int, where string) {
 	for _, name := range q.decision.Grant.Nodes {
 		cores := 0
@@ -131,7 +134,8 @@ func (q *question) untouched(spare int) because {
 // useful is the smallest gain that is worth mentioning.
 const useful = 0.005
 
-// gainWith is the job's gain with this many more cores on each node; false if its profile is not in the report.
+// gainWith is the job's gain with this many more cores on each node; false if its profile is not in the report. The
+// nodes of a job have one GPU type, so the first one stands for all.
 func (q *question) gainWith(cores int) (float64, bool) {
 	if len(q.decision.Grant.Nodes) == 0 {
 		return 0, false

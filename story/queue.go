@@ -35,7 +35,7 @@ type Waiting struct {
 const Starting bridge.WaitReason = "starting"
 
 // Queue lists the jobs that wait after a round: first those that start, then those in the policy's order, then the
-// others, in the fixed order of their causes.
+// others, in the fixed order of their causes. A job with a grant that does not run yet counts as waiting.
 func Queue(report *bridge.Report) []Waiting {
 	jobs, armed, started := jobsOf(report), map[int]bool{}, map[int]*bridge.Step{}
 	for i := range report.Steps {

@@ -96,7 +96,8 @@ func unsuited(job *policy.Job, n *policy.Node) Lack {
 type shape struct{ nodes, gpus int }
 
 // shapesOf lists the shapes that a job allows, where largest is the number of GPUs of the largest suitable node. Shapes
-// with the fewest nodes come first.
+// with the fewest nodes come first. A job that names its number of nodes has one shape, or none if its GPUs cannot be
+// divided equally. Otherwise it is divided only if no node is large enough.
 func shapesOf(job *policy.Job, largest int) (all []shape) {
 	switch {
 	case job.Nodes > 0 && job.GPUs%job.Nodes != 0, job.GPUs < 1:
@@ -123,7 +124,8 @@ func spread(gpus, least, most, nodes int) (all []shape) {
 }
 
 // sizes lists the sizes with which a job could start on a node with the capacity total, by ascending cores: the size
-// that it is owed and, with a profile, the smaller sizes with the same speed.
+// that it is owed and, with a profile, the smaller sizes with the same speed. Pace and floor count for cores and memory
+// only: the GPUs of a job are fixed.
 func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
 	owed := bounded(job, fair)
@@ -141,7 +143,9 @@ func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.
 	return all
 }
 
-// bounded applies a job's ceiling and floor to a size, and rounds its cores up to a multiple of its tasks.
+// bounded applies a job's ceiling and floor to a size. Tasks get equally many cores, at least one each, so cores and
+// the floor are rounded up to a multiple of the tasks, and the ceiling is rounded down. The floor is applied last: what
+// the user asked for is not cut.
 func bounded(job *policy.Job, v gres.Vector) gres.Vector {
 	tasks := max(1, job.Tasks)
 	v.CPUs = max(1, v.CPUs+tasks-1) / tasks * tasks

@@ -29,7 +29,7 @@ type Standing struct {
 	Gaps        []string      `json:"gaps,omitempty"`        // what the round had to do without, as sentences
 }
 
-// StandingOf summarises a round in numbers.
+// StandingOf summarises a round in numbers. A step that failed counts among the steps, too.
 func StandingOf(report *bridge.Report) Standing {
 	top, queue := TopOf(report), Queue(report)
 	s := Standing{Round: report.Round, Began: report.Began, Shadow: report.Shadow, GPUs: top.GPUs, Cores: top.Cores,

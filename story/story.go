@@ -98,7 +98,7 @@ func find[T any](list []T, is func(T) bool) *T {
 	return nil
 }
 
-// phrase says what a round decided about a job.
+// phrase says what a round decided about a job. Figures in it change from round to round; gist leaves them out.
 func phrase(job *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -157,7 +157,7 @@ var deeds = map[bridge.Verb]string{
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
-// deedOf says what a step did; empty: nothing worth telling.
+// deedOf says what a step did; empty: nothing worth telling. A step that was put off was not done in this round.
 func deedOf(report *bridge.Report, step bridge.Step) string {
 	deed := deeds[step.Verb]
 	switch {
@@ -196,7 +196,8 @@ func (s *Story) over() bool {
 	return last >= 0 && len(s.Events[last].What) >= len(isOver) && s.Events[last].What[:len(isOver)] == isOver
 }
 
-// noted keeps the notes for the job's user from the newest round that has any.
+// noted keeps the notes for the job's user from the newest round that has any. A newer round that plans the job and has
+// no note removes the older ones.
 func (s *Story) noted(report *bridge.Report) {
 	var notes []string
 	for _, n := range report.Notes {

@@ -48,7 +48,7 @@ type Run struct {
 	GPUTime float64 `json:"gpu_s,omitempty"` // GPU-seconds, once it has ended
 	End     string  `json:"end,omitempty"`   // Slurm's state, or Requeued or Unseen
 
-	from float64 // GPU-seconds that the job had attained before this run
+	from float64 // GPU-seconds that the job had attained before this run, from which close gets those of the run
 }
 
 // The ends of runs about which Slurm says nothing.
@@ -108,6 +108,7 @@ func (t *Teller) Running() []Run {
 }
 
 // Remind adds to runs under way what only earlier records of them knew: why they were started and how fast they ran.
+// What the run started from is kept, since records do not have it.
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
@@ -122,7 +123,8 @@ func (t *Teller) Remind(runs []Run) {
 // alternate every round.
 const flutter = time.Hour
 
-// Tell returns the new passages of a report, ascending in job. A report without a complete plan has none.
+// Tell returns the new passages of a report, ascending in job. A report without a complete plan has none. That is a
+// round that failed before it had one.
 func (t *Teller) Tell(report *bridge.Report) []Passage {
 	if len(report.Plan.Decisions) < len(report.Snapshot.Jobs) || len(report.Snapshot.Nodes) == 0 {
 		return nil
@@ -195,7 +197,8 @@ func (p *passages) planned(j *policy.Job, d *policy.Decision) {
 	p.teller.jobs[j.ID] = m
 }
 
-// fluttersFrom says whether the reason of a job that still waits was reported less than flutter ago.
+// fluttersFrom says whether the reason of a job that still waits was reported less than flutter ago. After a clock was
+// set back it is reported.
 func (m *memory) fluttersFrom(d *policy.Decision, now time.Time) bool {
 	return d.Grant == nil && strings.HasPrefix(m.said, waiting) && now.Sub(m.at) < flutter && now.After(m.at)
 }
@@ -213,7 +216,8 @@ func gist(j *policy.Job, d *policy.Decision) string {
 	return fmt.Sprintf("given %v %v", d.Grant.Nodes, d.Grant.PerNode)
 }
 
-// follow notices when runs of a job begin and end.
+// follow notices when runs of a job begin and end. A run is known by its start time; another one means that the job was
+// requeued in between. Of a run that is seen late, what the job had before is reckoned from its length so far.
 func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
 		p.close(m, Requeued, j.Attained)
@@ -267,7 +271,7 @@ func (r Run) String() string {
 	return text
 }
 
-// acted adds events for the round's steps.
+// acted adds events for the round's steps. Why a job is started is kept for the run, which a later round sees first.
 func (p *passages) acted() {
 	for _, step := range p.report.Steps {
 		deed := deedOf(p.report, step)
@@ -321,7 +325,8 @@ func (p *passages) ended() {
 // mentioned, and its end is reported afterwards.
 const patience = 2
 
-// vanished forgets jobs that are no longer mentioned.
+// vanished forgets jobs that are no longer mentioned. Small rounds do not count towards patience. A run under way is
+// closed as Unseen, with the GPU time since its start.
 func (p *passages) vanished() {
 	for _, o := range p.report.Outside {
 		p.seen[o.Job] = true
@@ -348,7 +353,8 @@ func (p *passages) vanished() {
 	}
 }
 
-// Join combines the passages about a job, the oldest first, with its story from the newest reports.
+// Join combines the passages about a job, the oldest first, with its story from the newest reports. If the newest
+// reports do not know the job, the head, the state and the sums come from the passages.
 func Join(job int, past []Passage, now Story) Story {
 	s := Story{Job: job, Events: []Event{}}
 	if now.Known {
@@ -393,7 +399,8 @@ func MergeRuns(runs, more []Run) []Run {
 	return runs
 }
 
-// after merges two records of one run, in either order: it keeps the end, and what only one of them knows.
+// after merges two records of one run, in either order: it keeps the end, and what only one of them knows. Of two
+// records without an end the one with more windows is the later one.
 func (r Run) after(before Run) Run {
 	if r.Ended.IsZero() && (!before.Ended.IsZero() || before.Windows > r.Windows) {
 		r, before = before, r

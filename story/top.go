@@ -84,7 +84,9 @@ type Top struct {
 	Nodes  []OnNode `json:"nodes"`
 }
 
-// TopOf extracts what runs from a report: jobs with the largest gain first, then those with more GPUs.
+// TopOf extracts what runs from a report: jobs with the largest gain first, then those with more GPUs. A job that the
+// plan starts and that does not run yet takes its place on the nodes and counts in the gain, but is in the queue and
+// not among the jobs.
 func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
 	jobs, starts := jobsOf(report), startsOf(report)
@@ -162,6 +164,7 @@ func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
 	}
 }
 
+// settle classifies what is left on each node, and sums the amounts of all nodes.
 func (t *Top) settle() {
 	for i := range t.Nodes {
 		n := &t.Nodes[i]

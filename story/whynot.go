@@ -132,7 +132,8 @@ type question struct {
 	answer   WhyNot
 }
 
-// unplanned answers for a job that no plan decides on.
+// unplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for its
+// release and not for Slurm.
 func (q *question) unplanned() {
 	a := &q.answer
 	if w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
@@ -170,7 +171,7 @@ func (q *question) starts() {
 	q.whyNoMore()
 }
 
-// waits answers for a job without a grant.
+// waits answers for a job without a grant. Nodes are looked at only for reasons that more room could change (byRoom).
 func (q *question) waits() {
 	a := &q.answer
 	a.State = StateWaits
@@ -250,7 +251,8 @@ func (q *question) tight() {
 	}
 }
 
-// leave computes what the job's quotas leave after the plan, and which managed jobs hold the rest.
+// leave computes what the job's quotas leave after the plan, and which managed jobs hold the rest. A quota that the
+// snapshot does not have is left out.
 func (q *question) leave() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
@@ -342,7 +344,8 @@ func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	k.Nearest, k.Free, k.Needs, k.Holders = n.Name, free, needs, q.room.holders[i]
 }
 
-// more says whether one node is nearer to having room than another one with the same lack.
+// more says whether one node is nearer to having room than another one with the same lack. For any other lack GPUs
+// decide.
 func more(a, b gres.Vector, lack Lack) bool {
 	switch lack {
 	case LacksCores:
@@ -353,7 +356,8 @@ func more(a, b gres.Vector, lack Lack) bool {
 	return a.GPUs > b.GPUs
 }
 
-// lack returns the first thing that node i lacks for its part of the job, and the smallest size of that part.
+// lack returns the first thing that node i lacks for its part of the job, and the smallest size of that part. A part of
+// a gang is not checked against the plan's promises by itself: placeAs does that for all of its nodes.
 func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	options := sizes(q.job, n, q.total(i, w), w.gpus)
@@ -405,7 +409,8 @@ func (q *question) total(i int, w shape) gres.Vector {
 	return q.room.gangs()[i]
 }
 
-// reservation returns the one that keeps a job off a node; nil if none does.
+// reservation returns the one that keeps a job off a node; nil if none does. One that is over does not, nor one that
+// begins after the job's time limit has ended, nor the job's own. A job without a time limit could run into any.
 func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservation {
 	now := q.report.Snapshot.Now
 	return find(n.Reserved, func(r policy.Reservation) bool {

@@ -90,7 +90,7 @@ func (e *Entry) Key() Key { return Key{e.User, e.Job} }
 
 // With returns the entry with a report added; a nil entry counts as an empty one. A report that was added before, or is
 // older than what is known, changes nothing, and the entry itself is returned: a daemon that died after writing the
-// entry adds the same reports again.
+// entry adds the same reports again. So does one without GPUs or memory.
 func (e *Entry) With(key Key, r Report) *Entry {
 	if r.GPUs < 1 || r.Memory < 1 || e.bars(&r) {
 		return e
@@ -124,7 +124,7 @@ func least(known, more gres.Memory) gres.Memory {
 }
 
 // copyFor returns a copy to which the report may be added. If the report is of another GPU type, the points are
-// dropped.
+// dropped. Since stays, so that reports from before a drift do not come back.
 func (e *Entry) copyFor(key Key, r Report) *Entry {
 	next := &Entry{Version: Version, User: key.User, Job: key.Job, GPUType: r.GPUType}
 	if e == nil {
@@ -147,7 +147,8 @@ func (e *Entry) KnowsFromBefore(at time.Time) bool {
 	return e.Since.Before(at) && slices.ContainsFunc(e.Points, func(p Point) bool { return p.At.Before(at) })
 }
 
-// add adds one rate, and reports whether that changed anything.
+// add adds one rate, and reports whether that changed anything. A rate or size out of bounds changes nothing. A report
+// of the other way replaces the point, except that progress never replaces a curve.
 func (e *Entry) add(said Rate, r Report) bool {
 	cores := math.Round(float64(said.Cores)/float64(r.GPUs)*100) / 100
 	if !(said.Rate >= minRate && said.Rate <= maxRate) || !(cores >= 0.01 && cores <= maxCores) {
@@ -185,7 +186,8 @@ func (e *Entry) find(cores float64) (int, bool) {
 	})
 }
 
-// average adds a report to the running mean and scatter.
+// average adds a report to the running mean and scatter. From maxCount reports on, each new one has the weight
+// 1/maxCount.
 func (p *Point) average(rate float64) {
 	n := float64(min(p.Count+1, maxCount))
 	off := rate - p.Rate
@@ -196,7 +198,8 @@ func (p *Point) average(rate float64) {
 	p.Count = min(p.Count+1, math.MaxInt32)
 }
 
-// bound drops the point with the oldest report if there are too many, but never the one with the most cores.
+// bound drops the point with the oldest report if there are too many, but never the one with the most cores. That one
+// says how far the curve was measured (Measured) and whether it climbs.
 func (e *Entry) bound() {
 	if len(e.Points) <= MaxPoints {
 		return

@@ -23,7 +23,8 @@ const (
 )
 
 // rates returns the points' rates, made never to fall, and equal at the end where they differ by less than windows can
-// tell.
+// tell. A curve's point has twice the weight of a progress point with as many reports, since progress includes
+// validations and checkpoints.
 func (e *Entry) rates() []float64 {
 	rates, weights := make([]float64, len(e.Points)), make([]float64, len(e.Points))
 	for k, p := range e.Points {
@@ -40,7 +41,7 @@ func (e *Entry) rates() []float64 {
 }
 
 // slope returns what one more core gives at the end of the curve. With only one measured size that is half of what its
-// cores give on average.
+// cores give on average. Otherwise it is the least of two stretches, and no more than a core gives on average.
 func (e *Entry) slope(rates []float64) float64 {
 	last := len(e.Points) - 1
 	if last == 0 {
@@ -61,7 +62,7 @@ func (e *Entry) slopeFrom(part float64, rates []float64) float64 {
 }
 
 // Climbs reports whether the knee was not seen: by the measurements, more cores than the most that were measured would
-// be faster.
+// be faster. It is false where one step more would exceed the cores that a profile may have.
 func (e *Entry) Climbs() bool {
 	if e == nil || len(e.Points) == 0 {
 		return false

@@ -105,7 +105,8 @@ func (l *Library) Lookup(name string) (*sensitivity.Profile, error) {
 	return nil, fmt.Errorf("profile %q: %w in %s", name, ErrNoProfile, strings.Join(l.dirs, ", "))
 }
 
-// lookIn returns the profile in one directory, nil if it is not there.
+// lookIn returns the profile in one directory, nil if it is not there. That a file is invalid is cached as well, since
+// it is read again once it has changed.
 func (l *Library) lookIn(dir, name string) (*sensitivity.Profile, error) {
 	path := filepath.Join(dir, name)
 	root, info, err := find(dir, name)

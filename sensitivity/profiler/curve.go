@@ -51,7 +51,8 @@ func (q Question) curve(runs []Run) Curve {
 	return c
 }
 
-// points combines runs of the same size, ascending in cores. A size that failed once is a point without runs.
+// points combines runs of the same size, ascending in cores. A size that failed once is a point without runs. A
+// recorded run has no scatter and nothing to leave out at its beginning, so its rate is taken as it is.
 func (q Question) points(runs []Run, memory gres.Memory) (points []Point) {
 	paces := make(map[int][]pace)
 	for _, r := range runs {
@@ -139,7 +140,7 @@ const (
 )
 
 // plateau makes those last points equal that cannot be told apart. Otherwise a job would get all the cores of a node
-// for a tenth of a per cent that is not real.
+// for a tenth of a per cent that is not real. They get their weighted mean.
 func (c *Curve) plateau() {
 	n := len(c.Points)
 	first, sum, weights := n, 0.0, 0.0
@@ -188,7 +189,8 @@ func Isotonic(rates, weights []float64) []float64 {
 type Estimate struct{ Low, Rate, High float64 }
 
 // At returns the rate with some cores. Below the first point it falls in proportion, and beyond the last it stays the
-// same, since nothing was measured there. A curve without points is 0 everywhere.
+// same, since nothing was measured there. A curve without points is 0 everywhere. With fewer cores than the first point
+// it may be as fast as that at most, if one core is not the limit there.
 func (c Curve) At(cores float64) Estimate {
 	n := len(c.Points)
 	if n == 0 {
@@ -209,7 +211,8 @@ func (c Curve) At(cores float64) Estimate {
 	return between(c.Points[next-1], c.Points[next], cores)
 }
 
-// beyond returns the rate with more cores than were measured.
+// beyond returns the rate with more cores than were measured. It may rise up to the bound, at most in proportion to the
+// cores; without a bound it is taken not to rise.
 func (c Curve) beyond(cores float64) Estimate {
 	last := c.Points[len(c.Points)-1]
 	high := last.Rate

@@ -58,8 +58,9 @@ func (q Question) growth(runs []Run, c Curve) Growth {
 	return q.measured(runs, c)
 }
 
-// reckoned computes the columns from the cache, with the storage rate from the one run with less memory, if that
-// differs.
+// reckoned computes the columns from the cache. A run with less memory confirms the cache, or, if it was slower than
+// with full memory, gives the storage rate. If it was as fast although the cache predicts otherwise, the cache is not
+// what limits the trainer: then its amount is the only column.
 func (q Question) reckoned(runs []Run, c Curve) Growth {
 	cache, how := q.Cache, "memory is reckoned: the cache never evicts"
 	for _, p := range q.lesser(runs) {
@@ -82,7 +83,7 @@ func (q Question) reckoned(runs []Run, c Curve) Growth {
 const confirms = 0.15
 
 // columns returns the amounts for which the cache's rates are written into the profile: parts of the data set, up to
-// full memory.
+// full memory. The last column is the first amount with which nothing is missed, or full memory.
 func (q Question) columns(cache Cache) (columns []Column) {
 	for _, share := range shares {
 		memory := max(1, cache.Base+gres.Memory(share*float64(cache.Dataset)))
@@ -97,7 +98,8 @@ func (q Question) columns(cache Cache) (columns []Column) {
 	return columns
 }
 
-// measured returns one column, the least amount tried, if memory does not matter, and else a column for each amount.
+// measured returns one column, the least amount tried, if memory does not matter, and else a column for each amount. A
+// rate within Noise of that with full memory counts as equal.
 func (q Question) measured(runs []Run, c Curve) Growth {
 	less := q.lesser(runs)
 	if len(less) == 0 {
@@ -136,7 +138,8 @@ func (q Question) lesser(runs []Run) (all []lessPoint) {
 	return all
 }
 
-// amounts returns the amounts to be tried besides full memory, ascending.
+// amounts returns the amounts to be tried besides full memory, ascending. For a known cache one run with half of the
+// data set in memory is enough to confirm it.
 func (q Question) amounts() []gres.Memory {
 	if q.Cache.ours() {
 		half := q.Cache.Base + q.Cache.Dataset/2
@@ -149,7 +152,8 @@ func (q Question) amounts() []gres.Memory {
 }
 
 // nextMemory returns the next trial with less memory. It is made at the knee, where a shortage shows most, and first
-// with the least amount: if that is enough, the others are, too.
+// with the least amount: if that is enough, the others are, too. A recorded curve has no runs with less memory, and a
+// run that is to go on comes first.
 func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
 	if len(d.Curve.Points) == 0 || q.Recorded || len(runs) > 0 && q.unfinished(runs[len(runs)-1]) > 0 {
 		return Trial{}, false

@@ -11,7 +11,8 @@ import (
 // mostFaults is how many sizes may fail before the estimator gives up.
 const mostFaults = 2
 
-// next returns the next trial over cores, or why there is none.
+// next returns the next trial over cores, or why there is none. A run that is not exact enough goes on before anything
+// else.
 func (q Question) next(runs []Run, c Curve) (Trial, Stop) {
 	if n := len(runs); n > 0 {
 		if more := q.unfinished(runs[n-1]); more > 0 {
@@ -70,7 +71,8 @@ func (q Question) trial(cores int, c Curve, why Why) Trial {
 }
 
 // opening returns the first two points: the rate of one core, and the size at which the GPUs are the limit. That is
-// expected at the knee if the trainer's rate with ready data (Bound) is known, and else with all cores.
+// expected at the knee if the trainer's rate with ready data (Bound) is known, and else with all cores. If the smallest
+// size fails, the next one is tried in its place.
 func (q Question) opening(c Curve, left []int) (Trial, Stop) {
 	most := left[len(left)-1]
 	switch {
@@ -105,7 +107,8 @@ func (q Question) repeat(c Curve) (Trial, bool) {
 	return Trial{}, false
 }
 
-// mostOpen returns the trial that could change a grant most.
+// mostOpen returns the trial that could change a grant most; Known if none could change a rate by more than Learn.
+// Differences of 1e-9 are those of rounding.
 func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 	best, open, why := 0, q.Learn+2e-9, WhyKnee
 	for _, cores := range left {

@@ -55,7 +55,8 @@ func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error)
 	return p, nil
 }
 
-// corners returns the curve's knots, with cores per GPU, and the points at which storage becomes the limit.
+// corners returns the curve's knots, with cores per GPU, and the points at which storage becomes the limit. Of knots
+// that round to the same cores the slowest is kept, so that nothing is promised that was not measured.
 func (q Question) corners(c Curve, columns []Column) []Knot {
 	knots := c.Knots()
 	for _, column := range columns {

@@ -30,7 +30,7 @@ const Believed = 3
 
 // UseOf returns a trainer's use of a GPU with its share of cores: how busy it keeps the GPU and the most memory that it
 // holds; 0: unknown. The GPU's work per sample does not depend on the cores, so busy is proportional to the rate. It is
-// taken from the run with the most looks.
+// taken from the run with the most looks. It is rounded up, since too large a value only keeps other jobs away.
 func (q Question) UseOf(runs []Run, c Curve) (busy float64, memory gres.Memory) {
 	q = q.Defaults()
 	var best *Run

@@ -32,7 +32,9 @@ type pace struct {
 	parts   int     // stretches that it was computed from
 }
 
-// paceOf returns the pace of a run in which this many workers prepare batches for each GPU.
+// paceOf returns the pace of a run in which this many workers prepare batches for each GPU. Stretches are made longer
+// until they agree (swing is their standard deviation) or are long enough. While there are at least twice as many as a
+// scatter needs, they can still be joined.
 func paceOf(windows []Window, workers int) pace {
 	settled := drained(windows, float64(prefetched*workers))
 	most := float64(max(leastInStretch, perWorker*workers))
@@ -93,7 +95,8 @@ func coarse(sum Window, workers int) pace {
 	return pace{rate: sum.rate(), scatter: min(1, float64(workers)/sum.Iterations)}
 }
 
-// drained removes the windows with the first batches, at most half of all iterations.
+// drained removes the windows with the first batches, at most half of all iterations. A run that has no more than that
+// still gives a rate.
 func drained(windows []Window, batches float64) []Window {
 	batches = min(batches, total(windows).Iterations/2)
 	seen := 0.0
@@ -163,7 +166,9 @@ func (q Question) Enough(r Run) bool {
 	return at.parts >= stretches && at.scatter <= q.Noise
 }
 
-// unfinished returns how much longer a run has to go on; 0: it is exact enough, or as long as allowed.
+// unfinished returns how much longer a run has to go on; 0: it is exact enough, or as long as allowed. With too few
+// stretches it goes on for as long as they take, and at least by half of its time; if it only scatters, by half of its
+// time.
 func (q Question) unfinished(r Run) time.Duration {
 	sum := total(r.Windows)
 	left := q.Long.Seconds() - sum.Seconds

@@ -19,7 +19,8 @@ type Worth struct {
 // trifle is a part of the speed that is not worth spending cores on.
 const trifle = 0.02
 
-// On returns what p promises a job with this many GPUs on an empty node.
+// On returns what p promises a job with this many GPUs on an empty node. Best is searched from the fastest option down,
+// and changes only to one with no more cores.
 func On(p *sensitivity.Profile, node gres.Vector, gpus int) Worth {
 	fair := gres.Proportional(node, gpus)
 	options := p.Options(fair, node)

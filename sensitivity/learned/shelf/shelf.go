@@ -203,7 +203,7 @@ func (s *Shelf) keep(e *learned.Entry) error {
 }
 
 // put writes the entry to disk and then to memory. What was written counts even if the final sync fails, although it
-// may then not outlast a crash.
+// may then not outlast a crash. Entries in memory go only after their files are gone.
 func (s *Shelf) put(e *learned.Entry, text []byte) error {
 	crowded := s.crowdedOut(e)
 	if err := s.replace(fileOf(e.Key()), text, crowded); err != nil {
@@ -220,7 +220,8 @@ func (s *Shelf) put(e *learned.Entry, text []byte) error {
 // the new one is dropped, since it follows from older data.
 var errOvertaken = errors.New("another daemon has written it meanwhile: want a folder for each")
 
-// yield takes over a newer entry that another daemon has written for the key.
+// yield takes over a newer entry that another daemon has written for the key. It then returns errOvertaken. If no valid
+// file is there, the new entry may be written.
 func (s *Shelf) yield(key learned.Key) error {
 	there, err := readEntry(s.dir, fileOf(key))
 	if err != nil {
