@@ -138,6 +138,7 @@ func expandRange(item string, room int) ([]string, error) {
 	return numbers, nil
 }
 
+// hostNumber parses a number of a bracket, which may have leading zeros, up to 31 bits.
 func hostNumber(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil || len(text) > maxDigits {

@@ -50,7 +50,7 @@ type shelf struct {
 
 // heatMap is one profile: the speed of a GPU by its cores and memory, in percent of the fastest point.
 type heatMap struct {
-	ID      string
+	ID      string // its anchor in the page
 	Name    string // of the file, or of the jobs from which it was learned
 	Owner   string // of a learned profile
 	Model   string

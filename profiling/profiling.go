@@ -1,5 +1,6 @@
 // Package profiling runs a trainer at the sizes that the estimator asks for, and keeps what was measured. How a trainer
-// gets cores and memory is a port (Trainer): this package starts nothing itself and knows nothing of Slurm.
+// gets cores and memory is left to an interface (Trainer): this package starts nothing itself and knows nothing of
+// Slurm.
 package profiling
 
 import (

@@ -108,6 +108,7 @@ func nearest(profiles []*Profile, cores float64, memory gres.Memory) []float64 {
 	return all
 }
 
+// mean rounds to a millionth.
 func mean(numbers []float64) float64 {
 	sum := 0.0
 	for _, x := range numbers {

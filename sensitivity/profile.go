@@ -1,7 +1,9 @@
 // Package sensitivity says how fast a model trains with a share of CPU and memory: the measured Profile, and what
 // follows from it, the demand, the proportional share and the gain of anything between (Synergy, OSDI'22, §3). It
 // computes from its arguments; it does not measure, reads no files, and knows no nodes, jobs or policies. The scatter
-// of a curve is handled here (Noise) and in the profiler, so that the planner's promise is exact on the curve.
+// of a curve is handled here (Noise) and in the profiler, so that the planner's promise is exact on the curve. A
+// product is written float64(x*y), so that no processor rounds it in one step with a sum: figures are the same on every
+// machine (tests/rounding_test.go).
 package sensitivity
 
 import (

@@ -91,6 +91,7 @@ func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	return s.Now, true
 }
 
+// find returns the first element for which is holds, within the list; nil: there is none.
 func find[T any](list []T, is func(T) bool) *T {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		return &list[i]
@@ -110,6 +111,7 @@ func phrase(job *policy.Job, d *policy.Decision) string {
 	return strings.TrimRight(fmt.Sprintf("is given %s %s", given(d), d.Why), ", ")
 }
 
+// given says what a decision gives a job, as the beginning of a clause that phrase goes on with.
 func given(d *policy.Decision) string {
 	return fmt.Sprintf("%s on %s, where its share is %s and %s,", size(*d.Grant), Nodes(d.Grant.Nodes),
 		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))

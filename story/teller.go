@@ -160,6 +160,7 @@ type passages struct {
 	of     map[int]*Passage
 }
 
+// passage returns a job's passage, and makes it when it is first needed: a job without news has none.
 func (p *passages) passage(job int) *Passage {
 	if p.of[job] == nil {
 		p.of[job] = &Passage{Job: job}

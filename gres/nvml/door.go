@@ -39,6 +39,7 @@ type door struct{ lib nvml.Interface }
 
 func (d door) close() error { return failure(d.lib.Shutdown()) }
 
+// versions returns the versions of driver and library; one that is not told is empty.
 func (d door) versions() (driver, library string) {
 	driver, _ = d.lib.SystemGetDriverVersion()
 	library, _ = d.lib.SystemGetNVMLVersion()
@@ -133,6 +134,7 @@ func (l leaf) computeMode() string {
 	return names[mode]
 }
 
+// mpsClients returns how many processes use the GPU through MPS; Unknown if the driver is too old or does not say.
 func (l leaf) mpsClients() int {
 	const call = "nvmlDeviceGetMPSComputeRunningProcesses"
 	if !l.has(call, call+"_v2", call+"_v3") {

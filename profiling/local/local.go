@@ -145,6 +145,7 @@ func (l *Trainer) start(t profiler.Trial) error {
 	return nil
 }
 
+// launch starts the command on its CPUs; with Virtual cores it is bound to none.
 func (l *Trainer) launch(command *exec.Cmd, cores int) error {
 	if l.Virtual > 0 {
 		return command.Start()
@@ -345,6 +346,7 @@ func Files(progress string, watched []string, pattern *Pattern) func() int64 {
 // moved reports whether an iteration is done.
 func (s source) moved() bool { return s.total() > 0 }
 
+// total reads the present progress and returns the iterations of all epochs.
 func (s source) total() int64 {
 	s.look()
 	return s.count.total()

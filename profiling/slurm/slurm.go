@@ -168,6 +168,7 @@ type limited struct {
 	room int
 }
 
+// Write never fails or falls short, since the program would then be ended by its own output.
 func (l *limited) Write(p []byte) (int, error) {
 	kept := p[:min(len(p), l.room)]
 	l.room -= len(kept)

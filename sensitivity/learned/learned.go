@@ -2,7 +2,8 @@
 // from curves that jobs measured inside their own grants and from progress reports, and the sensitivity profile that
 // follows. It computes from its arguments; package shelf stores the entries. All input comes from users: it is bounded
 // here, believed as far as it was measured and one step further, and affects only jobs of the same owner and name. Each
-// point has its job and time, so learning the same report twice counts once.
+// point has its job and time, so learning the same report twice counts once. A product is written float64(x*y), so that
+// no processor rounds it in one step with a sum: figures are the same on every machine (tests/rounding_test.go).
 package learned
 
 import (
@@ -116,6 +117,7 @@ func (e *Entry) bars(r *Report) bool {
 	return e != nil && (!r.news(e.Since) || e.GPUType != r.GPUType && !r.news(e.Updated))
 }
 
+// least returns the smaller amount, where 0 is unknown.
 func least(known, more gres.Memory) gres.Memory {
 	if known == 0 {
 		return more

@@ -6,7 +6,8 @@
 // Its model is rate(c) = min(r·c, G) with a rounded knee: r is what one core prepares, G what the GPUs do with ready
 // data. Between two measured points the curve lies above their chord, and below both the line through the origin and
 // the first point, and the rate of the second. The distance of these bounds is what is unknown there. It is largest at
-// the knee that the model predicts, and that is where the next trial is made.
+// the knee that the model predicts, and that is where the next trial is made. A product is written float64(x*y), so
+// that no processor rounds it in one step with a sum: figures are the same on every machine (tests/rounding_test.go).
 package profiler
 
 import (

@@ -138,6 +138,7 @@ func Thaw(dir string, proc Proc) ([]int, error) {
 	return thaw(dir, proc)
 }
 
+// thaw is Thaw for a caller that holds the folder's lock.
 func thaw(dir string, proc Proc) ([]int, error) {
 	jobs, err := (&freezer{proc: proc, dir: frozenDir(dir)}).thawAll()
 	return jobs, errors.Join(err, node.Withdraw(dir))
@@ -216,7 +217,8 @@ func (b *Broker) stillFrozen() []int {
 }
 
 // lockFolder makes the folder if it is missing and locks it against a second broker until the file is closed. It
-// refuses a folder in which other users may write, since the broker trusts the files in it.
+// refuses a folder in which other users may write, since the broker trusts the files in it. Root's own is accepted as
+// well, where a test runs as another owner.
 func lockFolder(dir string, owner int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ func (k *clock) at(now time.Time) time.Duration {
 	return now.Sub(k.start) - k.stood
 }
 
+// hold stops the clock. Each hold needs a release of its own.
 func (k *clock) hold(now time.Time) {
 	if k.holds++; k.holds == 1 {
 		k.since = now

@@ -137,6 +137,7 @@ func (g *gpu) happened(e turns.Event) {
 	g.timer.Reset(max(0, at-g.now()))
 }
 
+// tick tells the arbiter that the time has come for which it asked (Wake).
 func (g *gpu) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

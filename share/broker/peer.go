@@ -91,6 +91,7 @@ func (p *peer) ended() bool {
 	return raw.Read(readable) == nil
 }
 
+// readable reports whether the process of a pidfd has ended, without waiting.
 func readable(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)

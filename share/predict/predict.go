@@ -1,7 +1,9 @@
 // Package predict says how fast jobs will run together on one GPU, each as a part of its speed alone, from how busy
 // each keeps the GPU alone. Predictions are made before jobs are placed together, and shown as the reason. For an
 // important job a prediction is a bound: it is at most 0.02 above what was measured. Unknown utilisation counts as 100
-// %. Nothing is learned from jobs that share, since that needs a job to be slowed down first.
+// %. Nothing is learned from jobs that share, since that needs a job to be slowed down first. A product is written
+// float64(x*y), so that no processor rounds it in one step with a sum: figures are the same on every machine
+// (tests/rounding_test.go).
 package predict
 
 import (
@@ -9,7 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Mode is how a GPU is shared.
+// Mode is how a GPU is shared. It is finer than share.Mode, what a node is configured for: the turns of a node are
+// LookAhead here, and Slicing and Turns are for comparison.
 type Mode string
 
 // The modes.
@@ -132,7 +135,9 @@ func (t Tenant) anticipated(with neighbours) float64 {
 	return 1 / (1 + float64(t.busy()*with.beside) + float64(waits*min(1, with.behind)))
 }
 
-// slowdown returns how many times as long the GPU part takes; infinite if nothing is left for the job.
+// slowdown returns how many times as long the GPU part takes; infinite if nothing is left for the job. That cube fits
+// what was measured of the other job: 0.40 and 0.05 of its speed where the important one kept the GPU busy for 29 and
+// 55 % of the time.
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:

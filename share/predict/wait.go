@@ -57,6 +57,7 @@ func (k Kernels) BestBound(sync time.Duration) int {
 	return max(1, int(math.Round(math.Sqrt(float64(sync)*float64(k.Count)/float64(k.Each)))))
 }
 
+// part returns of in relation to whole; 0 if there is no whole.
 func part(of, whole time.Duration) float64 {
 	if whole <= 0 {
 		return 0

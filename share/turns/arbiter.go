@@ -132,6 +132,7 @@ func (a *Arbiter) join(e Event) {
 	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.enter(e, class), phase: idle})
 }
 
+// ask makes the client wait. That ignored is less than began says that no yield was ignored in this request (offends).
 func (a *Arbiter) ask(c *client, e Event) {
 	a.begin(c.job)
 	c.phase, c.seq, c.since = waiting, e.Seq, a.now
@@ -308,6 +309,7 @@ func (c *client) grace() time.Duration {
 	return max(leastGrace, min(mostGrace, 2*c.step()))
 }
 
+// yield tells the holder to release within its grace. It is true for settle, as something has changed.
 func (a *Arbiter) yield(h *client) bool {
 	h.turn.yielding, h.turn.told, h.turn.until = true, a.now, a.now+h.grace()
 	a.do(Yield, h).Grace = h.grace()

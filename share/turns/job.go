@@ -93,7 +93,8 @@ func (r *roster) exit(j *job) {
 	r.forget()
 }
 
-// forget drops the records of jobs that left long ago, and the oldest ones if there are too many.
+// forget drops the records of jobs that left long ago, and the oldest ones if there are too many. Records are in the
+// order of leaving, so the first is the oldest.
 func (r *roster) forget() {
 	for len(r.gone) > 0 && (len(r.gone) > mostGone || r.now-r.gone[0].gone > remembered) {
 		r.gone = slices.Delete(r.gone, 0, 1)

@@ -185,6 +185,7 @@ func (a *Arbiter) guardAt(c *client) time.Duration {
 	return a.now + time.Duration(short*1e9) + time.Microsecond
 }
 
+// othersWait reports whether a client of the other class wants the GPU.
 func (a *Arbiter) othersWait(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool {
 		return a.wants(other, c) && other.class != c.class

@@ -13,7 +13,9 @@
 //
 // Steps, gaps and GPU time are remembered by job, so many connections gain nothing. A client's statements are believed
 // only where they cost itself: an estimate counts as no less than what was seen, and deadlines count seen steps only.
-// Clients of one job never displace each other, since they are frozen together.
+// Clients of one job never displace each other, since they are frozen together. A product is written float64(x*y), so
+// that no processor rounds it in one step with a sum: figures are the same on every machine (tests/rounding_test.go). A
+// lease in this package is the length of a grant; that of waiting jobs in Slurm is something else.
 package turns
 
 import (

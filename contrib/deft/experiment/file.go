@@ -179,6 +179,7 @@ type object struct {
 	values map[string]json.RawMessage
 }
 
+// name returns a field's path in the file, for problems and remarks.
 func (o object) name(field string) string {
 	if o.at == "" {
 		return field
@@ -349,6 +350,7 @@ func (r *reader) text(o object, field string, needed bool) string {
 	return said
 }
 
+// oneOf parses one of these words. A missing field is the empty word, which must be among them to be allowed.
 func (r *reader) oneOf(o object, field string, words ...string) string {
 	said := r.text(o, field, false)
 	if !slices.Contains(words, said) {

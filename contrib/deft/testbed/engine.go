@@ -154,6 +154,7 @@ func (j *job) begin() {
 	j.run()
 }
 
+// run begins to use the GPU.
 func (j *job) run() {
 	j.step.Run = j.now
 	j.piece()
@@ -228,6 +229,7 @@ func (e *engine) resume() {
 	}
 }
 
+// goOn lets the job go on where it was held back; if it was not, nothing happens.
 func (j *job) goOn() {
 	if then := j.held; then != nil {
 		j.held = nil

@@ -14,7 +14,8 @@
 //	result.Clients[0].Speed // as a part of its speed alone
 //	result.Clients[0].Steps // when each began (wanted the GPU) and ended
 //
-// The same Config gives the same Result, always and everywhere.
+// The same Config gives the same Result, always and everywhere. So a product is written float64(x*y), which no
+// processor rounds in one step with a sum (tests/rounding_test.go).
 package testbed
 
 import (

@@ -108,6 +108,7 @@ func (j *job) stepEnded(gap time.Duration) {
 	})
 }
 
+// release gives the slice back. The arbiter hears of it after half a round trip.
 func (j *job) release() {
 	j.turn.has = false
 	j.turn.released++

@@ -54,6 +54,7 @@ type folder string
 
 func (f folder) path(name string) string { return filepath.Join(string(f), name) }
 
+// write fails if the file exists: replace has removed an unfinished one.
 func (f folder) write(name string, text []byte) error {
 	file, err := os.OpenFile(f.path(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -116,6 +116,7 @@ func (b *Broker) accept() {
 	}
 }
 
+// serve reads a client's messages until it leaves or sends what is no message, which Wrong then has.
 func (b *Broker) serve(p *peer) {
 	lines := bufio.NewScanner(p.conn)
 	for lines.Scan() {
@@ -135,6 +136,7 @@ func (b *Broker) serve(p *peer) {
 	_ = p.conn.Close()
 }
 
+// hear counts a message and answers it as the Broker's fields say.
 func (b *Broker) hear(p *peer, m wire.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,6 +158,7 @@ func (b *Broker) hear(p *peer, m wire.Message) {
 	}
 }
 
+// ask queues a request: it is granted at once, or the holder is asked to yield.
 func (b *Broker) ask(p *peer, m wire.Message) {
 	if slices.Contains(b.queue, p) {
 		b.wrong = append(b.wrong, "a second request while one is open")
