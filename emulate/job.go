@@ -311,7 +311,8 @@ func (r *run) leave() (Reason, error) {
 	return Left, r.save()
 }
 
-// checkpoint saves between two iterations and goes on. If nothing was done since the last one, only its time counts.
+// checkpoint saves between two iterations and goes on. If nothing was done since the last one it is not repeated, and
+// the next is due after a whole interval.
 func (r *run) checkpoint() error {
 	if r.iterations() == r.state.Iterations {
 		r.saved = time.Now()

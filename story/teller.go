@@ -108,7 +108,7 @@ func (t *Teller) Running() []Run {
 }
 
 // Remind adds to runs under way what only earlier records of them knew: why they were started and how fast they ran.
-// What the run started from is kept, since records do not have it.
+// Records do not have from, so the present one is kept.
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
@@ -123,8 +123,8 @@ func (t *Teller) Remind(runs []Run) {
 // alternate every round.
 const flutter = time.Hour
 
-// Tell returns the new passages of a report, ascending in job. A report without a complete plan has none. That is a
-// round that failed before it had one.
+// Tell returns the new passages of a report, ascending in job. A report without a complete plan, such as that of a
+// round that failed, has none.
 func (t *Teller) Tell(report *bridge.Report) []Passage {
 	if len(report.Plan.Decisions) < len(report.Snapshot.Jobs) || len(report.Snapshot.Nodes) == 0 {
 		return nil

@@ -326,8 +326,8 @@ func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
 
 func inMS(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
 
-// write writes the experiment's files. own is a folder of their own within the folder; empty: none. What belongs to all
-// models goes into the folder of the first one.
+// write writes the experiment's files. own is a folder of their own within the folder; empty: none. The files about all
+// models go into the folder of the first one.
 func (o *runOptions) write(t *trial, p experiment.Preset, all []tried, own string) error {
 	shared := "" // the folder of what belongs to all models: the first model's
 	pids := make([]int, len(t.Models))

@@ -100,7 +100,7 @@ func saidSince(comment, began string) bool {
 // own are the fields that have lines of their own, since their values may contain spaces.
 var own = []string{"Comment", "Extra", "StdOut", "StdErr"}
 
-// field returns a value from the output of scontrol show job. What is in Comment and Extra cannot pass for another
+// field returns a value from the output of scontrol show job. A user's text in Comment or Extra cannot pass for another
 // field: the rest of such a line is not searched.
 func field(shown, name string) string {
 	for line := range strings.Lines(shown) {

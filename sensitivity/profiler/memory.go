@@ -60,7 +60,7 @@ func (q Question) growth(runs []Run, c Curve) Growth {
 
 // reckoned computes the columns from the cache. A run with less memory confirms the cache, or, if it was slower than
 // with full memory, gives the storage rate. If it was as fast although the cache predicts otherwise, the cache is not
-// what limits the trainer: then its amount is the only column.
+// what limits the trainer: the amount of that run is then the only column.
 func (q Question) reckoned(runs []Run, c Curve) Growth {
 	cache, how := q.Cache, "memory is reckoned: the cache never evicts"
 	for _, p := range q.lesser(runs) {

@@ -244,7 +244,8 @@ func (g *gpu) resume() {
 	}
 }
 
-// thaw lets the job of a client go on, unless another client of the job is frozen, too.
+// thaw lets the job of a client go on, unless another client of the job is frozen, too. The arbiter then still waits
+// for it to yield.
 func (g *gpu) thaw(id turns.Client) {
 	job, is := g.frozen[id]
 	if !is {

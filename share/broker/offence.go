@@ -93,8 +93,8 @@ func (b *Broker) keepReporting(ctx context.Context) {
 	}
 }
 
-// report tells the daemon once and plans the next try. What cannot be reported counts as done: the job is not tried
-// again before reportAgain.
+// report tells the daemon once and plans the next try. After ErrNotReported no try can succeed, so the job counts as
+// reported and is left alone until reportAgain is over.
 func (b *Broker) report(ctx context.Context, d *docket) {
 	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()

@@ -83,10 +83,10 @@ type Manager struct {
 // delays no other GPU.
 type gpu struct {
 	mu     sync.Mutex
-	starts []time.Time
-	known  bool       // Serve has been called for it
-	last   []node.Run // the jobs of the last Serve
-	said   node.Fill  // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
+	starts []time.Time // of its daemons, within startsPer
+	known  bool        // Serve has been called for it
+	last   []node.Run  // the jobs of the last Serve
+	said   node.Fill   // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
 	// silence is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
 	silence time.Duration
 	until   time.Time

@@ -48,7 +48,7 @@ type client struct {
 	window  window
 	turns   int
 	freezes int
-	reports int
+	reports int // offences
 }
 
 // Arbiter decides which client may use one GPU. At most one client has the GPU at any time. It is not safe for

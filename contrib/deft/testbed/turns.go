@@ -9,10 +9,10 @@ import (
 // turn is the state of a job's slice. It behaves like the clients of the broker.
 type turn struct {
 	seq      uint64
-	has      bool
-	ends     time.Duration
-	yield    bool
-	busy     bool // a step is under way
+	has      bool          // it has the GPU
+	ends     time.Duration // when its lease ends
+	yield    bool          // it was told to yield
+	busy     bool          // a step is under way
 	frozen   bool
 	released int    // counts the moments at which it could have been released, so that an old plan is ignored
 	then     func() // what the job does with the slice that it asked for
