@@ -44,7 +44,7 @@ const (
 	mostOfJobs  = 128 << 20
 )
 
-// byName are the commands by the models that they replace.
+// byName are the commands by the models that they replace. Their size is checked only if there are any.
 func (o *ownOptions) byName(t *trial) (map[string]string, error) {
 	found := map[string]string{}
 	for _, text := range o.commands {

@@ -209,7 +209,8 @@ file that SYNERGY_SHARE_CSV names.`,
 	return command
 }
 
-// run runs the experiment under each preset in turn, or once through Slurm.
+// run runs the experiment under each preset in turn, or once through Slurm. Of several presets each has a folder of its
+// own. Through Slurm the broker's configuration says how the GPU is shared, so "slurm" stands in the place of a preset.
 func (o *runOptions) run(ctx context.Context, out, notes io.Writer) error {
 	var presets []experiment.Preset
 	for name := range strings.SplitSeq(o.presets, ",") {

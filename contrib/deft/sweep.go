@@ -89,7 +89,8 @@ func (o *sweepOptions) run(out, notes io.Writer) error {
 	return draw(t.sweepFigure(points, what), o.plot)
 }
 
-// points are the experiments, and what varies between them.
+// points are the experiments, and what varies between them. With --steps the number of kernels of a job stays, and each
+// gets longer or shorter.
 func (o *sweepOptions) points(t *trial) (points []sweepPoint, what string, err error) {
 	option, text := "bounds", o.bounds
 	if o.steps != "" {

@@ -168,6 +168,7 @@ func IsNode(text string) bool {
 	return err == nil && len(names) == 1 && names[0] == text && text[0] != '-'
 }
 
+// validate returns an error for the first field that is not valid. The PCI address may be unknown.
 func (g GPU) validate() error {
 	switch {
 	case g.Minor < 0 || g.Minor > maxMinor:
@@ -184,6 +185,8 @@ func (g GPU) validate() error {
 	return g.MIG.validate()
 }
 
+// validate returns an error for the first field that is not valid. A mode may be empty, as Pending is while no reset is
+// due.
 func (m MIG) validate() error {
 	for _, mode := range []string{m.Mode, m.Pending} {
 		switch mode {

@@ -174,7 +174,8 @@ func migMode(mode int) string {
 	return inventory.MIGOff
 }
 
-// parts returns the MIG devices of the GPU; unused device slots are skipped.
+// parts returns the MIG devices of the GPU; unused device slots are skipped. A part whose name cannot be read has no
+// profile.
 func (l leaf) parts() []inventory.Part {
 	places, ret := l.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {

@@ -56,7 +56,7 @@ func listed(cpus []int) string {
 }
 
 // Exec acts as the guardian if this process was started as one, and does not return then. Programs that measure call it
-// first.
+// first. Signals that are sent to all processes of a job do not end it before it has acted.
 func Exec() {
 	const own = 6
 	if len(os.Args) != own || os.Args[0] != guardianName {

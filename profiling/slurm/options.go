@@ -94,7 +94,8 @@ func says(word, name string) bool {
 	return given == name || len(given) >= least && strings.HasPrefix(name, given)
 }
 
-// split splits at spaces outside of quotes; a backslash outside of single quotes takes the next byte literally.
+// split splits at spaces outside of quotes; a backslash outside of single quotes takes the next byte literally. A pair
+// of quotes with nothing in it is an empty word, which begun remembers.
 func split(text string) (words []string, err error) {
 	var word strings.Builder
 	var quote byte

@@ -93,7 +93,7 @@ func Submit(ctx context.Context, j Job) (ID, error) {
 }
 
 // submitting returns the environment for sbatch. It leaves out variables that would change the job, which a shell
-// inside a job has or which the user meant for his trainings.
+// inside a job has or which the user meant for his trainings. Others, such as SBATCH_ACCOUNT, stay.
 func submitting(environment []string) (kept []string) {
 	for _, entry := range environment {
 		name, value, _ := strings.Cut(entry, "=")

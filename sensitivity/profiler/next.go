@@ -155,7 +155,8 @@ func (c Curve) gap(cores int) float64 {
 	return high/low - 1
 }
 
-// doubt returns by how much the model itself may be wrong at this number of cores, relative to the rate.
+// doubt returns by how much the model itself may be wrong at this number of cores, relative to the rate. It grows with
+// the distance to the nearer point, as far as the rate follows the cores there (trust).
 func (c Curve) doubt(cores int) float64 {
 	i := c.after(cores)
 	if i == 0 || i == len(c.Points) {

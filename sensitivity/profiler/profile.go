@@ -19,7 +19,7 @@ type About struct {
 }
 
 // Profile returns the profile of a decision for the planner: the curve's knots for each amount of memory, all per GPU.
-// It fails if nothing was measured.
+// It fails if nothing was measured. More memory is never made slower than less, whatever was measured.
 func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error) {
 	q = q.Defaults()
 	if len(d.Curve.Points) == 0 {

@@ -59,7 +59,8 @@ type docket struct {
 }
 
 // keepReporting reports offences until the context ends: into a file on this node, and to the daemon, with retries,
-// since slurmctld may be away. A report that is retried delays others by at most one try.
+// since slurmctld may be away. A report that is retried delays others by at most one try. While a job has a docket its
+// further offences are only written to the file.
 func (b *Broker) keepReporting(ctx context.Context) {
 	dockets := map[accused]*docket{}
 	ticker := time.NewTicker(reportEvery)
@@ -111,7 +112,8 @@ func (b *Broker) report(ctx context.Context, d *docket) {
 	}
 }
 
-// writeDown adds a line to the file. A file that is too long is renamed first.
+// writeDown adds a line to the file. A file that is too long is renamed first. It then replaces the one that was
+// renamed before.
 func (b *Broker) writeDown(o offence) error {
 	line, err := json.Marshal(o)
 	if err != nil {

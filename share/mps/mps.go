@@ -403,7 +403,7 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	return m.end(ctx, d)
 }
 
-// known returns the daemons that a manager of this folder has started and not ended.
+// known returns the daemons that a manager of this folder has started and not ended. Each has its folder until then.
 func (m *Manager) known() []daemon {
 	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed, so there is no error
 	var all []daemon

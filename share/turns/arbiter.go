@@ -212,7 +212,8 @@ func (a *Arbiter) othersWant(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool { return a.wants(other, c) })
 }
 
-// settle carries out the next change that is due now and reports whether there was one.
+// settle carries out the next change that is due now and reports whether there was one. A holder is first told to
+// yield, and is frozen when its grace is over. While kernels of a frozen client may be on the GPU, nothing is due.
 func (a *Arbiter) settle() bool {
 	if a.draining() {
 		return false
@@ -389,7 +390,8 @@ func (a *Arbiter) advance(now time.Duration) {
 }
 
 // concede lets each job earn what it may lose to slices that do not fit into its gaps, and deducts what it loses while
-// it waits for a less important job.
+// it waits for a less important job. A job that has not had the GPU yet has no gaps, so it earns nothing. It can be at
+// most a window's earnings behind.
 func (a *Arbiter) concede(seconds float64) {
 	most := float64(a.rules.Concede * a.rules.Window.Seconds())
 	for _, j := range a.jobs {

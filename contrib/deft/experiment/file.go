@@ -187,7 +187,8 @@ func (o object) name(field string) string {
 	return o.at + "." + field
 }
 
-// object parses the fields of an object. Unknown fields become remarks.
+// object parses the fields of an object. Unknown fields become remarks. After a mistake in the JSON the fields before
+// it are returned, so that all problems of these are found, too.
 func (r *reader) object(at string, text []byte, known ...string) object {
 	o := object{at, map[string]json.RawMessage{}}
 	where := at

@@ -183,7 +183,8 @@ func (k reference) more(m Model) float64 {
 	return batch * float64(m.Height) * float64(m.Width) / (float64(k.height) * float64(k.height) * usualShape)
 }
 
-// scaled returns the reference's work, scaled to the model's picture and batch.
+// scaled returns the reference's work, scaled to the model's picture and batch. The GPU time grows with all of the
+// input, the number of kernels with the batch alone; the length of a kernel follows.
 func (k reference) scaled(m Model) Work {
 	by := math.Pow(k.more(m), growth)
 	count := float64(k.work.Count) * pictures(m.Batch) / pictures(k.batch)

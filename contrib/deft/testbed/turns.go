@@ -18,7 +18,8 @@ type turn struct {
 	then     func() // what the job does with the slice that it asked for
 }
 
-// tell passes an event to the arbiter and carries out the effects.
+// tell passes an event to the arbiter and carries out the effects. Messages to a job take half a round trip; freezing
+// and thawing act at once, since a broker does them itself.
 func (e *engine) tell(event turns.Event) {
 	for _, effect := range e.arbiter.Step(e.now, event) {
 		j := e.jobs[effect.Client-1]

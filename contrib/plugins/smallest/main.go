@@ -7,6 +7,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
+// A GPU more weighs as much as a thousand GPU-hours of running, more than a job usually has.
 func main() {
 	smallest := policy.By("smallest",
 		func(_ *policy.Cluster, j *policy.Job) float64 { return 1000*float64(j.GPUs) + j.Attained/3600 },
