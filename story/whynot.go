@@ -154,7 +154,8 @@ func (q *question) unplanned() {
 		"daemon plans it once that is mended (docs/job-contract.md)"}
 }
 
-// starts answers for a job that the plan starts and that does not run yet.
+// starts answers for a job that the plan starts and that does not run yet. If its start succeeded in this round it
+// runs, although the snapshot is from before.
 func (q *question) starts() {
 	a := &q.answer
 	a.State = StateStarts

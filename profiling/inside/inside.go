@@ -129,7 +129,8 @@ func (t *trainer) begin(ctx context.Context) error {
 	return nil
 }
 
-// Run measures one size.
+// Run measures one size. It counts as limited before Limit is called, which may fail when some processes have fewer
+// cores already.
 func (t *trainer) Run(ctx context.Context, trial profiler.Trial) (profiling.Measured, error) {
 	t.limited = true
 	if err := t.Cores.Limit(trial.Cores); err != nil {

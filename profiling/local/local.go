@@ -65,7 +65,8 @@ type child struct {
 // tick is how often progress is read.
 const tick = 50 * time.Millisecond
 
-// Run runs a trial.
+// Run runs a trial. The trainer goes on if the trial prolongs the one before or the trainer adapts to another size
+// (resize), and is started anew otherwise. fault leaves nil as it is.
 func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured, error) {
 	var m profiling.Measured
 	if !t.Prolongs {

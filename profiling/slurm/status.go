@@ -23,7 +23,7 @@ type Status struct {
 // ErrForgotten means that Slurm does not know the job, or does not know it any more.
 var ErrForgotten = errors.New("not known to Slurm any more")
 
-// Look asks for a job's status.
+// Look asks for a job's status. A job that is not known shows in scontrol's message only.
 func Look(ctx context.Context, id ID) (Status, error) {
 	said, err := program(ctx, os.Environ(), "scontrol", "--oneliner", "show", "job", string(id))
 	switch {

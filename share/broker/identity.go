@@ -46,7 +46,8 @@ func (p Proc) Job(pid, uid int) (int, error) {
 	return p.jobByParents(pid)
 }
 
-// user returns the real user ID of a process; -1 if its user IDs differ, as those of a setuid program do.
+// user returns the real user ID of a process; -1 if its user IDs differ, as those of a setuid program do. Such a
+// process is taken for no user's.
 func (p Proc) user(pid int) (int, error) {
 	status, err := p.read(pid, "status")
 	if err != nil {

@@ -152,7 +152,8 @@ func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(),
 	}), nil
 }
 
-// begin gets the GPU for a step: it goes on with the present grant, or releases it and asks anew.
+// begin gets the GPU for a step: it goes on with the present grant, or releases it and asks anew. A grant is used again
+// only while its lease lasts and the broker does not want the GPU back.
 func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -182,7 +182,8 @@ func (c Client) check() error {
 	return nil
 }
 
-// filled returns the Config with defaults for unset fields.
+// filled returns the Config with defaults for unset fields. Mode Turns has neither look-ahead nor a least share, and
+// keeps no slice that is not used.
 func (c Config) filled() Config {
 	or(&c.Slice, DefaultSlice)
 	or(&c.Sync, DefaultSync)
