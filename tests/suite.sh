@@ -8,7 +8,10 @@ began=$SECONDS
 "$@"
 status=$?
 if [ -n "${SUITES:-}" ]; then
-  cpu=$(times | awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] }; printf "%.0f", s }')
+  spent=$(mktemp)
+  times > "$spent" # in this shell: a pipe would be another one, which has run nothing
+  cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); s += 60 * t[1] + t[2] }; printf "%.0f", s }' "$spent")
+  rm -f "$spent"
   printf '%6d %6d %4d  %s\n' $((SECONDS - began)) "$cpu" "$status" "$name" >> "$SUITES"
 fi
 exit "$status"
