@@ -15,8 +15,9 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 	return new(Planner).Decide(c, p, a)
 }
 
-// scheduleJob decides job i when its turn in the policy's order comes. A running job stays, and may be resized to what
-// it is owed (shrinkToShare, claim); a waiting job gets a place if there is one.
+// scheduleJob decides job i when its turn in the policy's order comes. A running job that no earlier one has displaced
+// stays, and may be resized to what it is owed (shrinkToShare, raiseToOwed); a waiting job gets a place if there is
+// one. Fixed jobs have no turn.
 func scheduleJob(b *board, i int) {
 	switch s := &b.states[i]; s.standing {
 	case loose:
@@ -41,6 +42,8 @@ func placeJob(b *board, i int) {
 	if !reserveNodes(b, i) {
 		return
 	}
+	// For the job with the reservation a place is worth any restarts (placeWorth), so a second search may succeed. It
+	// then needs no kept nodes. The reservation stays, without nodes, so that no other job gets one in this round.
 	if b.states[i].limit == byCost && findPlace(b, i) {
 		clear(b.reserved.servers)
 		return
@@ -171,7 +174,8 @@ func fillFreed(b *board) bool {
 
 // reprieve lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left their
 // place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing that
-// would only leave their new place idle. It reports whether there were any.
+// would only leave their new place idle. Nor are jobs that go back to their share (Job.Owed), whose former size is the
+// mistake to be mended. It reports whether there were any.
 func reprieve(b *board) bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
@@ -204,7 +208,7 @@ func resumeStopped(b *board, i int) bool {
 		s.stopped, s.cleared, s.answer = false, false, nil
 		b.occupy(i)
 		b.stops++
-		b.freed++
+		b.freed++ // the place or size that it had been given instead
 		return true
 	}
 	b.occupy(i)
@@ -221,7 +225,8 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 	return true
 }
 
-// backfill places waiting jobs on what became free after their turn, without disturbing any job.
+// backfill places waiting jobs on what became free after their turn, without disturbing any job. For a class that finds
+// no room it renews the denial, but keeps the limit in it: only the search with preemption knows that.
 func backfill(b *board) {
 	if b.filled == b.freed {
 		return
@@ -271,9 +276,9 @@ func readDecision(b *board, i int, d *Decision) {
 	switch {
 	case j.Running == nil:
 		d.Reason, d.Why = Starts, otherGPUText(b, i)
-	case d.Grant == j.Running || d.Grant.Equal(*j.Running):
+	case d.Grant == j.Running || d.Grant.Equal(*j.Running): // stopped on the way, and got back what it had
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
-	case d.Reason == Grows && s.speed() <= s.was*(1+tie):
+	case d.Reason == Grows && s.speed() <= s.was*(1+tie): // a later pass took its gain away
 		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
 		d.Why = speedupText(b, i, *d.Grant)

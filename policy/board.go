@@ -59,18 +59,18 @@ type board struct {
 	scratch
 }
 
-// scratch is reused memory. Nothing in it outlives the function that is named beside it.
+// scratch is reused memory. A result in it is valid until the next call of the function that is named beside it.
 type scratch struct {
 	named []*Node    // setUpServers: ascending in name
 	line  line       // orderJobs
 	plans []clearing // makeRoom
 	seen  set        // visitLastFirst
-	asked []shrink   // able
-	calls []int      // lenders
+	asked []shrink   // listShrinks
+	calls []int      // lendersOn
 	trial []shrink   // bestTrade
 	late  []int      // findOverdue
 
-	tenures struct {
+	tenures struct { // tenuresOf: valid for the round
 		round int
 		of    []tenure
 	}
@@ -103,7 +103,7 @@ type standing uint8
 
 const (
 	waits standing = iota // not granted so far
-	fixed                 // running, not to be touched
+	fixed                 // running, not to be touched, except that it may be asked for loans (server.lenders)
 	loose                 // running, its turn has not come: it may be displaced
 	kept                  // running, stays on its servers; with another size if it was stopped
 	fresh                 // granted, and started or restarted: its size is free to choose
@@ -147,7 +147,9 @@ func (b *board) occupy(i int) { b.book(i, 1) }
 // vacate undoes occupy.
 func (b *board) vacate(i int) { b.book(i, -1) }
 
-// book books what job i holds, with sign -1 takes that back, and updates what is derived from it.
+// book books what job i holds, with sign -1 takes that back, and updates what is derived from it. A job without servers
+// holds nothing: a gang may be taken off once for each server that it has to leave. What a loose job holds counts as
+// free, so only loose changes by it.
 func (b *board) book(i, sign int) {
 	s := &b.states[i]
 	held := s.size.Times(sign)
@@ -178,7 +180,8 @@ func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded+sv.lost, b.idle+sv.idle
 }
 
-// disturbed notes that server n has changed, and with it the other servers of gangs on it.
+// disturbed notes that server n has changed, and with it the other servers of gangs on it: a gang can have more only
+// where all its servers have it.
 func (b *board) disturbed(n int) {
 	b.unsettled(n)
 	for _, i := range b.servers[n].jobs {
@@ -236,7 +239,8 @@ func (b *board) setSize(i int, to standing, o sensitivity.Option) {
 	}
 }
 
-// keep lets running job i go on: its turn has come, and no later job may displace it any more.
+// keep lets running job i go on: its turn has come, and no later job may displace it any more. What is open stays the
+// same, since loose and free shrink alike; only the index of displaceable GPUs changes.
 func (b *board) keep(i int) {
 	s := &b.states[i]
 	s.standing = kept

@@ -51,7 +51,8 @@ func trade(b *board) bool {
 	return traded
 }
 
-// tradeOn makes the best trade on server n, and reports whether there is one.
+// tradeOn makes the best trade on server n, and reports whether there is one. It marks n as searched in vain (traded);
+// a trade removes the mark, since it changes the server.
 func tradeOn(b *board, n int) bool {
 	if b.stops <= 0 {
 		return false
@@ -94,7 +95,7 @@ func bestTrade(b *board, n int) (growth, clearing) {
 				continue
 			}
 			if !withinStops(b, plan, i) {
-				b.traded.drop(n)
+				b.traded.drop(n) // the next round may allow it, so the search was not in vain
 				continue
 			}
 			best, how = growth{i, o, net}, plan
@@ -146,7 +147,7 @@ func listGrowths(b *board) []growth {
 		}
 		if g := bestGrowth(b, n); g.net > trifle {
 			all = append(all, g)
-		} else if b.stops > 0 && !hasQuotas(b, n) {
+		} else if b.stops > 0 && !hasQuotas(b, n) { // else more may be possible in another round
 			b.grown.add(n)
 		}
 	}
@@ -182,16 +183,19 @@ func mayHaveMore(b *board, i int, more gres.Vector) bool {
 	return b.allHave(b.states[i].servers, more) && affordsMore(b, i, more)
 }
 
-// sizeIsFree reports whether the size of job i is free to choose, or the rules allow a restart of it.
+// sizeIsFree reports whether job i may get another size: it starts or restarts anyway, or the rules still allow a stop
+// in this round and its last restart has paid off (hasEarned).
 func sizeIsFree(b *board, i int) bool {
 	st := b.states[i].standing
 	return st == fresh || st == kept && b.stops > 0 && b.states[i].earned
 }
 
-// growable reports whether job i may have more where it is, and can be asked to give that back.
+// growable reports whether job i may be given more where it is. It may if it can be asked to give that back
+// (class.lends) and could be restarted there. Any other job gets more than its least size only when it starts, see
+// mayTakeMore.
 func growable(b *board, i int) bool { return b.states[i].class.lends && resizable(b, i) }
 
-// resize gives job i another size where it is.
+// resize gives job i another size where it is. A job that runs is stopped for that; readDecision fills in the text.
 func resize(b *board, i int, to sensitivity.Option) {
 	if s := &b.states[i]; s.standing == kept {
 		b.stop(i, Grows, "")
@@ -285,7 +289,8 @@ func timeUntilEnd(b *board, i int, ahead time.Duration) time.Duration {
 	return ahead
 }
 
-// netOver is netGain over a given time. The gain is relative to the share of the server where the job is.
+// netOver is netGain over a given time. The gain is relative to the share of the server where the job is. A restart
+// costs what the job would train meanwhile with the new size.
 func netOver(b *board, i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
 	unit := b.states[i].menu.unit

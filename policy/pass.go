@@ -15,7 +15,8 @@ type pass struct {
 const passes = 4
 
 // placing are the passes that place the starting jobs and hand out what their least sizes left over; once, in this
-// order.
+// order, whatever they report. Which servers no waiting job could use is found anew after rearrange, by which other
+// jobs may have got a place.
 func placing() []pass {
 	return []pass{
 		{"rearrange", func(b *board) bool { findUncontested(b); rearrange(b); return fillFreed(b) }},
@@ -48,10 +49,11 @@ func (a Allocator) Without(name string) Allocator {
 	return a
 }
 
-// finish runs the allocator's passes.
+// finish runs the allocator's passes. The improving passes run again while stopped jobs could go on after all: what
+// those had been given instead is free then.
 func (a Allocator) finish(b *board) {
 	if a.placing == nil {
-		return
+		return // an allocator without passes, such as Proportional
 	}
 	for _, p := range a.placing {
 		p.run(b)

@@ -13,8 +13,10 @@ import (
 // comparing it with the snapshot. Profiles must not change under their pointers. The zero value works; it is not safe
 // for several goroutines at once.
 type Planner struct {
-	board   board
-	ranking *Planner // orders all jobs if some share GPUs, see Shared
+	board board
+	// ranking orders all jobs if some share GPUs, see rights. It is a planner of its own since board has a snapshot
+	// without those that share a GPU with a leader, and what a planner keeps is for one snapshot after the other.
+	ranking *Planner
 }
 
 // Decide plans one round, as the function Decide does.
@@ -27,14 +29,15 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 	}
 	s := newSharing(c, pl.ranking.rights(c, p, a))
 	pl.board.beside = s.beside()
-	defer func() { pl.board.beside = nil }()
+	defer func() { pl.board.beside = nil }() // a next round may have no jobs that share
 	plan, _ := s.plan(func(c Cluster) (Plan, map[string]int, error) {
-		return pl.decide(c, p, a), pl.board.keptFor(), nil
+		return pl.decide(c, p, a), pl.board.keptFor(), nil // never an error, so plan has none
 	})
 	return plan
 }
 
-// decide plans a round in which every job has its GPUs to itself.
+// decide plans a round in which every job has its GPUs to itself. Room for unmanaged jobs is kept as their turn comes
+// among the waiting jobs.
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	b, next := pl.lay(&c, p, a), 0
 	for _, i := range b.order {

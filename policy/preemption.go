@@ -59,7 +59,7 @@ func addGiveBackPlans(b *board, all []clearing, i int, w gangShape) []clearing {
 		if plan, can := planClearing(b, i, n, w, 0); can {
 			all = append(all, plan)
 		}
-		return len(all) < max(looks, 4*w.nodes)
+		return len(all) < max(looks, 4*w.nodes) // a gang needs w.nodes of one model, so it looks at more
 	})
 	return all
 }
@@ -68,7 +68,8 @@ func addGiveBackPlans(b *board, all []clearing, i int, w gangShape) []clearing {
 // the order.
 const tries = 16
 
-// addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order.
+// addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order. Plans by
+// which no job leaves are in all already (addGiveBackPlans).
 func addLeavePlans(b *board, all []clearing, i int, w gangShape) []clearing {
 	k, most := b.states[i].class, len(all)+max(tries, 4*w.nodes)
 	visitLastFirst(b, i, func(n int) bool {
@@ -188,7 +189,8 @@ func contradicts(c, p *clearing) bool {
 }
 
 // planClearing plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
-// false if it cannot.
+// false if it cannot. Before each further job that leaves it tries whether those that stay can give back enough cores
+// and memory, since that stops fewer.
 func planClearing(b *board, i, n int, w gangShape, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
@@ -196,6 +198,7 @@ func planClearing(b *board, i, n int, w gangShape, most int) (clearing, bool) {
 		return plan, false
 	}
 	need := leastSize(b, i, w, n).Size
+	// Job i starts only when the others have saved and left, about a round from now.
 	if k := b.states[i].class; k.shutSoon(n) || !affords(b, k, w.nodes, need) {
 		return plan, false
 	}
@@ -280,9 +283,9 @@ func addGiveBackBy(b *board, jobs []int, plan *clearing, missing gres.Vector, i 
 	return false
 }
 
-// giveBackSources are the jobs that may give back for a clearing. If the server lacks no GPUs, protected runs give back
-// loans, too, since GPUs that a job is owed would idle; but not on servers that are cleared over several rounds, where
-// no job starts in this one.
+// giveBackSources are the jobs that may give back for a clearing. If no job has to leave, GPUs for the job are free and
+// would idle for want of cores or memory; so runs that the rules protect give back loans, too (lendersOn). They do not
+// on servers that are cleared over several rounds, where no job starts in this one.
 func giveBackSources(b *board, plan *clearing) []int {
 	clearedLater := b.reserved != nil && b.reserved.closed && b.reserved.servers.has(plan.server)
 	if len(plan.leaves) == 0 && !clearedLater {
@@ -291,7 +294,9 @@ func giveBackSources(b *board, plan *clearing) []int {
 	return b.servers[plan.server].jobs
 }
 
-// listShrinks lists the jobs that may be asked to shrink, and how far each can, least loss first.
+// listShrinks lists the jobs that may be asked to shrink, and how far each can, least loss first. For a job that is
+// only to be faster, a job shrinks only if its size is free to choose or its last restart has paid off (sizeIsFree).
+// The list is in reused memory (b.asked).
 func listShrinks(b *board, jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
@@ -374,8 +379,9 @@ func mostGivenBack(b *board, n int) gres.Vector {
 	return sum
 }
 
-// resizable reports whether running job i may be restarted where it is with another size: it saves, it could be started
-// there today, its quotas are not overdrawn, and all its nodes are of one model.
+// resizable reports whether job i may be restarted where it is with another size: it saves, it could be started there
+// today, its quotas are not overdrawn, and all its nodes are of one model. A server where more is held than it has is
+// excluded, too: a changed grant there would count as one that gives away too much (Check).
 func resizable(b *board, i int) bool {
 	j, s := b.jobs[i], &b.states[i]
 	if !restartable(b, i) || j.Barred != "" || !affordsMore(b, i, gres.Vector{}) ||
@@ -403,8 +409,9 @@ func restartable(b *board, i int) bool {
 	return b.jobs[i].Saves
 }
 
-// worthStopping reports whether the plans stop at most so many jobs and the restarts cost at most what is due, and
-// notes which of the two is exceeded. What a job holds beyond its share is a loan, so its loss does not count.
+// worthStopping reports whether the plans stop at most so many jobs and the restarts cost at most due, in GPU-seconds
+// at the proportional speed. Which of the two is exceeded it notes in b.limit, for the reason that the job is told.
+// What a job holds beyond its share is a loan, so its loss does not count.
 func worthStopping(b *board, plans []clearing, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
@@ -459,8 +466,14 @@ func shrinkText(b *board, s shrink, id int) string {
 	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
-// shrinkToShare gives running job i exactly its proportional share where it is, see Job.Owed. What it was lent becomes
-// free; what it lacks is free or was lent to others.
+// shrinkToShare restarts running job i with exactly its proportional share where it is, see Job.Owed: its profile has
+// proved wrong, so it is unknown what another size does to it. Mostly it shrinks. Where it holds less than its share it
+// grows, by what is free or by what other jobs give back. The share is in whole cores for each task and within the
+// job's terms (menu.owed, a list of one).
+//
+// No cost of other jobs' restarts is too high for that (math.Inf), since the share is a promise and the rest of it was
+// a loan. The rules still count: one of the stops left in this round is for job i itself, the others may be theirs.
+// Where they do not suffice, nothing changes in this round.
 func shrinkToShare(b *board, i int) {
 	s := &b.states[i]
 	to := s.menu.owed[0]
@@ -479,7 +492,7 @@ func shrinkToShare(b *board, i int) {
 }
 
 // planResize plans, on each server of running job i, how it gets to a size there from what is free or was lent; false
-// if it cannot.
+// if it cannot. No job leaves for that.
 func planResize(b *board, i int, to gres.Vector) (plans []clearing, can bool) {
 	s := &b.states[i]
 	for _, n := range s.servers {
@@ -494,8 +507,10 @@ func planResize(b *board, i int, to gres.Vector) (plans []clearing, can bool) {
 	return plans, true
 }
 
-// raiseToOwed raises running job i, if it is slower than it is owed, to the least size that keeps the promise, from
-// what is free or was lent, if that is worth the restarts.
+// raiseToOwed raises running job i, if it is slower than with its proportional share (gain below 1), to the least size
+// that is no slower, from what is free or was lent. It does so only if what the job gains until it ends, or within
+// rules.horizon, exceeds the cost of its own restart (net > 0) and those of others. As in shrinkToShare one stop is for
+// job i itself.
 func raiseToOwed(b *board, i int) {
 	s := &b.states[i]
 	if s.gain >= 1 || b.stops <= 0 || !resizable(b, i) {

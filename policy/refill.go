@@ -16,8 +16,8 @@ import (
 // filling says which jobs share a server; their sizes are found afterwards, with the restarts subtracted.
 type refill struct {
 	repack
-	// groups are the jobs of each server that takes part that may be moved or resized, by index in movable; of each
-	// class those that had best stay come first.
+	// groups lists, for each server that takes part, its jobs that may be moved or resized, as indexes in movable: by
+	// class, and in each class those with the dearest restart first, since the first ones stay (see assign).
 	groups map[int][]int
 	to     []int // the server that each movable job is to be on
 	group  []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
@@ -60,8 +60,10 @@ type attempt struct {
 	room         []columns.Shape
 }
 
-// triedInVain reports whether nothing has changed since filling anew gained nothing, and notes the present state. What
-// the rules or quotas kept from being done may be possible later, see scheduleJob.
+// triedInVain reports whether nothing has changed since the servers were last to be filled anew and that gained
+// nothing. As a side effect it records the present state for the next call. The record is dropped (market.refilled)
+// where servers exchanged jobs, and where turn found a gain that the rules or quotas forbade: that may be allowed in a
+// later round.
 func (r *refill) triedInVain() bool {
 	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -90,11 +92,12 @@ func (r *refill) gatherAll(b *board) bool {
 	for n := range r.servers {
 		sv := &r.servers[n]
 		if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) || !(gres.Vector{}).Fits(sv.open()) {
-			continue
+			continue // the last: more is held there than the server has
 		}
 		for _, i := range sv.jobs {
 			s := &r.states[i]
 			starts := s.standing == fresh && r.jobs[i].Running == nil
+			// A running job that was stopped for another job has shrunk to make room for it and must not grow again.
 			if !mayExchange(b, i) || starts && !r.maySitElsewhere(i) ||
 				!starts && s.stopped && !s.growing() && s.answer.reason != Moves {
 				continue
@@ -302,10 +305,12 @@ func (r *refill) common(c jobGroup, has []int) (gpus int) {
 	return gpus
 }
 
-// send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already.
+// send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already: the
+// smaller the groups of servers that depend on each other, the more of them may pay (rings, turn).
 func (r *refill) send(jobs, servers []int) {
 	for _, at := range jobs {
 		home := r.states[r.movable[at]].servers[0]
+		// The first of the servers if none of them exchanges jobs with the job's own so far.
 		k := max(0, slices.IndexFunc(servers, func(n int) bool { return r.root(n) == r.root(home) }))
 		r.to[at] = servers[k]
 		r.group[r.root(servers[k])] = r.root(home)
@@ -337,7 +342,8 @@ func (r *refill) rings() (all [][]int) {
 	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
 }
 
-// turn lets servers exchange jobs if they net more than each could by itself, and reports whether it did.
+// turn carries out the exchange of one ring of servers if they net more by it than each could with the jobs that it
+// has, and reports whether it did.
 func (r *refill) turn(b *board, servers []int) bool {
 	var e exchange
 	for _, n := range servers {
@@ -356,7 +362,7 @@ func (r *refill) turn(b *board, servers []int) bool {
 		e.net, e.orders = e.net+net-alone, append(e.orders, orders...)
 	}
 	switch {
-	case !(e.net > leastNet(b)) || len(e.orders) == 0:
+	case !(e.net > leastNet(b)) || len(e.orders) == 0: // also if net is not a number: -Inf less -Inf
 		return false
 	case !ordersAllowed(b, e.orders):
 		r.market.refilled = attempt{}
@@ -366,6 +372,7 @@ func (r *refill) turn(b *board, servers []int) bool {
 	return true
 }
 
+// jobsOf translates indexes in movable to job numbers.
 func (r *refill) jobsOf(list []int) (jobs []int) {
 	for _, at := range list {
 		jobs = append(jobs, r.movable[at])
