@@ -199,7 +199,7 @@ func placeWithWish(b *board, i, n int) {
 	noteWish(b, i, 1)
 }
 
-// liftWithWish undoes sit.
+// liftWithWish undoes placeWithWish.
 func liftWithWish(b *board, i int) {
 	noteWish(b, i, -1)
 	b.takeOff(i)
@@ -250,7 +250,7 @@ func moveToBestServer(b *board, i int) {
 	}
 	placeWithWish(b, i, to)
 	if to != home {
-		b.freed++
+		b.freed++ // the old place: a waiting job may fit there
 	}
 }
 
@@ -262,7 +262,7 @@ const looks = 64
 func bestServer(b *board, i int) int {
 	k, w := b.states[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
-	var least gres.Vector
+	var least gres.Vector // what the best one would have left
 	b.now.from(w.gpus, k.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
 		sv := &b.servers[n]
 		if least := leastSize(b, i, w, n).Size; keptFrom(b, i, n) || !least.Fits(sv.open()) ||

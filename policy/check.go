@@ -155,7 +155,7 @@ func (k *checker) breach(promise Promise, format string, args ...any) {
 // told is how many breaches of a promise are reported one by one.
 const told = 5
 
-// others reports how many more breaches there are.
+// others reports, for each promise, how many more breaches there are than were reported one by one.
 func (k *checker) others() {
 	for _, promise := range Promises() {
 		if more := k.counts[promise] - told; more > 0 {
@@ -183,12 +183,13 @@ func (k *checker) decision(j *Job, d *Decision) {
 	k.grant(j, d.Grant)
 }
 
-// left reports that job j runs and is granted exactly what it has.
+// left reports that job j runs and is left as it is: it is granted exactly what it has.
 func left(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
-// take returns the undecided job with an ID and marks it decided; nil if there is none.
+// take returns the undecided job with an ID and marks it decided; nil if there is none. Decisions normally come in the
+// order of the jobs, so the next job is tried before a search.
 func (k *checker) take(id int) *Job {
 	at, known := k.next, k.next < len(k.decided) && k.job(k.next).ID == id
 	if !known {

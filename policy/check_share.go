@@ -225,6 +225,8 @@ func (k *checker) owner(node string, d *Device) int {
 	if d.Job == 0 {
 		return 0
 	}
+	// A job that leaves the node, or shares a device now, leaves the GPU to others. A job outside the snapshot is taken
+	// to stay.
 	if at, known := k.find(d.Job); known {
 		if g := k.granted[k.job(at).ID]; g == nil || g.Device != "" || !slices.Contains(g.Nodes, node) {
 			return 0

@@ -18,15 +18,15 @@ type jobClass struct {
 	menus      map[place]*menu
 	fit        *fit   // see fitOf
 	busy       answer // see turn
-	busyWith   int
-	round      int // the round that the following are of
+	busyWith   int    // the number of free GPUs that busy names
+	round      int    // the round that the following are of
 	// shut are servers on which no such job may be started now, since a reservation begins before it ends; nil: none.
 	shut set
 	// soon are those on which none may be started a round later, once other jobs have made room for it.
 	soon   set
 	denial denial
-	apart  bool           // no nodes can be kept for it, see reserve
-	asked  int            // the round that the following is of
+	apart  bool           // no nodes can be kept for it, see reserveNodes
+	asked  int            // the round that could is of
 	could  bool           // see couldRun
 	told   [limits]answer // why they wait, by limit
 }
@@ -168,6 +168,7 @@ func (b *board) meet(k *jobClass) {
 	if k.round == b.round {
 		return
 	}
+	// No search has failed yet: board.freed is never -1.
 	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limits]answer{}, false
 	k.shut, k.soon = b.shutTo(stretch{k.season.own, k.season.now}), b.shutTo(stretch{k.season.own, k.season.soon})
 	if z := k.eligible; z.round != b.round {
@@ -240,7 +241,8 @@ func suits(j *Job, n *Node) bool {
 // gangShape is one way to divide a job's GPUs: so many on each of so many nodes.
 type gangShape struct{ nodes, gpus int }
 
-// gangShapesOf lists the ways that j allows if the largest node has so many GPUs, the fewest nodes first.
+// gangShapesOf lists the ways that j allows if the largest node has so many GPUs, the fewest nodes first. A job that
+// fits on one node is not divided unless its user named a number of nodes. nil: there is no way.
 func gangShapesOf(j *Job, largest int) []gangShape {
 	switch {
 	case j.Nodes > 0 && j.GPUs%j.Nodes != 0:

@@ -348,7 +348,9 @@ type assignment struct {
 	speed  float64 // with that option on that server
 }
 
-// carryOutClearing moves the jobs to their new places. Within a class, the earlier-ranked job gets the faster place.
+// carryOut moves the jobs to their new places. Within a class, the earlier-ranked job gets the faster place. All jobs
+// are taken off before any is placed, since they take each other's places. It is called with the present places
+// (taken), too: that deals them out by rank.
 func (r *repack) carryOut(assignments [][]assignment) {
 	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {

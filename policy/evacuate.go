@@ -144,7 +144,7 @@ func planClearings(b *board) []clearing {
 func clearWithinRules(b *board, plan *clearing) {
 	id := b.jobs[b.reserved.job].ID
 	for _, v := range plan.leaves {
-		if b.stops > 0 && b.states[v].standing == loose {
+		if b.stops > 0 && b.states[v].standing == loose { // a gang may have left with another server already
 			carryOutClearing(b, &clearing{server: plan.server, leaves: []int{v}}, id)
 		}
 	}
@@ -156,7 +156,7 @@ func clearWithinRules(b *board, plan *clearing) {
 }
 
 // withholdIdle withholds from all other jobs what is idle on server n, as far as the job needs it that the server is
-// kept for.
+// kept for. How many GPUs that are is noted for the reasons of the jobs that wait (kept, idle).
 func withholdIdle(b *board, n int) {
 	sv := &b.servers[n]
 	idle := atMost(sv.open(), leastSize(b, b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})

@@ -61,7 +61,7 @@ type serverJobs struct {
 	stock    []choice
 	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
 	room  gres.Vector
-	slack float64 // see price
+	slack float64 // see priceServer
 	least float64 // the smallest loss of an offer that it may give
 	// lacks is what they want beyond what is left, at the round's prices; negative: what they leave.
 	lacks  gres.Vector
@@ -182,7 +182,7 @@ func exchangeFrom(b *board, n int) bool {
 			break
 		}
 		if m.left <= 0 {
-			m.still = false
+			m.still = false // the next round goes on with a new budget
 			break
 		}
 		if pairMayGain(b, p, q, best.net) {
@@ -342,7 +342,7 @@ func exchangeableOn(b *board, n int) []int {
 		return nil
 	}
 	if b.reserved != nil && b.reserved.servers.has(n) {
-		m.still = false
+		m.still = false // in another round it may not be kept
 		return nil
 	}
 	for _, i := range sv.jobs {
@@ -364,13 +364,14 @@ func mayExchange(b *board, i int) bool {
 		return false
 	}
 	if s.standing == kept && b.stops <= 0 {
-		b.market.still = false
+		b.market.still = false // the next round may stop it
 	}
 	return sizeIsFree(b, i)
 }
 
 // listChoices lists the sizes that job i may have on server n and what they net, at the end of stock. It returns that
-// part and the whole stock.
+// part and the whole stock. At home it leaves out sizes that are no better than staying: they net nothing and are at
+// least as large. For a job that was to grow it leaves out those that would make it slower than it was.
 func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 	s := &b.states[i]
 	m := b.menu(s.class, s.size.GPUs, n)
@@ -453,7 +454,7 @@ func clearingPrices(b *board, supply gres.Vector) prices {
 	for _, g := range b.market.forPrices() {
 		highest = max(highest, valueOf(b, g, g.demand().Gain))
 	}
-	for range 2 {
+	for range 2 { // since each of the two prices depends on the other
 		at.core = leastPrice(
 			highest,
 			func(core float64) bool { return demandAt(b, prices{core, at.memory}).CPUs <= supply.CPUs },
@@ -464,7 +465,8 @@ func clearingPrices(b *board, supply gres.Vector) prices {
 	return at
 }
 
-// leastPrice finds the least price that will do, by ten bisections.
+// leastPrice finds the least price that will do, by ten bisections below high, which need not do. A price that is a
+// little off makes the bounds of exchanges looser, never wrong.
 func leastPrice(high float64, does func(price float64) bool) float64 {
 	if does(0) {
 		return 0
@@ -554,7 +556,7 @@ func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
 	note := vain{stamps: [2]int{m.stamps[pair[0]], m.stamps[pair[1]]}, era: m.era, work: m.left}
 	if was, known := m.tested[pair]; known && was.stamps == note.stamps && (!was.idle || was.era == m.era) {
-		m.left -= was.work
+		m.left -= was.work // as if searched again, or the plan would depend on what this planner has cached
 		return
 	}
 	m.left, m.stock = m.left-1, m.stock[:0]
@@ -681,7 +683,7 @@ func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 // addTrial adds an exchange to the trials if it may gain.
 func addTrial(b *board, p, q *serverJobs, h, k *offer) {
 	bound := boundWith(b, p, h, q, k)
-	if bound <= impossible/2 {
+	if bound <= impossible/2 { // no room on p; half, since nets were added to it
 		return
 	}
 	if bound += boundWith(b, q, k, p, h); bound > leastNet(b) {
@@ -769,7 +771,8 @@ func sizeServer(
 	return orders, net, ok
 }
 
-// netWithoutExchange is the most that the jobs of a server can net where they are.
+// netWithoutExchange is the most that the jobs of a server can net where they are, by other sizes alone: an exchange is
+// worth only what it nets beyond that.
 func netWithoutExchange(b *board, p *serverJobs) float64 {
 	if math.IsNaN(p.alone) {
 		_, p.alone, _ = sizeServer(b, nil, p, offer{}, nil, offer{})
@@ -809,6 +812,7 @@ func carryOutExchange(b *board, e *exchange) {
 		return cmp.Or(cmp.Compare(x.choice.net, y.choice.net), cmp.Compare(y.job, x.job))
 	})
 	for _, o := range e.orders {
+		// A job that was to grow gets the reason of the exchange, which replaces that.
 		if s := &b.states[o.job]; s.standing == kept || s.growing() {
 			reason, why := exchangeReason(b, o, b.jobs[first.job].ID)
 			b.stop(o.job, reason, why)
@@ -823,7 +827,8 @@ func carryOutExchange(b *board, e *exchange) {
 	b.freed++
 }
 
-// exchangeReason says why a running job is restarted for an exchange by which job id gains most.
+// exchangeReason says why a running job is restarted for an exchange by which job id gains most. For a job that becomes
+// faster readDecision fills in the text.
 func exchangeReason(b *board, o order, id int) (Reason, string) {
 	s, to := &b.states[o.job], b.servers[o.server].Name
 	switch {

@@ -18,7 +18,7 @@ type answer struct {
 // explainWaits tells every waiting job the one reason for that: what would have to be different for it to run.
 func explainWaits(b *board) {
 	for i := range b.states {
-		if s := &b.states[i]; s.standing == waits && !s.stopped {
+		if s := &b.states[i]; s.standing == waits && !s.stopped { // a stopped job was told when it was stopped
 			s.answer = reasonToWait(b, i)
 		}
 	}
@@ -250,7 +250,7 @@ type survey struct {
 	most   int // the most on one node
 	best   int // the most on one that could hold a part of the job
 	enough int // nodes with enough free GPUs
-	barred int // of those, nodes that are kept for another job
+	barred int // of those, nodes with all that it needs that are kept for another job
 	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
 	withheld int
 	purse    *quotaBalance // the quota that leaves too little for the last node with room

@@ -23,6 +23,7 @@ type past struct {
 func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
+	// Without rules.max_preemptions any number of stops is left.
 	b.stops, b.freed, b.filled, b.called, b.limit, b.reserved = math.MaxInt, 0, 0, 0, none, nil
 	b.stopped, b.started = b.stopped[:0], b.started[:0]
 	if c.Rules.MaxPreemptions > 0 {
@@ -36,7 +37,9 @@ func layOut(b *board, c *Cluster, a Allocator) {
 	indexServers(b)
 }
 
-// setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed.
+// setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed, or if far
+// more classes have gathered than there are jobs. Servers that differ from the last round are noted (dirty), so that
+// what was searched for in vain there is searched for again.
 func setUpServers(b *board) {
 	b.named = byName(b.named, b.c.Nodes)
 	if len(b.classes) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
@@ -177,7 +180,7 @@ func placeRunningJob(b *board, i int, was *jobState) {
 			listLender(b, i)
 		}
 	}
-	if len(s.class.quotas) > 0 {
+	if len(s.class.quotas) > 0 { // it counts in them on nodes that have left the cluster, too
 		b.charge(i, billFor(len(j.Running.Nodes), s.size), 1)
 	}
 	for _, n := range s.servers {

@@ -75,7 +75,7 @@ func (c *Cluster) Rationed(j *Job) bool {
 }
 
 // nextGrant is what waiting job i would be given if it were alone; false if it could not run. What keeps one job of a
-// class from running keeps all of them.
+// class from running keeps all of them. The class's denial serves as a note of that: nothing is freed during the walk.
 func nextGrant(b *board, i int) (next Next, could bool) {
 	k := b.states[i].class
 	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {

@@ -74,7 +74,7 @@ func (m *move) before(other *move) bool {
 	return m.was < other.was-same
 }
 
-// mayRelocate reports that a job goes on unchanged under the plan, and may be restarted for a gain.
+// mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain.
 func (t *seating) mayMove(j *Job) bool {
 	d := t.decision(j.ID)
 	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
@@ -83,9 +83,11 @@ func (t *seating) mayMove(j *Job) bool {
 // moveTo is the move of a tenant to an idle GPU of node n; nil if it does not pay within rules.payback.
 func (t *seating) moveTo(from *shared, at, n int) *move {
 	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
+	// Its run there begins only when it has been restarted.
 	if r.idle == 0 || t.closedTo(u.job, node) || node.shutTo(u.job, t.c.Now.Add(u.job.Restart)) {
 		return nil
 	}
+	// An idle GPU keeps its share; the job takes one of them, and with it what is kept for that one.
 	left := r.free.Plus(t.spare(n, r.idle)).Minus(t.spare(n, r.idle-1))
 	if n == from.node {
 		left = left.Plus(u.size)
@@ -93,7 +95,7 @@ func (t *seating) moveTo(from *shared, at, n int) *move {
 	var size *sensitivity.Option
 	for _, o := range t.aloneSizes(u.job, n) {
 		if r.leaves(left, o.Size) && t.affordsInstead(u.job, u.size, o.Size) {
-			size = &o
+			size = &o // sizes ascend in gain, so the last that fits is the best
 		}
 	}
 	if size == nil {
@@ -134,7 +136,8 @@ func (t *seating) affordsInstead(j *Job, was, size gres.Vector) bool {
 	return t.affords(j, size)
 }
 
-// awaited reports that a job waits for room that could be started on a node.
+// awaited reports that a job waits for room that could be started on a node. The reasons that do not count are those
+// for which an idle GPU would not help.
 func (t *seating) awaited(node *Node) bool {
 	for i := range t.c.Jobs {
 		j := &t.c.Jobs[i]
@@ -151,7 +154,7 @@ func (t *seating) awaited(node *Node) bool {
 	return false
 }
 
-// goAlone carries out a move.
+// goAlone carries out a move. The GPU that the job leaves does not become idle: other jobs stay on it.
 func (t *seating) goAlone(m *move) {
 	d, home := t.decision(m.j.ID), &t.c.Nodes[m.to]
 	was := d.Grant.PerNode

@@ -24,8 +24,8 @@ type Policy struct {
 type view struct {
 	*board
 	share  float64   // the cluster's GPUs divided by the number of jobs
-	before []float64 // of each job, see filled
-	pack   *packing  // see packed
+	before []float64 // of each job, see filled; nil until a key asks for it
+	pack   *packing  // see packed; nil until a key asks for it
 }
 
 // policyView is what the keys of a policy may use in this round.
@@ -138,12 +138,14 @@ func LAS() Policy {
 			}
 			return levelOf(v.jobs[i].Attained/first, 1) * first
 		},
+		// The 1 lets a running job go before the waiting ones of its queue even if a restart costs nothing.
 		func(i int, v *view) float64 { return float64(v.loss(i)*float64(v.jobs[i].GPUs)) + 1 },
 	}
 }
 
 // firstQueue is the service, in GPU-seconds, until which a job is in the first queue, before all that have had more:
-// three quarters of what a job with one GPU gets in a round, or in five minutes if the rounds' length is unknown.
+// three quarters of what a job with one GPU gets in a round, so after one whole round a job is beyond it; of five
+// minutes if the rounds' length is unknown.
 func firstQueue(c *Cluster) float64 {
 	round := c.Rules.Round
 	if round <= 0 {
@@ -236,8 +238,8 @@ func orderJobs(b *board, p Policy) {
 	b.tail = len(b.order)
 }
 
-// lessStake is the key of a running job. One that no job may displace goes before all waiting jobs, even if its key is
-// that of a job that goes last.
+// lessStake is the key of a running job. One that no job may displace (an infinite stake) goes before all waiting jobs,
+// even if its key is that of a job that goes last, where the difference would be no number.
 func lessStake(key, stake float64) float64 {
 	if math.IsInf(stake, 1) {
 		return math.Inf(-1)
@@ -306,8 +308,9 @@ func (l *line) end(order []int) []int {
 	return order
 }
 
+// compare puts the smaller key first, then the earlier arrival, then the smaller ID.
 func (l *line) compare(e, f entry) int {
-	switch {
+	switch { // if neither key is less, cmp.Compare below decides: they are equal, or one is not a number
 	case e.key < f.key:
 		return -1
 	case e.key > f.key:

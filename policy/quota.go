@@ -99,7 +99,7 @@ func mayReturn(b *board, i int) bool {
 }
 
 // blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of
-// it; nil if it is not quotas that do.
+// it; nil if on some server, with the least size there, the quotas leave enough.
 func blockingQuota(b *board, k *jobClass) (*quotaBalance, bill) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, bill{}
@@ -160,7 +160,7 @@ func quotaLack(b *board, k *jobClass, needs bill) (missing gres.Vector, lenders 
 			short, missing = append(short, q), missing.Max(gres.Vector{}.Minus(left.amount))
 		}
 	}
-	missing.GPUs = 0
+	missing.GPUs = 0 // no job gives back a GPU
 	for v := range b.states {
 		s := &b.states[v]
 		shares := func(q int) bool { return slices.Contains(s.class.quotas, q) }
@@ -172,8 +172,8 @@ func quotaLack(b *board, k *jobClass, needs bill) (missing gres.Vector, lenders 
 	return missing, lenders
 }
 
-// leavesQuotaShare reports whether job i, which cannot be asked to give back, would leave its quotas the share of the
-// GPUs that others may still take from them.
+// leavesQuotaShare reports whether job i, which cannot be asked to give back, would leave in its quotas the share of
+// cores and memory for the GPUs that other jobs can still have: those that the quota leaves, as far as they are idle.
 func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 	s := &b.states[i]
 	for _, q := range s.class.quotas {
@@ -205,7 +205,8 @@ func hasQuotas(b *board, n int) bool {
 		func(i int) bool { return len(b.states[i].class.quotas) > 0 })
 }
 
-// emptied says what of a quota is taken.
+// emptied says, for the reason of a waiting job, which amount of a quota is too small for what it needs, and how much
+// of it is taken. Memory comes last, so it is what remains if all else is enough.
 func (p *quotaBalance) emptied(needs bill) string {
 	left, most := p.left, p.Quota
 	switch {

@@ -23,8 +23,9 @@ func (u *Unmanaged) before(j *Job) bool {
 // nobody stands for a job outside the snapshot for which a server is cleared.
 const nobody = -1
 
-// serveUnmanagedBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before
-// waiting job i. It returns the number of the first that was not served.
+// serveUnmanagedBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before job
+// i, if that waits and may start. A running or barred job takes no free GPU, so they need not come before it. It
+// returns the number of the first unmanaged job that has not had its turn.
 func serveUnmanagedBefore(b *board, i, next int) int {
 	if b.states[i].standing != waits || b.jobs[i].Barred != "" {
 		return next
@@ -56,7 +57,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 		}
 		missing := u.PerNode.Minus(sv.open())
 		if missing.GPUs > 0 {
-			continue
+			continue // loans have no GPUs
 		}
 		plan := clearing{server: n}
 		switch {
@@ -75,6 +76,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 			chosen = append(chosen, plans[k])
 		}
 	}
+	// What restarts cost does not matter here, since only loans are called back; the number of stops does.
 	if len(chosen) < short || !worthStopping(b, chosen, math.Inf(1), b.stops) {
 		return
 	}
@@ -149,7 +151,7 @@ func listLender(b *board, i int) {
 	}
 }
 
-// callableOn is the most that the jobs on server n would give back.
+// callableOn is the most that the jobs on server n would give back if each went down to its least size.
 func callableOn(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range lendersOn(b, n) {
@@ -161,8 +163,8 @@ func callableOn(b *board, n int) gres.Vector {
 	return sum
 }
 
-// lendersOn are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too, for a job
-// that is owed GPUs that idle.
+// lendersOn are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too (callable),
+// for a job that is owed GPUs that idle. The list may be in reused memory, valid until the next call.
 func lendersOn(b *board, n int) []int {
 	sv := &b.servers[n]
 	if len(sv.lenders) == 0 {

@@ -17,8 +17,10 @@ type reservation struct {
 	nodes   []int // in the order in which they were chosen
 	servers set
 	// until is the time before which the nodes cannot all have room for the job, see keptRoomTime.
-	until  time.Time
-	closed bool        // to all other jobs, while the nodes are cleared, see clearKeptNodes
+	until time.Time
+	// closed says that no other job may start on the nodes, while they are cleared, see clearKeptNodes. Otherwise jobs
+	// may that give way again, or end in time (keptOffNodes).
+	closed bool
 	kept   int         // idle GPUs that are kept on them meanwhile
 	idle   map[int]int // the same by server; looked up by number only
 }
@@ -52,7 +54,9 @@ func yieldsServer(b *board, i, n int) bool {
 func staysForGood(b *board, i int) bool { return math.IsInf(b.stake(i), 1) }
 
 // reserveNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than
-// rules.patience, and reports whether it did. Nodes on which its quotas would not let it run are not kept.
+// rules.patience, and reports whether it did. Nodes on which its quotas would not let it run are not kept. A running
+// job that was stopped in this round gets none. If too few nodes suit the job, its class notes that (apart), so that
+// the nodes are not searched again for each of its jobs.
 func reserveNodes(b *board, i int) bool {
 	if b.reserved != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
 		b.states[i].class.apart {
@@ -85,8 +89,8 @@ func couldHold(b *board, i int, w gangShape, n int) bool {
 		(len(k.quotas) == 0 || affords(b, k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
-// comparePlenty puts servers first that have more of what job i needs beyond its share. Jobs without terms need nothing
-// beyond it.
+// comparePlenty puts servers first that lack less of the least size of job i once every displaceable job has left. Only
+// a job with terms, such as a floor, can need more than its share of a resource; for others all servers are equal.
 func comparePlenty(b *board, i int, w gangShape, x, y int) int {
 	if b.states[i].class.terms == (terms{}) {
 		return 0

@@ -44,7 +44,7 @@ type shared struct {
 	occupancy occupancy
 }
 
-// seated is a job that was given a slot beside others.
+// seated is a job that was given a slot beside others. (Job.seated is another thing: that a job runs on a device.)
 type seated struct {
 	job *Job
 	on  *shared
@@ -106,6 +106,7 @@ func (t *seating) decision(job int) *Decision {
 	return nil
 }
 
+// add adds the decision on a job that the planner did not see.
 func (t *seating) add(d Decision) {
 	t.at[d.Job] = len(t.decisions)
 	t.decisions = append(t.decisions, d)
@@ -149,8 +150,8 @@ func (t *seating) byTurn() (jobs []*Job) {
 	return jobs
 }
 
-// name sends sharing jobs that were given a GPU of a node with devices to an unused device, so that others can join
-// them later. If it is unknown which devices are unused, a job simply has its GPU.
+// name names a device for each sharing job that was given a GPU of a node with devices: an unused one, so that other
+// jobs can join it later. If it is unknown which devices are unused, a job simply has its GPU.
 func (t *seating) name() {
 	free := map[int][]*Device{}
 	for _, j := range t.byTurn() {
@@ -200,7 +201,8 @@ func (t *seating) unused(n int) (free []*Device) {
 	return free
 }
 
-// accounted reports whether it is known of all GPUs of a node that are in use which they are.
+// accounted reports whether it is known of all GPUs of a node that are in use which they are: each job with GPUs of its
+// own has as many devices in its name, and foreign jobs have as many marked as foreign.
 func (t *seating) accounted(node *Node) bool {
 	named, foreign := map[int]int{}, 0
 	for i := range node.Devices {
@@ -279,7 +281,8 @@ func (t *seating) spare(n, gpus int) gres.Vector {
 	return gres.Proportional(t.c.Nodes[n].Total, gpus)
 }
 
-// sits notes a job on its device, and reports whether it takes GPUs that were not counted yet.
+// sits notes a job on its device, and reports whether it takes GPUs that were not counted yet: of the jobs on one
+// device only the first does. A device that has left the node is counted, but gets no further job.
 func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bool {
 	if g.Device == "" {
 		return true
@@ -318,7 +321,7 @@ func (t *seating) promised(j *Job, g *Placement) gres.Vector {
 	return atMost(g.PerNode, sizes[0].Size)
 }
 
-// These stand in for a class in seatKey, for the sizes of a job with a GPU of its own: all of them, and those within
+// These stand in for a class in slotKey, for the sizes of a job with a GPU of its own: all of them, and those within
 // its share.
 const (
 	promise     share.Class = ""
@@ -435,6 +438,7 @@ func (t *seating) seat(j *Job, d *Decision) {
 	if last.stage > unsuited {
 		missed = t.says(j, last)
 	}
+	// After a wish the next job of the kind is compared anew: room.promised is smaller, so its wish may be elsewhere.
 	if wanted.on == nil {
 		t.missed[of] = missed
 	}
@@ -700,7 +704,8 @@ func (t *seating) want(o *slotOffer) {
 	r.promised = r.promised.Minus(size)
 }
 
-// raise gives a job with a new slot the best of its sizes for which there is room.
+// raise gives a job with a new slot the best of its sizes for which there is room and with which no job on the device
+// is slower than it accepts. It keeps its size if none is.
 func (t *seating) raise(s seated) {
 	d := t.decision(s.job.ID)
 	r, was := &t.rooms[s.on.node], d.Grant.PerNode

@@ -58,8 +58,8 @@ func givesWay(b *board, v, i int) bool {
 	return (b.states[v].standing == loose || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
-// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs without
-// a known end count as jobs without time limit.
+// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs with a
+// known end are in held, so they are taken out of foreign here; those without one count as jobs without time limit.
 func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)

@@ -138,6 +138,7 @@ func (s *sharing) gather() {
 	}
 }
 
+// join adds a job to the group of its device on node n.
 func (s *sharing) join(n int, j *Job) {
 	at := slices.IndexFunc(s.groups, func(g *group) bool { return g.node == n && g.device == j.Running.Device })
 	if at < 0 {
@@ -175,8 +176,9 @@ func (n *Node) device(name string) *Device {
 // restart costs, and predictions move with what is learned.
 const parting = 0.05
 
-// part lets jobs leave devices that are not enough for all: first those that do not give their slices back, then the
-// last in the order, as far as they save and the rules let them be stopped.
+// part lets jobs leave devices that are not enough for all: first those that do not give their slices back, even the
+// leader, then the last in the order until the rest get on; the leader stays. Jobs leave only as far as they save and
+// the rules let them be stopped.
 func (s *sharing) part() {
 	for _, g := range s.groups {
 		d := s.c.Nodes[g.node].device(g.device)
@@ -233,7 +235,9 @@ func (g *group) slows(j *Job) bool {
 	return !slices.ContainsFunc(j.Kept.Beside, func(id int) bool { return !here(id) })
 }
 
-// mayLeave reports that a running job may be stopped, and could be started again before reservations keep it away.
+// mayLeave reports that a running job may be stopped, and could be started again before reservations keep it away: some
+// open node is free of them now and two rounds after the restart. Where no reservation is in the way, it does not
+// matter that all nodes are closed.
 func (s *sharing) mayLeave(j *Job) bool {
 	if !j.mayStop(&s.c) {
 		return false
@@ -291,13 +295,15 @@ func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 		j.Fixed = j.Fixed || j.Running != nil && s.spent()
 		c.Jobs = append(c.Jobs, j)
 	}
+	// If they are spent, 0 would mean without bound; then all running jobs are fixed (above).
 	if most := c.Rules.MaxPreemptions; most > 0 && !s.spent() {
 		c.Rules.MaxPreemptions = most - len(s.parted)
 	}
 	return c
 }
 
-// keepsDevice reports that the leader of a group stays on the device with another size, too.
+// keepsDevice reports that the leader of a group stays on the device with another size, too. One that is alone on it,
+// and cannot share it any more, is then a job with a GPU of its own.
 func (s *sharing) keepsDevice(g *group) bool {
 	first := g.jobs[0]
 	return len(g.jobs) > 1 || first.Share != nil && !first.Unruly && s.c.Nodes[g.node].device(g.device) != nil

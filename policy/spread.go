@@ -31,6 +31,7 @@ func takeStoppedToLeast(b *board) {
 			continue
 		}
 		o := sensitivity.Option{Size: s.size, Gain: s.gain}
+		// A job that runs with less than its least size keeps that: there may be no room for more.
 		if least := b.alloc.sizes(s.menu)[0]; least.Size.Fits(o.Size) {
 			o = least
 		}
@@ -38,7 +39,7 @@ func takeStoppedToLeast(b *board) {
 	}
 }
 
-// fresh lists the jobs whose size is or was free to choose, ascending.
+// fresh lists the jobs whose size is or was free to choose in this round, ascending; the caller looks at the standing.
 func (b *board) fresh() []int {
 	slices.Sort(b.started)
 	b.started = slices.Compact(b.started)
@@ -52,7 +53,7 @@ func spreadOn(b *board, n int) {
 }
 
 // takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if there
-// is none.
+// is none. Gangs are left to widenGangs, since their size depends on other servers, too.
 func takeStep(b *board, n int) bool {
 	left := b.servers[n].open()
 	job, best := -1, 0.0

@@ -24,7 +24,7 @@ func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	}
 	after := b.stranded
 	for _, n := range s.servers {
-		sv := b.servers[n]
+		sv := b.servers[n] // a copy, to try it
 		after -= sv.stranded()
 		sv.free = sv.free.Minus(more)
 		after += sv.stranded()

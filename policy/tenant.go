@@ -10,7 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 )
 
-// tenant is a job on a device with what it has of the node's cores and memory.
+// tenant is a job on a shared GPU (a device) with what it has of the node's cores and memory.
 type tenant struct {
 	job    *Job
 	size   gres.Vector
@@ -196,7 +196,7 @@ func (key slotKey) options() []sensitivity.Option {
 	case key.class == share.Low:
 		return worthwhile(key.lean(m))
 	}
-	most := m.owed[0].Size.Max(m.options[0].Size)
+	most := m.owed[0].Size.Max(m.options[0].Size) // so the least option always fits
 	more := slices.IndexFunc(m.options, func(o sensitivity.Option) bool { return !o.Size.Fits(most) })
 	if more < 0 {
 		return m.options

@@ -60,7 +60,8 @@ func (m *menu) within(key menuKey) *menu {
 		return m
 	}
 	gain := func(size gres.Vector) float64 { return key.profile.Gain(size, m.fair) }
-	// A size with so many cores needs the gain of the share, at most 1, and at least the gain of the pace.
+	// A size with so many cores needs the gain of the share, at most 1, and at least the gain of the pace. The cores
+	// matter for memory that is given by the core: it is rounded down to whole MiB for each core.
 	need := func(cores int) float64 {
 		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
 		return math.Max(math.Min(1, gain(key.terms.owes(due, cores))), gain(key.terms.owes(reckoned, cores)))
