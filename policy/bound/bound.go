@@ -55,6 +55,8 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 		wide.admit(q)
 		wide.formulate()
 		cert.prove(wide)
+		// More jobs to choose from cannot be worth less. A bound that says so is below Same by rounding, or because the
+		// search for Same ended at worse prices.
 		cert.Bound, cert.Pooled = max(cert.Bound, cert.Same), max(cert.Pooled, cert.Bound, cert.Same)
 	}
 	return cert

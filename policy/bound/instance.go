@@ -151,7 +151,7 @@ func indexOf(jobs []policy.Job) map[int]int {
 
 // grant adds a job that the plan runs, either as one that may be placed anew or as one that keeps its placement.
 func (in *instance) grant(j *policy.Job, g *policy.Placement) {
-	stays := in.stays(j, g) || !in.placed(g)
+	stays := in.stays(j, g) || !in.placed(g) // a grant on unknown nodes can only be taken as it is
 	for _, name := range g.Nodes {
 		value := float64(g.PerNode.GPUs)
 		n, known := in.byName[name]

@@ -87,11 +87,11 @@ func (in *instance) givesBack(j *policy.Job) bool {
 }
 
 // couldGain is how much value a job would gain with the best use of what is free on its nodes. It takes that amount
-// from free.
+// from free, so that no two jobs gain by the same cores.
 func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Vector) float64 {
 	first := in.byName[g.Nodes[0]]
 	profile := policy.ProfileOn(j.Profile, in.cluster.Nodes[first].GPUType)
-	if profile == nil || in.cluster.Rationed(j) {
+	if profile == nil || in.cluster.Rationed(j) { // what such a quota would leave it is not looked at
 		return 0
 	}
 	room := free[first]
@@ -107,7 +107,7 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 	if !g.PerNode.Fits(most) {
 		return 0
 	}
-	best := profile.Demand(g.PerNode, most)
+	best := profile.Demand(g.PerNode, most) // its gain is relative to what the job holds now
 	tasks := max(1, j.Tasks)
 	size := best.Size.Max(g.PerNode)
 	size.CPUs = (size.CPUs + tasks - 1) / tasks * tasks

@@ -150,7 +150,8 @@ func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	return left
 }
 
-// room is for how many jobs like j the quotas leave room.
+// room is for how many jobs like j the quotas leave room, if each has the least cores and memory that it can have: too
+// many are allowed rather than too few.
 func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	jobs := len(in.cluster.Jobs)
 	fits := func(have, each int) {

@@ -12,7 +12,7 @@ package columns
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
 
 // Problem is the jobs to be placed and the nodes to place them on. All jobs must be placed except those of optional
-// classes.
+// classes. So each other class with jobs needs an option on some shape.
 type Problem struct {
 	Demand []int // jobs of each class
 	// Optional says by class that any number of its jobs, or none, may be placed; nil: all jobs must be placed.

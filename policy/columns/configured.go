@@ -62,6 +62,7 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	for i := range known {
 		c.m.add(c.column(&known[i]))
 	}
+	// The first column of such a row stands for a job that is not placed, which only optional classes allow.
 	has := func(row int) bool { return row < len(c.of.Demand) && !c.of.optional(row) }
 	return generate(c.m, c, found, has, budget)
 }
@@ -103,7 +104,8 @@ func (c *Configured) steps() (sum int) {
 }
 
 // at computes the bound at the prices of the classes. They may be negative for classes all of whose jobs must be
-// placed. The prices of shapes follow from them.
+// placed; those of optional classes are set to 0 then. The prices of shapes follow from them: what the best filling of
+// a node brings.
 func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
 	for k, n := range c.of.Demand {

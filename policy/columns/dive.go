@@ -31,7 +31,7 @@ func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	if c.m == nil {
 		return nil, d.left
 	}
-	d.patience = c.m.steps + c.steps() + budget/3
+	d.patience = c.m.steps + c.steps() + budget/3 // two thirds are left for filling nodes
 	budget += c.m.steps + c.steps()
 	d.improve()
 	for c.m.steps+c.steps() < budget {
@@ -49,7 +49,7 @@ func positive(n int) bool { return n > 0 }
 // problem.
 func (d *diver) takeWhole() {
 	for r, k := range d.m.basis {
-		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 {
+		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 { // 2.9995 is 3: the solution has rounding errors
 			d.take(k, n)
 		}
 	}
@@ -138,7 +138,7 @@ func (d *diver) exclude() {
 	gone := false
 	for k := range d.m.columns {
 		if c := &d.m.columns[k]; c.options != nil && c.worth > 0 && d.most(k) == 0 {
-			c.worth *= -excluded
+			c.worth *= -excluded // columns are numbered, so none is removed
 			gone = true
 		}
 	}

@@ -19,9 +19,11 @@ type Bound struct {
 	Closed bool      // the relaxation gives no better bound, up to precision
 }
 
-// generate searches for the prices with the least bound by column generation. Prices are smoothed (Wentges 1997):
-// bounds are computed between the best prices so far and the master's duals, which jump. After budget steps it returns
-// what it has.
+// generate searches for the prices with the least bound by column generation, from those of found. Prices are smoothed
+// (Wentges 1997): bounds are computed between the best prices so far and the master's duals, which jump. If no column
+// joins the master at smoothed prices, its own duals are tried before it ends. artificial tells the rows whose first
+// column is no slack but something that is missing: a solution that uses it is none. After budget steps it returns what
+// it has.
 func generate(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))

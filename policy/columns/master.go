@@ -26,7 +26,8 @@ type column struct {
 	fits    bool  // the filling fits, to the last core
 }
 
-// newMaster starts with one column per row, for slack or for what is missing, at that penalty.
+// newMaster starts with one column per row, for slack or for what is missing, at that penalty (0 for slack). These
+// columns, numbered as the rows, are the first basis.
 func newMaster(limits, penalties []float64) *master {
 	n := len(limits)
 	m := &master{

@@ -63,6 +63,8 @@ func newPacker(sh *Shape, options []Option) *packer {
 	}
 	k.cores = sh.Most.CPUs / k.unit
 	k.options = options
+	// Fillings are indexes in k.options. These are the indexes of the problem only if nothing is dropped here, which
+	// Dive requires.
 	if large := func(o Option) bool { return !o.Size.Fits(sh.Most) }; slices.ContainsFunc(options, large) {
 		k.options = slices.DeleteFunc(slices.Clone(options), large)
 	}
@@ -201,9 +203,10 @@ func (k *packer) brings(filling []int) (gain float64) {
 	return gain
 }
 
-// withMemory finds the best filling within the memory. In six trials it looks for a price of memory at which the
-// table's best filling just fits, starting from the last such price; a trial changes the price by at most a factor of
-// 1.25. Then it searches all fillings that could beat the best one found. bound is the table's result without a price.
+// withMemory finds the best filling within the memory; bound is proven whatever the search finds. In six trials it
+// looks for a price of memory at which the table's best filling just fits, starting from the last such price; a trial
+// changes the price by at most a factor of 1.25. Then it searches all fillings that could beat the best one found.
+// bound is the table's result without a price.
 func (k *packer) withMemory(bound float64) (float64, []int) {
 	var best []int
 	brought, fit := 0.0, 0.0
@@ -290,7 +293,7 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 		}
 	}
 	if best == nothing {
-		return known - 1e-9, nil, true
+		return known - 1e-9, nil, true // nothing better than what was known
 	}
 	for at := best; k.labels.all[at].option != nothing; at = k.labels.all[at].from {
 		filling = append(filling, int(k.labels.all[at].option))

@@ -23,6 +23,7 @@ func NewPooled(p *Problem) *Pooled { return &Pooled{of: p, Best: make([]float64,
 func (p *Pooled) Least(worth float64, uses []float64, budget int) Bound {
 	limits := p.limits()
 	penalties := make([]float64, len(limits))
+	// Leaving out a part of a plan must cost more than any plan is worth: a million and ten times the known one.
 	penalties[len(limits)-1] = 1e6 + float64(10*worth)
 	m := newMaster(limits, penalties)
 	m.add(p.column(worth, uses))
@@ -83,7 +84,7 @@ func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	worth := 0.0
 	for k, c := range choices {
 		if c.o == nil && p.of.optional(k) {
-			continue
+			continue // no option is worth its price
 		}
 		parts := float64(p.of.Demand[k]) * float64(c.o.Parts)
 		bound += float64(float64(p.of.Demand[k]) * p.Best[k])

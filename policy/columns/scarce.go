@@ -13,7 +13,7 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.weigh(costs)
 	for o := range k.options {
 		if left[k.options[o].Class] == 0 {
-			k.gain[o] = -infinite
+			k.gain[o] = -infinite // as strike does: not worth trying
 		}
 	}
 	if k.price > 0 && !k.strike(k.price, known) || !k.strike(0, known) {
@@ -45,7 +45,8 @@ func (k *packer) strike(price, known float64) bool {
 	return limit > known
 }
 
-// priced looks for a price of memory at which the best filling within what is left just fits, in six trials.
+// priced looks for a price of memory at which the best filling within what is left just fits, in six trials. Until one
+// fits, the price at least doubles. It returns the best filling above known; nil if none is.
 func (k *packer) priced(left []int, known float64) (best []int) {
 	low, high, price := 0.0, 0.0, k.price
 	for range 6 {

@@ -127,7 +127,7 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 		}
 		f.Draws++
 		trained, played = trained+p.trained, played+min(trainedFor, p.now.Sub(c.Now)).Seconds()
-		if p.open > 0 && p.now.Before(f.Until) {
+		if p.open > 0 && p.now.Before(f.Until) { // it ended early, so later starts are unknown
 			f.Until = p.now
 		}
 		for job, at := range p.started {
@@ -169,6 +169,8 @@ func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 }
 
 // at is the quantile part of the start times. It is zero if that is after the time to which all futures were played.
+// starts has an entry only for the futures in which the job started; in the others it starts later, so the rank is
+// among all futures.
 func (f *Forecast) at(starts []time.Time, part float64) time.Time {
 	k := int(math.Ceil(part*float64(f.Draws+1))) - 1
 	k = min(max(k, 0), f.Draws-1)

@@ -58,6 +58,7 @@ func Seen(before, after *policy.Cluster) []float64 {
 	for i := range before.Jobs {
 		if j := &before.Jobs[i]; j.Running != nil && j.TimeLimit > 0 && !still[j.ID] {
 			between := after.Now.Sub(before.Now) / 2
+			// However far apart the snapshots are, no more than a tenth of the limit is added.
 			parts = append(parts, used(j, min(between, j.TimeLimit/10)))
 		}
 	}
@@ -165,7 +166,7 @@ func left(expected, length, done time.Duration, chance float64) time.Duration {
 	return max(time.Second, times(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
 }
 
-// times multiplies a time, up to twelve times endless.
+// times multiplies a time, up to twelve times endless, so that later sums do not overflow.
 func times(d time.Duration, by float64) time.Duration {
 	return time.Duration(min(float64(d)*by, float64(endless)*12))
 }

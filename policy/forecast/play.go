@@ -69,7 +69,8 @@ func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 }
 
 // stratified is a job's chance in one of the draws. Each draw has its own interval of the range, so that a few draws
-// cover long and short jobs.
+// cover long and short jobs. Which one is a permutation of the draws for each job (a stride without a common divisor),
+// so that the long draws of two jobs do not always meet.
 func stratified(draw uint64, o *Options, job int) float64 {
 	n := uint64(o.Draws)
 	stride := 1 + uint64(chance(o.Seed, uint64(job), 1)*float64(n))
@@ -103,7 +104,7 @@ func (p *play) run(planner *policy.Planner) {
 		p.pass(p.next())
 		p.decide(planner, p.now.Sub(p.round) >= p.period())
 	}
-	p.cut = p.open > 0 && p.now.Before(p.end)
+	p.cut = p.open > 0 && p.now.Before(p.end) // too many decisions: as if Stop had ended it
 }
 
 // period is the time between two full rounds.
@@ -192,7 +193,8 @@ func (p *play) advance(i int, to time.Time) {
 	}
 }
 
-// decide plans a round and carries it out at once. Only a full round may stop jobs.
+// decide plans a round and carries it out at once. Only a full round may stop jobs: in a small one all running jobs are
+// fixed, as in the daemon.
 func (p *play) decide(planner *policy.Planner, whole bool) {
 	p.c.Now = p.now
 	if whole {
@@ -220,7 +222,7 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 		j.Restarts++
 		return
 	}
-	l.gain = max(0.01, p.speed(j, d))
+	l.gain = max(0.01, p.speed(j, d)) // not 0: over divides by it, and every job must end
 	if was != nil && (was == d.Grant || was.Equal(*d.Grant)) {
 		return
 	}
@@ -232,6 +234,7 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 		j.Restarts++
 		return
 	}
+	// A new run without a checkpoint may be stopped if the snapshot has such runs that may: its rules allow it then.
 	l.fixed = !j.Saves && !p.daring
 	p.begin(i)
 }
@@ -242,7 +245,8 @@ func (p *play) speed(j *policy.Job, d *policy.Decision) float64 {
 }
 
 // begin lets a waiting job start at freed, the mean time at which room became free. One decision covers a stretch of
-// time, in which GPUs would otherwise idle.
+// time, in which GPUs would otherwise idle. A job that continues from a checkpoint starts at the decision (carryOut).
+// Progress until the decision stays below the job's work, so that the job ends in pass like any other.
 func (p *play) begin(i int) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	if j.Done == 0 {

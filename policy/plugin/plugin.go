@@ -92,6 +92,8 @@ func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who pol
 		}
 	}
 	var failure *Failure
+	// Without a failure of its own the program goes on: the caller gave up, or there is no program to end (ErrEnded,
+	// Absent, Resting).
 	if err == nil {
 		p.guest.Well()
 	} else if errors.As(err, &failure) && !errors.Is(err, guest.ErrEnded) && failure.Fault != Absent &&
@@ -112,7 +114,9 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	})
 }
 
-// ask sends the question to the program. It does not see that jobs share GPUs: each job has its own GPUs there.
+// ask sends the question to the program. It does not see that jobs share GPUs: each job has its own GPUs there. ctx is
+// the caller's, within also ends at the limit for an answer. policy.Shared may ask several times for one round, all
+// within it.
 func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	conn, err := p.guest.Conn(within)
@@ -126,7 +130,7 @@ func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, 
 	}
 	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how),
 		grpc.MaxCallRecvMsgSize(largest(&c)))
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil { // the caller gave up, which is no fault of the plugin
 		return policy.Plan{}, ctx.Err()
 	}
 	if err != nil {

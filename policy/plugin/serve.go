@@ -62,7 +62,7 @@ type service struct {
 	plannerpb.UnimplementedPlannerServer
 	decide Decider
 
-	mu       sync.Mutex
+	mu       sync.Mutex // gRPC may serve several questions at once, a Decider one
 	profiles shelf
 }
 

@@ -37,7 +37,7 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 			Id: int64(u.ID), Priority: u.Priority, Nodes: int64(u.Nodes), PerNode: vectorOut(u.PerNode), On: u.On,
 		})
 	}
-	places := map[*sensitivity.Profile]int64{}
+	places := map[*sensitivity.Profile]int64{} // in the list of profiles, from 1; 0 is a job without profile
 	for i := range c.Jobs {
 		j := jobOut(&c.Jobs[i])
 		if p := c.Jobs[i].Profile; p != nil {
@@ -105,9 +105,10 @@ func numbers[To, From int | int64](list []From) []To {
 	return out
 }
 
-// valid makes a user's text valid UTF-8, which protobuf requires.
+// valid makes a user's text valid UTF-8, which protobuf requires: bytes that are not become U+FFFD.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
+// placementOut leaves out the device: a plugin is asked about jobs with GPUs of their own (Planner.ask).
 func placementOut(p *policy.Placement) *plannerpb.Placement {
 	if p == nil {
 		return nil
@@ -324,7 +325,7 @@ func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error
 	return plan, nil
 }
 
-// desk indexes the jobs and nodes to which decisions refer.
+// desk decodes the decisions of one plan; it indexes the jobs and nodes to which they refer.
 type desk struct {
 	jobs  map[int]*policy.Job
 	nodes map[string]*policy.Node
@@ -373,7 +374,8 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	return d, nil
 }
 
-// known refuses node names that are neither in the snapshot nor in the job's present placement.
+// known refuses node names that are neither in the snapshot nor in the job's present placement, and lists that are
+// longer than any placement: all nodes, and as many that have left as the job has GPUs.
 func (k *desk) known(names []string, j *policy.Job) error {
 	if most := len(k.nodes) + j.GPUs; len(names) > most {
 		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))
@@ -424,11 +426,12 @@ func reckonable(p *policy.Placement, j *policy.Job) error {
 	return nil
 }
 
+// sound reports whether all amounts are from 0 to maxAmount, so that sums over a cluster cannot overflow.
 func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
 }
 
-// appraise computes Fair and Gain of a grant.
+// appraise computes Fair and Gain of a grant, from its first node; a grant without nodes is left to policy.Check.
 func (k *desk) appraise(j *policy.Job, d *policy.Decision) {
 	if len(d.Grant.Nodes) == 0 {
 		return

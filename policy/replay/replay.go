@@ -41,6 +41,7 @@ func (r *Round) Print() ([]byte, error) {
 
 // Read reads a recorded round or a round's report, which is not trusted. Its jobs have their profiles.
 func Read(text []byte) (*Round, error) {
+	// No profiles are looked up by name: those of today may differ from those of the round.
 	file, err := snapshot.Read(text, func(string) *sensitivity.Profile { return nil })
 	if err != nil {
 		return nil, err
@@ -85,7 +86,8 @@ func inOrder(plan *policy.Plan) error {
 	return nil
 }
 
-// Again plans the round again and checks the plan. Empty names stand for the recorded policy and allocator.
+// Again plans the round again and checks the plan. who names the policy and how the allocator; empty names stand for
+// the recorded ones. A plan that Check refuses is returned with the error, for comparison.
 func (r *Round) Again(who, how string) (policy.Plan, error) {
 	p, err := policy.ParsePolicy(orElse(who, r.Policy))
 	if err != nil {

@@ -61,7 +61,8 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator, f.Habits}, nil
 }
 
-// seek sets the profiles of jobs by their profile names. Jobs that are Owed have none.
+// seek sets the profiles of jobs by their profile names. Jobs that are Owed have none: their profile has proved wrong,
+// and the name is only for reports.
 func seek(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
 	for i := range jobs {
 		if j := &jobs[i]; j.ProfileName != "" && !j.Owed {

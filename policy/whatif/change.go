@@ -41,6 +41,7 @@ func (a AddNodes) Apply(c *Case) error {
 		names[c.Cluster.Nodes[i].Name] = true
 	}
 	like := c.Cluster.Nodes[k]
+	// As new: no foreign jobs, not drained, not reserved.
 	like.Foreign, like.ForeignEnds, like.Closed, like.Reserved = gres.Vector{}, nil, "", nil
 	for number, added := 1, 0; added < a.N; number++ {
 		if like.Name = fmt.Sprintf("new%d", number); !names[like.Name] {
@@ -190,7 +191,8 @@ func resize(c *Case, change func(n *policy.Node) error) error {
 	return nil
 }
 
-// evict makes a running job wait if its placement no longer fits.
+// evict makes a running job wait if its placement no longer fits in what is left of its nodes; else it takes the
+// placement off what is left. So jobs keep their places in the order of the snapshot.
 func evict(j *policy.Job, left map[string]gres.Vector) {
 	for _, name := range j.Running.Nodes {
 		if room, known := left[name]; known && !j.Running.PerNode.Fits(room) {
@@ -248,7 +250,8 @@ func NewRequest(c *Case, job, gpus, nodes int) *Request {
 	return r
 }
 
-// Apply changes the request. If the job has one task per GPU it keeps that.
+// Apply changes the request. If the job has one task per GPU it keeps that. Task counts are per node, so this is known
+// only of a job whose user named the number of nodes.
 func (r *Request) Apply(c *Case) error {
 	j, err := waiting(c, r.Job, "another number of GPUs or nodes")
 	if err != nil {

@@ -139,7 +139,8 @@ func looser(j *policy.Job) (list []Change) {
 	return list
 }
 
-// less are requests without cores, without memory, and without both.
+// less are requests without cores, without memory, and without both. leastLess then looks for the largest request that
+// does; for the last of the three there is only all or nothing.
 func less(j *policy.Job) (list []Change) {
 	was := j.Floor.Max(j.Pace)
 	if was.CPUs > 0 {
@@ -154,7 +155,8 @@ func less(j *policy.Job) (list []Change) {
 	return list
 }
 
-// leastLess bisects for the smallest reduction that starts the job, down to one core and one gigabyte.
+// leastLess bisects for the smallest reduction that starts the job, down to one core and one gigabyte. It needs an
+// Asks, which reduces one of the two; any other change is returned as it is.
 func (s *search) leastLess(found Try) Try {
 	asks, one := found.Made.(Asks)
 	if !one {

@@ -96,7 +96,7 @@ func (s *search) all() {
 
 // try plans one change; false if it is impossible or there is no time.
 func (s *search) try(kind string, change Change) (Try, bool) {
-	if s.cut = s.cut || s.stop(); s.cut {
+	if s.cut = s.cut || s.stop(); s.cut { // once it is cut no further change is tried
 		return Try{}, false
 	}
 	would, err := s.is.With(change)
@@ -188,7 +188,7 @@ func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 }
 
 // compare adds a job with a grant to the lists in which it belongs. is is its decision now, would the one after the
-// change.
+// change. A job that is stopped to be restarted with less is in two: Stop and Slow.
 func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
 	then, now := kindOf(j, would), kindOf(j, is)
 	switch {

@@ -123,6 +123,7 @@ func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	a.Before, a.After = is.outcome(o, reference, &is.Cluster), would.outcome(o, reference, &is.Cluster)
 	jobs := byNumber(&is.Cluster)
 	for _, d := range a.After.plan.Decisions {
+		// then is with the changes, now without; both are compared with what the job holds in the unchanged snapshot.
 		then, now := kindOf(jobs[d.Job], &d), kindOf(jobs[d.Job], find(a.Before.plan, d.Job))
 		if then == starts && now != starts {
 			a.Starts = append(a.Starts, d.Job)
@@ -144,6 +145,7 @@ func find(p policy.Plan, job int) *policy.Decision {
 	return &p.Decisions[k]
 }
 
+// byNumber has the jobs of a snapshot by ID.
 func byNumber(c *policy.Cluster) map[int]*policy.Job {
 	jobs := make(map[int]*policy.Job, len(c.Jobs))
 	for i := range c.Jobs {
@@ -176,6 +178,7 @@ func kindOf(j *policy.Job, d *policy.Decision) kind {
 	return stops
 }
 
+// jobOf finds a job by its ID; nil: there is none.
 func jobOf(c *policy.Cluster, job int) *policy.Job {
 	for i := range c.Jobs {
 		if c.Jobs[i].ID == job {
@@ -185,8 +188,9 @@ func jobOf(c *policy.Cluster, job int) *policy.Job {
 	return nil
 }
 
-// outcome plans a case and plays its futures. Speeds are relative to one reference server, and jobs are compared with
-// what they hold now.
+// outcome plans a case and plays its futures. Speeds are relative to one reference server, that of the unchanged
+// snapshot, since a change may make another server the reference. now is that snapshot: jobs are compared with what
+// they hold in it.
 func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Outcome {
 	var planner policy.Planner
 	out := Outcome{plan: planner.Decide(c.Cluster, c.Policy, c.Allocator)}
@@ -202,6 +206,7 @@ func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Out
 	if o.Begin != nil {
 		stop = o.Begin()
 	}
+	// Without a job in question Only has no job's ID: the futures end after the time over which Trained is averaged.
 	f := forecast.Starts(&c.Cluster, forecast.Options{Policy: c.Policy, Allocator: c.Allocator, Habits: c.Habits,
 		Only: []int{o.Job}, Reference: reference, Stop: stop})
 	out.Trained, out.Hours, out.Cut = f.Trained, f.Span.Hours(), f.Cut

@@ -48,8 +48,8 @@ type Case struct {
 }
 
 // Verdict is the result of an exam.
-type Verdict struct { // number of snapshots
-	Lines   []Line        // snapshots that got a plan
+type Verdict struct {
+	Lines   []Line        // one for each promise, in the order of the report
 	Asked   int           // snapshots
 	Planned int           // those that got a plan
 	Slowest time.Duration // longest time for a plan
@@ -167,13 +167,13 @@ func (h *hearing) ask(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil || took > h.paper.Within {
+	if err == nil || took > h.paper.Within { // a planner that fails at once has not shown that it is in time
 		h.mark(inTime, n, c, tooLate(took, h.paper.Within))
 	}
 	h.mark(answers, n, c, err)
 	if err != nil {
 		h.silent++
-		h.planner.Restart()
+		h.planner.Restart() // a new process for the next snapshot, without the pause after a failure
 		return nil
 	}
 	h.silent = 0
@@ -220,7 +220,7 @@ func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 // ofGrants are the promises that only a new grant can break. A planner that grants nothing keeps them untested.
 var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
 
-// starting reports whether a plan has a new or changed grant.
+// starting reports whether a plan has a new or changed grant. Without one the promises in ofGrants are not tested.
 func starting(c policy.Cluster, plan policy.Plan) bool {
 	runs := map[int]*policy.Placement{}
 	for i := range c.Jobs {
