@@ -252,7 +252,8 @@ func readPlan(b *board) Plan {
 	return Plan{decisions}
 }
 
-// readDecision writes down the decision of job i.
+// readDecision writes down the decision of job i. A job that goes on as it was gets the pointer of the snapshot and no
+// reason.
 func readDecision(b *board, i int, d *Decision) {
 	s := &b.states[i]
 	d.Job = b.ids[i]

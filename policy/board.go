@@ -84,9 +84,10 @@ type server struct {
 	share gres.Vector // the proportional share of one GPU
 	free  gres.Vector // what no settled job holds; it includes loose
 	loose gres.Vector // what running jobs hold whose turn has not come and that may be displaced
-	// wished is what the jobs that start here would like beyond their least sizes.
+	// wished is what the jobs that start here would get beyond their least sizes if there were room; only while they
+	// are arranged (arrangement.go), else zero.
 	wished  gres.Vector
-	foreign gres.Vector // see Node.Foreign
+	foreign gres.Vector // Node.Foreign, kept to be compared in the next round
 	lost    int         // see stranded
 	idle    int         // free GPUs, if it is open
 	jobs    []int       // the jobs on it that are not fixed, ascending
@@ -130,15 +131,16 @@ type jobState struct {
 	gain     float64
 	was      float64 // speed of a running job before the round
 	standing standing
-	limit    limit         // of a waiting job
-	stopped  bool          // a running job that stops or restarts
-	cleared  bool          // other jobs were stopped so that it fits exactly here
-	overdue  bool          // see findOverdue
-	key      float64       // policy key, whether it is overdue or not
-	barred   bool          // this and the following are of a running job, see standsAs
-	left     time.Duration // see remaining
-	earned   bool          // see hasEarned
-	restart  time.Duration
+	limit    limit   // of a waiting job
+	stopped  bool    // a running job that stops or restarts
+	cleared  bool    // other jobs were stopped so that it fits exactly here
+	overdue  bool    // see findOverdue
+	key      float64 // policy key, whether it is overdue or not
+	// The rest is of a running job, and is compared with the last round by standsAs.
+	barred  bool          // Job.Barred names a reason
+	left    time.Duration // see remaining
+	earned  bool          // see hasEarned
+	restart time.Duration // Job.Restart
 }
 
 // occupy books what job i holds on its servers and in its quotas.

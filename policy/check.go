@@ -103,6 +103,7 @@ type tally struct {
 	changed bool // some of it was not held before
 }
 
+// newChecker makes a checker. Only a snapshot in another order than that of IDs is sorted, in a list of its own.
 func newChecker(c *Cluster) *checker {
 	k := &checker{c: c, decided: make([]bool, len(c.Jobs))}
 	for i := 1; i < len(c.Jobs); i++ {

@@ -31,8 +31,8 @@ type jobClass struct {
 	told   [limits]answer // why they wait, by limit
 }
 
-// classKey is everything by which jobs are told apart. To placement, jobs that differ in
-// something else are equal.
+// classKey is everything by which jobs are told apart. To placement, jobs that differ in something else are equal: in
+// their user, their arrival, or what they have done.
 type classKey struct {
 	profile  *sensitivity.Profile
 	gpus     int
@@ -121,6 +121,7 @@ func (b *board) classOf(j *Job, was *jobState) *jobClass {
 	return k
 }
 
+// newClass makes the class of job j. Without any possible size it has no gang shapes either, so it is never placed.
 func newClass(key classKey, j *Job) *jobClass {
 	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
 	if k.never == "" {
@@ -200,6 +201,7 @@ func first(list []string) string {
 	return list[0]
 }
 
+// newEligibility finds the servers that job j may use, open or not. With a node list only the named ones are looked at.
 func (b *board) newEligibility(j *Job) *eligibility {
 	z := &eligibility{
 		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)},

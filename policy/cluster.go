@@ -15,8 +15,8 @@
 // To read the planner, begin with Planner.decide. A snapshot is put on the board (layout.go), the jobs are put in the
 // policy's order (order.go), and each has its turn (allocation.go): it stays, or gets a place that is free, or one that
 // is made free by preemption (preemption.go, recall.go, evacuate.go). Then the passes of the allocator (pass.go)
-// arrange who starts, change running jobs where that gains more than it costs, and fill whole servers. All state of a
-// round is on the board; everything else is a function over it.
+// arrange the starting jobs, change running jobs where that gains more than it costs, and fill whole servers. All state
+// of a round is on the board; everything else is a function over it.
 package policy
 
 import (
@@ -70,6 +70,7 @@ func (q Quota) Less(nodes int, perNode gres.Vector) Quota {
 	return q
 }
 
+// less is what a bound leaves beside held, at least 0; Unbounded stays Unbounded.
 func less[N int | gres.Memory](bound, held N) N {
 	if bound == Unbounded {
 		return bound

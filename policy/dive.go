@@ -11,8 +11,9 @@ import (
 
 // repack places and sizes anew, all at once, the jobs that start in this round on servers without running jobs: by
 // fillings of whole servers (policy/columns), where the other passes go from job to job. Which jobs run is settled
-// before and stays so. It does not help beside running jobs: what is best for this round's newcomers puts jobs with
-// large demands where they are in each other's way in the next round (measured, see ARCHITECTURE).
+// before and stays so. It does not help beside running jobs: what is best for the jobs that start in this round puts
+// jobs with large demands where they are in each other's way in the next round (measured, see ARCHITECTURE.md, "Jobs
+// that start on empty servers").
 type repack struct {
 	*board
 	part    set    // servers that take part

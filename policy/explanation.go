@@ -259,7 +259,7 @@ type survey struct {
 	lack     gres.Vector // what is missing on short
 }
 
-// surveyNodes looks at what the open nodes have free for job i in shape w.
+// surveyNodes looks at what the open nodes have free for job i in shape w. The class's fit is known then (firstLack).
 func surveyNodes(b *board, i int, w gangShape) survey {
 	k := b.states[i].class
 	c := survey{free: freeGPUsFor(b, k)}
@@ -275,7 +275,9 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 	return c
 }
 
-// addToSurvey adds an open server that could hold a part of job i to a survey.
+// addToSurvey adds an open server that could hold a part of job i to a survey. Among the servers with GPUs but without
+// cores or memory it keeps the one that lacks fewest cores, to be named in the reason. What calling back loans would
+// free there does not count as lacking, unless it would free all of it.
 func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 	sv, k := &b.servers[n], b.states[i].class
 	least := b.leastOf(k, w, n).Size

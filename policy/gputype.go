@@ -30,6 +30,7 @@ func sameGPU(a, b string) bool {
 	return within(x, y) || within(y, x)
 }
 
+// wordsOf splits a name into its words of letters and digits, in lower case.
 func wordsOf(name string) []string {
 	return strings.FieldsFunc(strings.ToLower(name),
 		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })

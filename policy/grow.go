@@ -27,6 +27,7 @@ func grow(b *board) bool {
 		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
 		for _, g := range all {
 			s := &b.states[g.job]
+			// Looked at again: earlier ones have taken room and stops, and a gang is listed on each of its servers.
 			if sizeIsFree(b, g.job) && g.to.Gain > s.gain && mayHaveMore(b, g.job, g.to.Size.Minus(s.size)) {
 				resize(b, g.job, g.to)
 				grown = true

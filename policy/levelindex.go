@@ -72,6 +72,7 @@ type levelIndex struct {
 // off is the level of servers that are not in the index.
 const off = -1
 
+// newLevelIndex makes an index of so many servers, none of them in it yet, for levels from 0 to most.
 func newLevelIndex(servers, most int) *levelIndex {
 	s := &levelIndex{level: make([]int, servers), sets: make([]set, most+1)}
 	for i := range s.sets {

@@ -51,6 +51,7 @@ func (ms menus) of(key menuKey) *menu {
 	return m
 }
 
+// newMenu computes a menu. Without loans the sizes above what is owed are dropped.
 func newMenu(key menuKey) *menu {
 	m := fullMenu(key)
 	if key.noLoans {

@@ -132,7 +132,7 @@ func lateFirst(x, y clearing) int {
 	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
 }
 
-// cheapFirst puts first the plans that cost least.
+// cheapFirst puts first the plans that cost least; of equal ones that of the first server by name.
 func cheapFirst(x, y clearing) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
 }

@@ -94,7 +94,8 @@ func (b *board) shutTo(s stretch) set {
 	return shut
 }
 
-// inTheWay finds the first reservation of server n that a run would reach into; nil: there is none.
+// inTheWay finds the first reservation of server n that a run would reach into; nil: there is none. One that has begun
+// counts for every run, one to come if it begins no later than the last that the run crosses.
 func (b *board) inTheWay(n int, s stretch) *Reservation {
 	list := b.servers[n].Reserved
 	for i := range list {

@@ -334,6 +334,8 @@ type budget struct {
 	left bill
 }
 
+// newBudget keeps Unbounded amounts as they are, so that affords can tell them from others; charge makes them
+// meaningless numbers.
 func newBudget(q Quota) budget {
 	return budget{q, bill{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
 }

@@ -102,7 +102,8 @@ func notBeforeNow(b *board, at time.Time) time.Time {
 	return at
 }
 
-// endsBeforeKept reports that job i, if it starts now, has ended before the kept nodes can have room for their job.
+// endsBeforeKept reports that job i, if it starts now, has ended by its time limit before the kept nodes can have room
+// for their job. A job without time limit has not.
 func endsBeforeKept(b *board, i int) bool {
 	j := b.jobs[i]
 	return b.reserved != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.reserved.until)

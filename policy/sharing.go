@@ -159,6 +159,7 @@ func (s *sharing) compareRights(x, y *Job) int {
 	return cmp.Or(cmp.Compare(low(x), low(y)), s.compareTurns(x, y))
 }
 
+// compareTurns puts the job first that comes first in the policy's order.
 func (s *sharing) compareTurns(x, y *Job) int {
 	return cmp.Or(cmp.Compare(s.rights.turn[x.ID], s.rights.turn[y.ID]), cmp.Compare(x.ID, y.ID))
 }

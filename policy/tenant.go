@@ -113,7 +113,8 @@ func worsens(d *Device, before, after []tenant) bool {
 	return false
 }
 
-// worthOf is what the jobs of a device train together, in shares.
+// worthOf is what the jobs of a device train together, in shares: 1 is one job with its proportional share and the GPU
+// to itself.
 func worthOf(d *Device, tenants []tenant) (sum float64) {
 	for i, speed := range speedsOf(d, tenants) {
 		sum += float64(speed * tenants[i].gain)

@@ -214,7 +214,7 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 		total := in.cluster.Nodes[n].Total
 		if before := in.byName[g.Nodes[max(i-1, 0)]]; i > 0 && total == in.cluster.Nodes[before].Total &&
 			in.cluster.Nodes[n].GPUType == in.cluster.Nodes[before].GPUType {
-			continue
+			continue // as the node before
 		}
 		p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
 		if z := newSizer(j, p, g.PerNode.GPUs, &shape{total: total, leanCores: total,

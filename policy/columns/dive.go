@@ -96,7 +96,7 @@ func (d *diver) step() bool {
 		}
 	}
 	if k >= 0 {
-		d.take(k, 1)
+		d.take(k, 1) // which may leave a negative number of nodes with this filling
 		d.m.restore(50 + 2*len(d.m.duals))
 	}
 	return d.improve() || k >= 0

@@ -19,6 +19,8 @@ import (
 
 // Encoding of a snapshot.
 
+// clusterOut encodes a snapshot in which no jobs share GPUs (see Planner.ask). Each profile is sent once; jobs refer to
+// it by its place in the list.
 func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules),
 		UnmanagedGpus: int64(c.UnmanagedGPUs)}
@@ -60,6 +62,7 @@ func rulesOut(r policy.Rules) *plannerpb.Rules {
 	}
 }
 
+// nodeOut leaves out ForeignEnds and Devices, which the protocol does not have.
 func nodeOut(n *policy.Node) *plannerpb.Node {
 	return &plannerpb.Node{
 		Name: n.Name, GpuType: n.GPUType, Features: n.Features,
@@ -178,6 +181,7 @@ func (s *shelf) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) 
 	return list, nil
 }
 
+// profileIn is the inverse of profileOut. It checks only that the table is complete.
 func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 	rows, columns := len(p.CoresPerGpu), len(p.MemoryPerGpuMib)
 	if len(p.ThroughputSamplesPerS) != rows*columns {

@@ -189,6 +189,8 @@ func (k *checker) habits(parts []float64) {
 	}
 }
 
+// count refuses a number outside low to high, both included. The other methods of this kind do the same for one type;
+// field is its JSON name in the snapshot, for the error.
 func (k *checker) count(field string, n, low, high int) {
 	if n < low || n > high {
 		k.wrong(field, n, fmt.Sprintf("a whole number from %d to %d", low, high))

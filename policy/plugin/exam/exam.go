@@ -280,6 +280,7 @@ func differ(a, b policy.Plan) error {
 	return nil
 }
 
+// text is a decision as JSON, or the error of that: then two decisions differ unless their errors are equal.
 func text(d policy.Decision) []byte {
 	out, err := json.Marshal(d)
 	if err != nil {

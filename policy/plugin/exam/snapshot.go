@@ -52,6 +52,7 @@ func (d *draw) once(n int) bool { return d.IntN(n) == 0 }
 // one draws one of the arguments.
 func one[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
 
+// rules draws rules. A value that is listed twice is twice as likely, here and below.
 func (d *draw) rules() policy.Rules {
 	return policy.Rules{
 		MinRun:         one(d, 0, 10*time.Minute),
@@ -173,7 +174,7 @@ func (d *draw) amounts(cores ...int) gres.Vector {
 
 // run starts the job on nodes where its proportional share, or slightly more, is free.
 func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vector) {
-	width := max(1, j.Nodes, (j.GPUs+7)/8)
+	width := max(1, j.Nodes, (j.GPUs+7)/8) // no drawn node has more than 8 GPUs
 	if j.Barred != "" || j.GPUs%width != 0 {
 		return
 	}
@@ -182,6 +183,7 @@ func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vect
 		return
 	}
 	size := gres.Proportional(kind, j.GPUs/width)
+	// In whole cores for each task: the remainder is raised, and half of the jobs have more.
 	size.CPUs += (size.CPUs%max(1, j.Tasks) + d.IntN(2)) * max(1, j.Tasks)
 	size.CPUs -= size.CPUs % max(1, j.Tasks)
 	var on []string
