@@ -314,7 +314,8 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	return len(r.sizes[s]) > before
 }
 
-// solve finds fillings for all the jobs; nil if the present plan is nearly the best, or a job is left over.
+// solve finds fillings for all the jobs; nil if the present plan is nearly the best, a job is left over, or a server is
+// too large for the program (columns.NewConfigured). The cheaper bound by prices is tried first.
 func (r *repack) solve() []columns.Filling {
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {

@@ -56,7 +56,7 @@ type serverJobs struct {
 	server   int
 	partners []partner
 	offers   []offer // what it may give
-	at       prices  // prices for which it was valued
+	at       prices  // prices for which it was valued; NaN, which equals no prices: not yet
 	stamp    int     // of the server when the partners' choices were listed
 	stock    []choice
 	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
@@ -230,6 +230,7 @@ func boundWithout(b *board, p *serverJobs, h *offer) float64 {
 	if math.IsNaN(h.reach) {
 		h.reach = curveWithout(b, p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
 		for _, x := range h.jobs() {
+			// Room costs it nothing: it has the other server's to itself.
 			h.reach += valueIfMoved(b, p.partners[x].job, p.partners[x].choices, prices{})
 		}
 	}
@@ -392,7 +393,8 @@ func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 	return stock[from:len(stock):len(stock)], stock
 }
 
-// pricesOf finds prices at which all jobs together want no more than their servers have.
+// pricesOf finds prices at which all jobs together want no more than their servers have. Jobs with one menu want the
+// same, so they are counted on the menu (crowd, 0 again at the end) and looked at once.
 func pricesOf(b *board, parties []serverJobs) prices {
 	m := &b.market
 	m.groups, m.priced = m.groups[:0], math.MaxInt
@@ -517,7 +519,7 @@ func priceServer(b *board, p *serverJobs, at prices) {
 	p.slack, p.lacks = at.of(open), gres.Vector{}.Minus(open)
 	p.least = math.Inf(1)
 	if p.room.GPUs > 0 {
-		p.least = 0
+		p.least = 0 // to give an idle place costs its jobs nothing
 	}
 	for k := range p.partners {
 		x := &p.partners[k]
@@ -671,7 +673,8 @@ func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
 	}
-	// From here on p gives a job with -more GPUs, and q takes it.
+	// From here on p gives a job with -more GPUs, and q takes it. Unless no waiting job could use either, q must have
+	// just so many idle GPUs more than p: then each has free afterwards what the other had before.
 	if b.uncontested.has(p.server) && b.uncontested.has(q.server) {
 		return q.room.GPUs >= -more
 	}
@@ -789,7 +792,8 @@ func ordersAllowed(b *board, orders []order) bool {
 	return stops <= b.stops && quotasAllow(b, orders)
 }
 
-// quotasAllow reports whether the quotas leave what the jobs are to have together.
+// quotasAllow reports whether the quotas leave what the jobs are to have together. Jobs that together have no more of a
+// quota than before may exchange even if it is overdrawn.
 func quotasAllow(b *board, orders []order) bool {
 	for q := range b.balances {
 		var more gres.Vector

@@ -219,7 +219,7 @@ func orderJobs(b *board, p Policy) {
 	v := policyView(b)
 	b.line.begin(b.jobs)
 	b.stake = func(i int) float64 { return p.stake(i, v) }
-	findOverdue(b)
+	findOverdue(b) // by the stakes
 	for _, i := range lastOrder(b) {
 		key := p.key(i, v)
 		if b.jobs[i].Running != nil {

@@ -347,7 +347,7 @@ func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 			Memory: min(less.Memory, max(missing.Memory, 0))}
 		if freed.CPUs >= best.freed.CPUs && max(freed.Memory, 0) >= max(best.freed.Memory, 0) &&
 			freed.Max(gres.Vector{}) != best.freed.Max(gres.Vector{}) {
-			best.to, best.freed = sizes[k], freed
+			best.to, best.freed = sizes[k], freed // no less of either, and more of one
 		}
 		if covered(missing.Minus(best.freed)) {
 			break // a smaller one frees no more of it
@@ -451,6 +451,7 @@ func carryOutClearing(b *board, p *clearing, id int) {
 		if b.states[s.job].size.Fits(s.to.Size) {
 			continue // a gang has shrunk enough for another server
 		}
+		// It keeps its standing: a loose job still has its turn, and may then be asked to leave.
 		if st != fresh {
 			b.stop(s.job, Shrinks, shrinkText(b, s, id))
 		}
@@ -471,8 +472,8 @@ func shrinkText(b *board, s shrink, id int) string {
 // grows, by what is free or by what other jobs give back. The share is in whole cores for each task and within the
 // job's terms (menu.owed, a list of one).
 //
-// No cost of other jobs' restarts is too high for that (math.Inf), since the share is a promise and the rest of it was
-// a loan. The rules still count: one of the stops left in this round is for job i itself, the others may be theirs.
+// No cost of other jobs' restarts is too high for that (math.Inf), since the share is promised to job i, and they give
+// back loans. The rules still count: one of the stops left in this round is for job i itself, the others may be theirs.
 // Where they do not suffice, nothing changes in this round.
 func shrinkToShare(b *board, i int) {
 	s := &b.states[i]

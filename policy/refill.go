@@ -112,7 +112,8 @@ func (r *refill) gatherAll(b *board) bool {
 	return hungry && runs && r.part.shared(r.part) > 1
 }
 
-// fill finds which jobs are to share a server; nil if the present plan is nearly the best, or a job is left over.
+// fill finds which jobs are to share a server; nil if the present plan is nearly the best, a job is left over, or a
+// server is too large for the program (columns.NewConfigured).
 func (r *refill) fill() []columns.Filling {
 	present := r.listPresent()
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)

@@ -580,7 +580,7 @@ func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
 		return noSeat, true
 	case s.memory+j.gpuMemory() > usable(on.device):
 		return noMemory, true
-	case j.Share.Class == share.High && s.highs > 0:
+	case j.Share.Class == share.High && s.highs > 0: // one high-class job to a GPU
 		return tooSlow, true
 	}
 	return unsuited, true

@@ -56,7 +56,7 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 }
 
 // lacks says which resource the waiting jobs lack on node n: "cores" or "memory". It is empty if one of them fits, or
-// none has enough GPUs there.
+// none has enough GPUs there. It is cores if for one of the jobs each size has too many, else memory.
 func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
 	gpuType := in.cluster.Nodes[n].GPUType

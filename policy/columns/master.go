@@ -106,6 +106,7 @@ func (m *master) pivot(enters int) bool {
 			continue
 		}
 		ratio := max(0, m.x[r]) / d
+		// Of equal ratios the one with the largest pivot, which loses least precision.
 		if leaves < 0 || ratio < least-1e-12 || ratio <= least+1e-12 && d > direction[leaves] {
 			leaves, least = r, ratio
 		}

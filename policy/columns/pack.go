@@ -96,7 +96,7 @@ func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	return k.withMemory(bound)
 }
 
-// weigh computes the gain of each option at these costs.
+// weigh computes the gain of each option at these costs; a part of a gang bears its part of the job's cost.
 func (k *packer) weigh(costs []float64) {
 	for i := range k.options {
 		o := &k.options[i]

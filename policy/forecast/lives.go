@@ -92,6 +92,8 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 		}
 	}
 	slices.Sort(open)
+	// left is the part of all jobs that use more than the present part; gone are the running ones that have used less
+	// than that, of which no more is known.
 	h, left, gone := make(Habits, 0, edges+1), 1.0, 0
 	for k, part := range ended {
 		for gone < len(open) && open[gone] < part {
@@ -155,7 +157,8 @@ func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration 
 	return j.Done + min(endless, times(max(j.Done, beginning), 1/(1-min(chance, 0.999))-1)) + time.Second
 }
 
-// left is the remaining time of a job whose user declared a length. Declared lengths scatter; finished work is certain.
+// left is the remaining time of a job with a declared length. Declared lengths scatter, in a log-normal distribution
+// with the expected remaining time as its mean; finished work is certain.
 func left(expected, length, done time.Duration, chance float64) time.Duration {
 	if expected <= 0 { // it is overdue: up to a tenth of its length more
 		return max(time.Second, times(length, 0.1*chance))

@@ -41,7 +41,8 @@ func Ordered(p policy.Policy, a policy.Allocator) Decider {
 	}
 }
 
-// Configured decides as the daemon would, with the configured policy and allocator.
+// Configured decides as the daemon would, with the configured policy and allocator, as far as a question has all of the
+// snapshot (nodeOut).
 func Configured() Decider {
 	var planner policy.Planner
 	return func(_ context.Context, round Round) (policy.Plan, error) {

@@ -36,7 +36,8 @@ func (p Proportioned) String() string {
 	return p.Request.String() + ", with cores and memory in proportion"
 }
 
-// perNode is the number of GPUs that a job has on each node. If the planner chooses the nodes it assumes the fewest.
+// perNode is the number of GPUs that a job has on each node. If the planner chooses the nodes it assumes the fewest, at
+// the size of the largest node.
 func perNode(c *Case, j *policy.Job) int {
 	if j.Nodes > 0 {
 		return j.GPUs / j.Nodes
