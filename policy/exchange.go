@@ -265,7 +265,7 @@ func appraiseServers(b *board) {
 	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].least }
 	if many := len(m.rank) > looks; many != m.many {
 		m.many = many
-		b.forget()
+		b.forget() // other exchanges are looked at then, so no earlier search was in vain
 	}
 	slices.SortStableFunc(m.rank, func(x, y int) int { return cmp.Compare(worth(y), worth(x)) })
 	rankWithoutLack(b)
@@ -809,7 +809,8 @@ func quotasAllow(b *board, orders []order) bool {
 	return true
 }
 
-// carryOutExchange carries out an exchange.
+// carryOutExchange carries out an exchange. The job that gains most by it is named in the reasons of the others. All
+// jobs are taken off before any is placed, since they take each other's places.
 func carryOutExchange(b *board, e *exchange) {
 	slices.SortFunc(e.orders, func(x, y order) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.orders, func(x, y order) int {

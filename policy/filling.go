@@ -94,8 +94,9 @@ type filling struct {
 	stairs []stair
 }
 
-// solve sizes jobs within the room for them. It returns what they net and the index of each job's choice, in reused
-// memory; ok is false if there is no room for all of them.
+// solve sizes jobs within the cores and memory for them; their GPUs are settled. It returns what they net and the index
+// of each job's choice, in reused memory; ok is false if there is no room for all of them. Jobs with one choice are
+// taken off the room at once, the others one after the other.
 func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
 	begin := fill{}
 	f.open, f.picks = f.open[:0], resized(f.picks, len(jobs))

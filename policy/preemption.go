@@ -327,9 +327,9 @@ func needsOwedRoom(b *board, i int) bool {
 // covered reports that neither cores nor memory are missing.
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-// shrinkOf is the largest size of running job v that frees what is missing for job i, or the one that frees most of it.
-// For a job that is owed a place, a job that restarts to be faster may become slower than it was, but not for one that
-// only grows.
+// shrinkOf is the largest size of running job v that frees what is missing for job i, or the one that frees most of it;
+// nothing freed: there is none. If v restarts to be faster (growing), it may become slower than it was before for a job
+// that waits for a place, but not for one that is only to grow.
 func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 	s := &b.states[v]
 	slowest := 0.0

@@ -50,7 +50,8 @@ func limitOf(n int) int {
 	return n
 }
 
-// charge books what job i holds on its quotas, times -1 to take that back.
+// charge books what job i holds on its quotas, times -1 to take that back. An index beyond the cluster's quotas is no
+// quota.
 func (b *board) charge(i int, held bill, times int) {
 	for _, q := range b.states[i].class.quotas {
 		if q < len(b.balances) {

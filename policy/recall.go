@@ -20,7 +20,7 @@ func (u *Unmanaged) before(j *Job) bool {
 // and only a reason why the job cannot be stopped at all protects it: neither rules.min_run nor the cost of its last
 // restart does. No job leaves, and no job falls below its proportional share.
 
-// nobody stands for a job outside the snapshot for which a server is cleared.
+// nobody stands for a job outside the snapshot for which a server is cleared: an unmanaged one.
 const nobody = -1
 
 // serveUnmanagedBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before job

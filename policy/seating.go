@@ -113,7 +113,8 @@ func (t *seating) add(d Decision) {
 }
 
 // settle decides the jobs of a device: those that do not lead stay as long as the leader does, and leave with it, since
-// the GPU was given to another job.
+// the GPU was given to another job. The planner knows no devices, so settle writes the leader's device into its grant;
+// without it (not keepsDevice) the leader has a GPU of its own.
 func (t *seating) settle(g *group) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
@@ -518,7 +519,8 @@ func (t *seating) kindOf(j *Job) kind {
 }
 
 // match finds whether job j could have a slot on device k, which admits it: with what is left, or, if that is too
-// little, with what would be left if others had no more than they are promised.
+// little, with what would be left if others had no more than they are promised. It takes the smallest size that will
+// do, so that more jobs find room; raise gives more later.
 func (t *seating) match(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
 	switch {
@@ -532,7 +534,7 @@ func (t *seating) match(j *Job, k int, row []prospect) (found, wanted slotOffer,
 		o := &p.sizes[i]
 		fits, would := r.leaves(r.free, o.Size), wanted.on == nil && r.leaves(r.promised, o.Size)
 		switch {
-		case j.Share.Class == share.Low && float64(p.own*o.Gain) < share.LowKeeps:
+		case j.Share.Class == share.Low && float64(p.own*o.Gain) < share.LowKeeps: // too slow; a larger size may do
 		case !fits && !would:
 			failed = further(failed, obstacle{noRoom, on, o.Size})
 		case !t.affords(j, o.Size):
