@@ -170,7 +170,8 @@ func (h How) words(amount, what string, fewer bool) string {
 	return amount + " " + what + " a node"
 }
 
-// resize changes nodes with GPUs. Running jobs that hold more than their node then has are planned as waiting jobs.
+// resize changes nodes with GPUs. Running jobs that hold more than their node then has are planned as waiting jobs;
+// jobs outside the snapshot go on, with at most what the node then has.
 func resize(c *Case, change func(n *policy.Node) error) error {
 	held := make(map[string]gres.Vector, len(c.Cluster.Nodes))
 	for i := range c.Cluster.Nodes {
