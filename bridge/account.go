@@ -49,6 +49,9 @@ func (r *Record) notAfter(now time.Time) {
 	if r.Refused.At.After(limit) {
 		r.Refused.At = now
 	}
+	if r.ReturnedAt.After(limit) {
+		r.ReturnedAt = now
+	}
 	if r.Asked.After(limit) {
 		r.Asked = time.Time{}
 	}

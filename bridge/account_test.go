@@ -2,10 +2,12 @@ package bridge
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
@@ -162,4 +164,38 @@ func read(j slurm.Job) *managedJob {
 	t := new(Runner).readJob(&j, &managedJob{})
 	t.record = &Record{Job: j.ID}
 	return t
+}
+
+// Every moment of a record that has passed is moved with Slurm's clock. A new field of that kind belongs to shift, or to
+// the few here that are none.
+func TestEachPastMomentOfARecordMovesWithSlurmsClock(t *testing.T) {
+	moment := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	r := &Record{First: moment, Until: moment, FailedAt: moment, ReturnedAt: moment, Asked: moment,
+		Refused: Refusal{At: moment}, NoPlace: NoPlace{Since: moment}}
+	r.shift(-time.Hour)
+	for name, at := range map[string]time.Time{"First": r.First, "Until": r.Until, "FailedAt": r.FailedAt,
+		"ReturnedAt": r.ReturnedAt, "Asked": r.Asked, "Refused.At": r.Refused.At, "NoPlace.Since": r.NoPlace.Since} {
+		if want := moment.Add(-time.Hour); !at.Equal(want) {
+			t.Errorf("%s is %s, want %s", name, at, want)
+		}
+	}
+	late := &Record{ReturnedAt: moment.Add(time.Hour)}
+	if late.notAfter(moment); !late.ReturnedAt.Equal(moment) {
+		t.Errorf("a job came back at %s, which is to come", late.ReturnedAt)
+	}
+}
+
+func TestATypeOfGPUThatIsNamedAnewIsReadAnew(t *testing.T) {
+	nodes := []slurm.Node{{Name: "n1", Partitions: []string{"gpu"}, GPUType: "a100",
+		Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 1000}}}
+	r := &Runner{Settings: Settings{Partitions: []string{"gpu"}}}
+	was := r.topologyOf(nodes)
+	if r.topologyOf(slices.Clone(nodes)) != was {
+		t.Error("equal nodes have another topology")
+	}
+	nodes = slices.Clone(nodes)
+	nodes[0].GPUType = "h100"
+	if r.topologyOf(nodes) == was {
+		t.Error("nodes of another type have the same topology")
+	}
 }

@@ -117,7 +117,7 @@ func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, aske
 
 // mayUse says that a node meets the job's request for GPU type, features and node names.
 func mayUse(j *policy.Job, n *policy.Node) bool {
-	lacks := func(f string) bool { return !slices.Contains(n.Features, f) }
+	lacks := func(f string) bool { return !n.Has(f) }
 	return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.ContainsFunc(j.Features, lacks) &&
 		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }

@@ -49,6 +49,24 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 	}
 }
 
+// Slurm takes a feature of several for any of them.
+func TestALoanIsCalledBackForAJobThatNamesAlternativeFeatures(t *testing.T) {
+	nodes := slurmtest.Rack(1, server, "gpu")
+	nodes[0].Features = []string{"a100"}
+	w := newSite(t, nodes)
+	lender := w.submit(4, model("res18"), saves(20*time.Second), forAges)
+	w.rounds(1)
+	w.mustRun(lender, "n1", 24)
+	id := w.submit(1, "", plain, forAges, func(s *slurmtest.Spec) { s.Features = []string{"h100|a100"} })
+	for range 10 {
+		w.small()
+		w.sleep(time.Second)
+	}
+	if w.job(id).State != slurm.Running {
+		t.Errorf("it still waits for what was lent")
+	}
+}
+
 // One that saves has all cores of the server beside four idle GPUs; jobs without the word come one after the other.
 func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
 	for _, length := range []time.Duration{20 * time.Second, 10 * time.Minute} {

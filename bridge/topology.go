@@ -34,7 +34,8 @@ func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
 	}
 	for i := range nodes {
 		was, is := &h.nodes[i], &nodes[i]
-		if was.Name != is.Name || was.Total != is.Total || !slices.Equal(was.Partitions, is.Partitions) {
+		if was.Name != is.Name || was.Total != is.Total || was.GPUType != is.GPUType ||
+			!slices.Equal(was.Partitions, is.Partitions) {
 			return false
 		}
 	}

@@ -165,7 +165,8 @@ func (s *sortedObservation) serves(t *managedJob, n *slurm.Node, need gres.Vecto
 		slices.Contains(t.Except, n.Name), len(q.Pin) > 0 && !slices.Contains(q.Pin, n.Name):
 		return false
 	}
-	if slices.ContainsFunc(t.Features, func(f string) bool { return !slices.Contains(n.Features, f) }) {
+	features := policy.Node{Features: n.Features}
+	if slices.ContainsFunc(t.Features, func(f string) bool { return !features.Has(f) }) {
 		return false
 	}
 	return !slices.ContainsFunc(s.reserved[n.Name], func(r policy.Reservation) bool {

@@ -42,6 +42,17 @@ func TestAnExclusiveJobIsPlannedAsItsWholeNodesAndNeverMoved(t *testing.T) {
 	}
 }
 
+func TestAnExclusiveJobMayNameAlternativeFeatures(t *testing.T) {
+	nodes := slurmtest.Rack(1, server, "gpu")
+	nodes[0].Features = []string{"a100"}
+	w := newSite(t, nodes)
+	id := w.submit(1, model("res18"), forAges, exclusive, func(s *slurmtest.Spec) { s.Features = []string{"h100|a100"} })
+	w.rounds(1)
+	if job := w.job(id); job.State != slurm.Running || job.Runs.PerNode.CPUs != 24 {
+		t.Errorf("%s with %s: %s", job.State, job.Runs.PerNode, job.Extra)
+	}
+}
+
 // While its node is busy an exclusive job waits, and is not handed back to Slurm; it starts when the node is empty.
 func TestAnExclusiveJobHasItsTurn(t *testing.T) {
 	w := newWorld(t, 1, server)
