@@ -25,10 +25,13 @@ type bill struct {
 	Given   float64 `json:"given_h"`
 }
 
-// owes is what the user would owe the site; negative: what the site would owe the user.
+// owes is what the user would owe the site; negative: what the site would owe the user. Slurm charges every run of a
+// job
+// by the size of its first one, so a job that was given more or less later is charged wrongly.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// charge answers Billing: it charges the runs as Slurm does (by the job's first run), and by what they held.
+// charge answers Billing: it charges the runs as Slurm does (by the job's first run), and by what they held. Runs that
+// go on are counted until now.
 func (o *History) charge(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
 	now time.Time) (bills, error) {
 	weights, err := billing.Parse(o.Billing)
@@ -77,7 +80,7 @@ type which struct {
 
 func whichOf(r *story.Run) which { return which{r.Job, r.Submitted.Unix()} }
 
-// firstRuns are the first runs of all jobs.
+// firstRuns are the earliest of these runs of each job.
 func firstRuns(runs []story.Run) map[which]*story.Run {
 	first := make(map[which]*story.Run)
 	for i := range runs {
@@ -89,7 +92,8 @@ func firstRuns(runs []story.Run) map[which]*story.Run {
 	return first
 }
 
-// billsOf sums up by user what runs were charged between two moments.
+// billsOf sums up by user what runs were charged between two moments. first has the first run of each job, which may be
+// before.
 func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weights, since, until time.Time) bills {
 	by, seen := map[string]*bill{}, map[which]bool{}
 	for i := range runs {

@@ -30,8 +30,8 @@ const (
 // Limits on an answer. A report of a large cluster is some megabytes.
 const (
 	answerLimit = time.Minute
-	answerBytes = 1 << 28
-	answerWords = 1 << 10 // of an error's text
+	answerBytes = 1 << 28 // of a page; what is cut off there is no JSON any more, and an error
+	answerWords = 1 << 10 // bytes of an error's text
 )
 
 // Client reads the pages of one daemon.
@@ -77,7 +77,7 @@ var (
 	ErrNoRound = errors.New("no round has been held yet")
 )
 
-// silent is the error of a daemon that does not answer.
+// silent is the error of a daemon that does not answer: the cause, with what the user can do (remedy), and ErrSilent.
 type silent struct {
 	err    error
 	remedy string
@@ -159,7 +159,8 @@ func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// refused is the error of an answer that is not OK, with its text.
+// refused is the error of an answer that is not OK, with its text on one line. Without a text the line ends with the
+// status, and the colon goes.
 func refused(page string, answer *http.Response) error {
 	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // the status alone says enough
 	if answer.StatusCode == http.StatusNotFound {

@@ -55,14 +55,15 @@ func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, no
 		a.ask(report)
 		a.foresee(report, stopsAfter(ctx, o.Within)())
 	}
+	// Neither the last round nor the rounds that are kept know the job.
 	if a.Why == nil && !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
 		return Failed{o.stranger(ctx, job, fmt.Sprintf("none of the %s knows it", over))}
 	}
 	return write(out, &a, o.JSON, now)
 }
 
-// lastRound is the report of the last round; nil: there is none, or no daemon and no ledger is asked, but the folder of
-// a history.
+// lastRound is the report of the last round. nil: there is none yet, it cannot be read (which notes says), or only the
+// folder of a history was named. The folder has the past only, and another daemon may run on this host.
 func (o *Explain) lastRound(ctx context.Context, notes io.Writer) *bridge.Report {
 	if o.Folder != "" && o.Ledger == "" && o.Daemon == "" {
 		return nil
@@ -134,7 +135,10 @@ func (s *Source) stranger(ctx context.Context, job int, unseen string) error {
 // slurmLimit is how long Slurm may take to tell about a job.
 const slurmLimit = 10 * time.Second
 
-// unmanaged says why a job is not managed, by what Slurm says of it; empty: Slurm could not be asked.
+// unmanaged says why a job is not managed, by what Slurm says of it (says, or err). partitions are those that the
+// daemon
+// manages; empty: unknown, and not judged. unseen is where the job was looked for, the answer for a job that should be
+// managed. Empty: Slurm could not be asked.
 func unmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
@@ -147,6 +151,7 @@ func unmanaged(says slurmjob.Status, err error, partitions []string, unseen stri
 	case !directive.Parse(says.Comment).Managed:
 		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
 			"--comment=synergy-profile=… for a share by its profile"
+	// A waiting job may name several partitions, and one that is managed is enough.
 	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):
 		return fmt.Sprintf("it is in partition %s, and the daemon manages %s",
 			printable.Line(says.Partition, LongestName), strings.Join(partitions, ", "))
@@ -154,7 +159,7 @@ func unmanaged(says slurmjob.Status, err error, partitions []string, unseen stri
 	return unseen + ": ask again when the next round has been held"
 }
 
-// ask adds why the job does not run, or has no more cores, if the round knows it.
+// ask adds why the job does not run, or has no more cores. Why stays nil if the round does not know the job.
 func (a *explained) ask(report *bridge.Report) {
 	if why := story.AskWhyNot(a.Job, report); why.State != story.StateUnknown {
 		a.Why = &why
@@ -162,17 +167,20 @@ func (a *explained) ask(report *bridge.Report) {
 }
 
 // foresee adds when a job that waits is expected to start: it plays the rounds to come forward from what the last one
-// saw. A job that no room helps is left out.
+// saw, until stop. It adds nothing for a job that can never start as it is (cureOf), and nothing for one that the last
+// round has started itself.
 func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
 		cureOf(a.Why.Wait) != nil {
 		return
 	}
+	// The report brings the profiles of its jobs along, so no folder is named and no note is due.
 	is, err := (&Present{}).of(report, io.Discard)
 	if err != nil {
 		a.Outlook = []string{"it cannot be worked out: " + err.Error()}
 		return
 	}
+	// The snapshot is from before the round, so it does not have the jobs that the round has started.
 	is = is.Started(startedBy(report))
 	k := slices.IndexFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == a.Job })
 	if k < 0 || is.Cluster.Jobs[k].Running != nil {
@@ -187,7 +195,9 @@ func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	a.Expected, a.Outlook = &f, outlookOf(&f, a.Job)
 }
 
-// outlookOf is what is known of a job's start, and how reliable that is.
+// outlookOf is what is known of a job's start, and how reliable that is: how many jobs have neither a declared length
+// nor
+// a time limit (Guess), and whether the time for looking ahead was too short (Cut).
 func outlookOf(f *forecast.Forecast, job int) (says []string) {
 	s, known := f.Of(job)
 	if !known {
@@ -271,7 +281,7 @@ func (a *explained) title() string {
 	return text
 }
 
-// notes are the notes for the job's user.
+// notes are the notes for the job's user: those of its story, and without a story those of the last round.
 func (a *explained) notes() []string {
 	if len(a.Notes) == 0 && a.Why != nil {
 		return a.Why.Notes

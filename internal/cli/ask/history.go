@@ -26,10 +26,11 @@ type History struct {
 	JSON, CSV    bool
 }
 
-// mostRuns bounds how many runs are listed.
+// mostRuns bounds how many runs are listed or charged. The last ones are kept, and Run says that there are others.
 const mostRuns = 10_000
 
-// Run writes the runs that were asked for, or their charges.
+// Run writes the runs that were asked for, or with Billing what they were charged, per user. Both answers can be
+// written as text, JSON or CSV. notes gets what is missing: gaps in the history, and runs beyond mostRuns.
 func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) error {
 	q, err := o.question(now)
 	if err != nil {
@@ -46,6 +47,7 @@ func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) 
 		answer
 		csv() [][]string
 	}
+	// An empty list is not nil, so that it is [] in JSON and not null.
 	if a = append(runs{}, list...); o.Billing != "" {
 		if a, err = o.charge(ctx, notes, q, list, now); err != nil {
 			return err
@@ -57,6 +59,7 @@ func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) 
 	return write(out, a, o.JSON, now)
 }
 
+// question is what the history is asked for, or an error for flags that do not go together.
 func (o *History) question(now time.Time) (q history.Question, err error) {
 	if o.JSON && o.CSV {
 		return q, errors.New("--json and --csv: want one of them")
@@ -72,7 +75,7 @@ func (o *History) question(now time.Time) (q history.Question, err error) {
 	return q, err
 }
 
-// runs is the answer.
+// runs is the answer without Billing.
 type runs []story.Run
 
 const noRuns = "no runs are known of that time"
@@ -143,6 +146,7 @@ func plain(text string) string {
 	return text
 }
 
+// stamp is a moment for a program; empty: it has not come, as the end of a job that runs.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return ""

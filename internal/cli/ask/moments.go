@@ -8,7 +8,11 @@ import (
 	"time"
 )
 
-// Between reads --since and --until. An end in the future is replaced by now, unless the begin is in the future, too.
+// Between reads --since and --until. Without --until the end is now, and a begin in the future is an error. An end in
+// the
+// future is replaced by now, since nothing is recorded from then on. If the begin is in the future, too, the end stays,
+// so
+// that the times remain in order, and the answer is empty.
 func Between(from, to string, now time.Time) (since, until time.Time, err error) {
 	if since, err = moment(from, now); err != nil {
 		return since, until, fmt.Errorf("--since: %w", err)
@@ -31,12 +35,13 @@ func Between(from, to string, now time.Time) (since, until time.Time, err error)
 	return since, until, nil
 }
 
-// mostAgo is the most days that --since may go back.
+// mostAgo is the most days that --since may go back. It keeps the duration, in nanoseconds, from overflowing.
 const mostAgo = 10_000
 
+// written recognises a text that is meant as a day, so that 2026-13-40 has an error of its own.
 var written = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
 
-// moment reads a time: a duration before now, or a day.
+// moment reads a time: a duration before now, or a day, which begins at 0:00 UTC.
 func moment(text string, now time.Time) (time.Time, error) {
 	const usual = "want so long ago, as 7d or 12h, or a day, as 2026-11-01"
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
@@ -45,6 +50,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if written.MatchString(text) {
 		return now, fmt.Errorf("%q: is no day of the calendar: %s", text, usual)
 	}
+	// A bare number has no unit. The error repeats it with each of the two.
 	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 && n <= mostAgo {
 		return now, fmt.Errorf("%q: of what? Want its unit, as %[1]sd or %[1]sh, or a day, as 2026-11-01", text)
 	}

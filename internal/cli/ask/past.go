@@ -32,7 +32,8 @@ func (s *Past) archive() (*history.Reader, error) {
 	return openHistory(s.Folder)
 }
 
-// fallback opens the usual history folder if no daemon was named and none answered; nil: it cannot be read.
+// fallback opens the usual history folder if no daemon was named and none answered (err). nil: it is not for this case,
+// or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
 func (s *Past) fallback(err error) *history.Reader {
 	if s.Daemon != "" || s.Ledger != "" || !errors.Is(err, ErrSilent) {
 		return nil
@@ -44,7 +45,11 @@ func (s *Past) fallback(err error) *history.Reader {
 	return past
 }
 
-// story is what is known of a job, and over names what was searched for it. Gaps are told to notes.
+// story is what is known of a job, and over names what was searched for it. Gaps are told to notes. The daemon is asked
+// first, unless a folder or a ledger was named. If none answers, the usual history is read, and without one the usual
+// ledger. A daemon too old for the page /story (ErrGone) is asked for its reports instead. A folder and a ledger that
+// are
+// both named are joined.
 func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
 	past, err := s.archive()
 	if past == nil && err == nil && s.Ledger == "" {
@@ -75,7 +80,8 @@ func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err err
 	return told, daemon.Get(ctx, "/story/"+strconv.Itoa(job), &told)
 }
 
-// runs are the runs that the question asks for. more: there are others.
+// runs are the runs that the question asks for. more: there are others. They are of the folder that was named, of the
+// ledger that was named, or of the daemon, and of the usual history if none answers.
 func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
 	past, err := s.archive()
 	switch {
@@ -128,7 +134,8 @@ func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question)
 	return answer.Runs, answer.More, nil
 }
 
-// round is the text of a kept round with all that is needed to plan it again.
+// round is the text of a kept round with all that is needed to plan it again. It is read where runs are. Only a daemon
+// that does not answer is replaced by the usual history: a round that it does not keep is an error.
 func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 	past, err := s.archive()
 	switch {
@@ -168,6 +175,7 @@ func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 		len(reports))}
 }
 
+// keptOf is a report without what planning does not need. The report does not say the daemon's version.
 func keptOf(r *bridge.Report) *replay.Round {
 	return &replay.Round{Round: r.Round, Began: r.Began, External: r.External, Shadow: r.Shadow, Snapshot: r.Snapshot,
 		Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator, Plan: r.Plan}

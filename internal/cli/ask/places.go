@@ -31,7 +31,9 @@ var (
 	savingsPlace = place{"--book", "the folder that the daemon's configuration has as savings", UsualSavings}
 )
 
-// wrong says that the place is not what was wanted.
+// wrong is the error of a path that has something else than was wanted. It names the usual path, unless that is the
+// path
+// itself.
 func (p place) wrong(path string, err error) error {
 	if p.usual == path {
 		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)
@@ -47,7 +49,9 @@ var (
 	errEmpty   = errors.New("is empty")
 )
 
-// read says why the place cannot be read, with a remedy instead of the system's words.
+// read rewords an error in reading the place: what is missing, or forbidden to this user, is said with a remedy. A part
+// of the path that is a file (ENOTDIR) counts as missing. Any other error is returned as it is. errors.Is still finds
+// the system's errors, by which callers choose another place.
 func (p place) read(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -84,7 +88,7 @@ func plainFile(path string) error {
 	return nil
 }
 
-// openLedger opens the ledger of a daemon that is down.
+// openLedger opens the ledger of a daemon that is down. While a daemon has it open the error is an Unseen.
 func openLedger(path string) (*ledger.Book, error) {
 	if err := plainFile(path); err != nil {
 		return nil, err
@@ -108,6 +112,7 @@ func openHistory(path string) (*history.Reader, error) {
 	}
 	past, err := history.Read(path)
 	switch {
+	// The folder is there, as was just checked: what is missing are its files, one a day.
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, historyPlace.wrong(path, reworded{err, "has no day of a history"})
 	case err != nil:
@@ -132,7 +137,7 @@ func folder(p place, path string) error {
 }
 
 // CheckSavings checks that a folder can be a ledger of savings. The note is for one that is empty, as at a site that
-// has just started.
+// has just started. An error is a folder that has other files only, which is most likely the wrong one.
 func CheckSavings(path string) (note string, err error) {
 	if err := folder(savingsPlace, path); err != nil {
 		return "", err

@@ -59,7 +59,8 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	return write(out, &planned{plan, cert, cert.String(), &file.Cluster}, o.JSON, time.Time{})
 }
 
-// check finds what is wrong with the flags of a snapshot.
+// check finds what is wrong with the flags of a snapshot. The names of policy and allocator are checked before the file
+// is read, so that a mistake in them is not reported as one of the file.
 func (o *Plan) check() error {
 	for _, f := range []struct{ name, value string }{{"export", o.Export}, {"daemon", o.Daemon}, {"ledger", o.Ledger},
 		{"history", o.Folder}} {
@@ -91,6 +92,7 @@ func (p *planned) show(t *Text, _ time.Time) {
 	for i := range p.Plan.Decisions {
 		d := &p.Plan.Decisions[i]
 		why := d.Why
+		// A decision with a reason is a job that waits, or a running job that is stopped or restarted.
 		if d.Reason != "" {
 			why = strings.TrimSuffix(fmt.Sprintf("%s: %s", d.Reason, d.Why), ": ")
 			if cost := costs[d.Job]; cost > 0 {
@@ -110,6 +112,7 @@ func (p *planned) show(t *Text, _ time.Time) {
 	}
 	t.Table(rows, 0)
 	t.Blank()
+	// The certificate stays whole and on one line.
 	t.write(printable.Line(p.Sentence, 0) + "\n")
 }
 
@@ -166,7 +169,9 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 	return nil
 }
 
-// kept is the text of the round that is named by its number, or else by a file.
+// kept is the text of the round that is named by its number, or else by a file. A text of digits only is a number, as
+// is
+// the empty one, which has the error of a number.
 func (o *Plan) kept(ctx context.Context, input io.Reader) ([]byte, error) {
 	if strings.Trim(o.Round, "0123456789") == "" {
 		number, err := strconv.Atoi(o.Round)

@@ -25,10 +25,12 @@ type Present struct {
 	Snapshot string   // a file, or - for the standard input; empty: the last round is read
 	Profiles []string // folders with the profiles that jobs name, where what is read does not bring them along
 
-	started map[int]*policy.Placement // jobs that the last round has started
+	started map[int]*policy.Placement // jobs that the last round has started; set by read
 }
 
-// read reads the state, and prints which profiles are missing.
+// read reads the state, and prints which profiles are missing. From a round it also notes the jobs that the round has
+// started, since the snapshot is from before. The caller applies them (whatif.Case.Started) where it asks for starts. A
+// file has no steps, so it starts none.
 func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (whatif.Case, error) {
 	if p.Snapshot == "" {
 		report, err := p.Latest(ctx)
@@ -58,7 +60,8 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	return caseOf(file, p.Snapshot)
 }
 
-// of is what a round saw. The report is checked as strictly as a file.
+// of is the case that a round saw. The report is written as a snapshot's file and read again, so that it is checked as
+// strictly as a file and its jobs get their profiles in the same way.
 func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error) {
 	s, err := shelfOf(p.Profiles)
 	if err != nil {
@@ -77,6 +80,7 @@ func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error
 	return caseOf(file, "the last round")
 }
 
+// caseOf is the case of a snapshot, with its policy and allocator by name. from names the snapshot in errors.
 func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 	who, how, err := rulers(file.Policy, file.Allocator)
 	if err != nil {
@@ -86,7 +90,9 @@ func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 	return whatif.Case{Cluster: file.Cluster, Policy: who, Allocator: how, Habits: forecast.Habits(file.Habits)}, nil
 }
 
-// startedBy are the jobs that a round has started, with their placements.
+// startedBy are the jobs that a round has started, with their placements. Left out are starts that failed, that the
+// round
+// put off, and those of a shadow, which sends none.
 func startedBy(report *bridge.Report) map[int]*policy.Placement {
 	started := map[int]*policy.Placement{}
 	for i := range report.Steps {
@@ -120,7 +126,8 @@ func rulers(who, how string) (policy.Policy, policy.Allocator, error) {
 // standard names the standard input.
 const standard = "-"
 
-// mostBytes bounds a file: several times a snapshot of a hundred thousand jobs.
+// mostBytes bounds a file: several times a snapshot of a hundred thousand jobs. A larger file is a mistake, such as a
+// log.
 const mostBytes = 1 << 28
 
 // readAll reads a file of at most mostBytes, or the standard input for "-".
@@ -199,6 +206,7 @@ func (s *shelf) add(folder fs.FS) error {
 	return nil
 }
 
+// find is the profile that a job names, with or without the extension; nil: there is none, which is counted for tell.
 func (s *shelf) find(name string) *sensitivity.Profile {
 	p := s.profiles[strings.TrimSuffix(name, profileExtension)]
 	if p == nil {

@@ -47,13 +47,15 @@ func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 	all := story.Queue(&report)
 	a := queue{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Waiting: len(all),
 		Reasons: story.ReasonsOf(all), Jobs: o.chosen(all), most: o.Most}
+	// The text is cut by its table, which counts the rows that are left out.
 	if o.JSON && o.Most > 0 {
 		a.Jobs = a.Jobs[:min(o.Most, len(a.Jobs))]
 	}
 	return write(out, &a, o.JSON, now)
 }
 
-// chosen are the jobs that were asked for.
+// chosen are the jobs of the user and the partition that were asked for. A waiting job may name several partitions.
+// The list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
 func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
 	return slices.DeleteFunc(append([]story.Waiting{}, all...), func(w story.Waiting) bool {
 		return o.User != "" && w.User != o.User ||
@@ -109,7 +111,8 @@ func reasons(all []story.Reasons) string {
 	return strings.Join(parts, ", ")
 }
 
-// expected is about when a job starts (the median), and by when with a chance of 90 %.
+// expected is about when a job starts (the median), and by when with a chance of 90 %. A zero moment is one after the
+// end of the forecast.
 func expected(s *forecast.Spread) string {
 	const form = "01-02 15:04"
 	switch {
@@ -123,8 +126,9 @@ func expected(s *forecast.Spread) string {
 	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
 }
 
-// reasonOf is a job's reason and cause, in the words of the metrics. "next": the job is armed, so Slurm starts it as
-// soon as there is room.
+// reasonOf is a job's reason and cause, in the words of the metrics. A held job has one cause only, which says the same
+// as
+// its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there is room.
 func reasonOf(w *story.Waiting) string {
 	text := Cell(string(w.Reason), LongestName)
 	if w.Cause != "" && w.Reason != bridge.OnHold {

@@ -42,7 +42,8 @@ func (s *Source) Latest(ctx context.Context) (last bridge.Report, err error) {
 }
 
 // ask asks the ledger that was named, or else the daemon. If none was named and no daemon answers, it asks the usual
-// ledger.
+// ledger. If that one is missing or may not be read by this user, the error is the daemon's: the ledger was only a
+// second choice.
 func (s *Source) ask(question func(readings) error) error {
 	if s.Ledger != "" && s.Daemon != "" {
 		return errors.New("--ledger, --daemon: are two places to read rounds: want one of them")
@@ -63,7 +64,8 @@ func (s *Source) ask(question func(readings) error) error {
 	return err
 }
 
-// client is the client of the daemon that was named, or of the usual one on this host.
+// client is the client of the daemon that was named, or of the usual one on this host: at its socket if there is one,
+// else at its address.
 func (s *Source) client() (Client, error) {
 	name := s.Daemon
 	if name == "" {
@@ -80,7 +82,8 @@ func (s *Source) client() (Client, error) {
 	return c, nil
 }
 
-// Newest is the number of the last round that a daemon keeps; 0: none.
+// Newest is the number of the last round that a daemon keeps; 0: none. It asks a daemon only, and never reads the usual
+// ledger instead.
 func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 	daemon, err := s.client()
 	if err != nil {
@@ -96,7 +99,8 @@ func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 	return newest, nil
 }
 
-// Health is what the daemon says of itself. A ledger does not have that.
+// Health is what the daemon says of itself. If a ledger was named the error is an Unseen, since a ledger does not have
+// that.
 func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 	if s.Ledger != "" {
 		return d, Unseen{errors.New("a ledger was named, and no daemon asked")}
@@ -130,6 +134,9 @@ func (s shut) Latest(context.Context) (last bridge.Report, err error) {
 	return last, err
 }
 
+// read opens the ledger, lets look read it, and closes it at once, because a daemon that starts meanwhile needs the
+// lock
+// on the file.
 func (s shut) read(look func(*ledger.Book) error) error {
 	book, err := openLedger(string(s))
 	if err != nil {

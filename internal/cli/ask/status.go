@@ -45,8 +45,10 @@ func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, 
 	return a.State, write(out, a, o.JSON, now)
 }
 
-// look asks the daemon, and the ledger if the daemon does not answer. It is an error if the command line is wrong (then
-// there is no state), or if neither answered.
+// look asks the daemon, and the ledger if the daemon does not answer. An error has the state Silent only if neither
+// answered. Any other error comes without a state: a wrong command line, or a daemon that answers for itself and not
+// with
+// its last round.
 func (o *Status) look(ctx context.Context) (*standing, error) {
 	a := &standing{State: Silent}
 	daemon, err := o.Health(ctx)
@@ -71,6 +73,7 @@ func (o *Status) look(ctx context.Context) (*standing, error) {
 			err = wrong
 		}
 		return a, err
+	// A daemon that has just started has held no round yet, which is no error.
 	case !errors.Is(wrong, ErrNoRound):
 		return &standing{}, wrong
 	}
@@ -101,6 +104,8 @@ func (a *standing) show(t *Text, now time.Time) {
 	}
 }
 
+// mode says whether the daemon acts. Shadow comes first, since a daemon in the shadow acts on nothing whether or not it
+// leads.
 func mode(d *rollout.Standing) string {
 	switch {
 	case d.Shadow:
@@ -163,6 +168,9 @@ func parts(a story.Amount) string {
 	return strings.Join(all, ", ")
 }
 
+// gained is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
+// is
+// that no GPU is granted.
 func gained(gain float64) string {
 	if gain == 0 {
 		return ""

@@ -23,7 +23,7 @@ const (
 	LongestSentence = 400
 )
 
-// answer is what a question has found out. As JSON it is what its fields are.
+// answer is what a question has found out. As JSON it is its exported fields, and show writes it as text.
 type answer interface {
 	show(t *Text, now time.Time)
 }
@@ -49,11 +49,11 @@ func JSON(out io.Writer, answer any) error {
 type Text struct {
 	out   io.Writer
 	width int // columns; 0: no bound
-	rows  int // of a terminal; 0: no bound
+	rows  int // of the terminal; 0: no bound
 	err   error
 }
 
-// NewText is a text as wide as the terminal, or as COLUMNS says.
+// NewText is a text as wide as the terminal, or as COLUMNS says, which also gives an output without a terminal a width.
 func NewText(out io.Writer) *Text {
 	t := &Text{out: out}
 	if file, is := out.(interface{ Fd() uintptr }); is {

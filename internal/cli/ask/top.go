@@ -16,7 +16,7 @@ import (
 type Top struct {
 	Source
 	Every time.Duration // between two looks whether there was a round, on a terminal
-	Once  bool          // one picture; where the output is no terminal, too
+	Once  bool          // one picture; the caller sets it, too, if the output is no terminal
 	Nodes bool          // the nodes alone
 	JSON  bool
 
@@ -29,7 +29,8 @@ type top struct {
 	nodesAlone bool
 }
 
-// Run writes the answer, and unless it is to be once draws it on a terminal again after each round, until ctx ends.
+// Run writes the answer, and unless it is to be once draws it on a terminal again after each round, until ctx ends. The
+// ledger of a daemon that is down gets no new rounds, so it is drawn once.
 func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	if o.Every < time.Second {
 		return fmt.Errorf("--every %s: want 1s or more", o.Every)
@@ -52,7 +53,8 @@ func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// draw reads the last round once, and draws it. before is written first.
+// draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the
+// whole answer once; otherwise the picture ends at the terminal's last row. An interrupt (ctx) is no error.
 func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
 	if err := o.look(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -70,6 +72,7 @@ func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.T
 	picture := text.String()
 	if t.rows > 0 { // what does not fit on the screen would scroll the beginning off it
 		lines := strings.SplitAfter(picture, "\n")
+		// A line on the last row would scroll by its newline, so that row stays free.
 		picture = strings.Join(lines[:min(len(lines), t.rows-1)], "")
 	}
 	_, err := io.WriteString(out, before+picture)

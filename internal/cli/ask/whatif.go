@@ -43,8 +43,13 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 	if err != nil {
 		return err
 	}
+	// A question has two steps that take time, each with half of it: what is and what would be played forward, or
+	// what is played forward and the search.
 	begin := stopsAfter(ctx, q.Within/2)
 	if len(changes) == 0 {
+		// The search asks for a change with which the job starts now, so the jobs that the round has just started must
+		// hold
+		// their nodes.
 		found, err := whatif.Search(is.Started(q.started), q.Job, whatif.Options{Begin: begin})
 		if err != nil {
 			return Failed{err}
@@ -61,7 +66,8 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 	return write(out, comparison{a, q.Job}, q.JSON, time.Time{})
 }
 
-// stopsAfter returns a function that starts a time limit. What that returns reports whether the limit has passed.
+// stopsAfter returns the function that forecasts call when they begin. That starts a time limit of its own, and returns
+// the function that reports whether the limit has passed or ctx has ended.
 func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
 	return func() func() bool {
 		end := time.Now().Add(within)
@@ -69,7 +75,8 @@ func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
 	}
 }
 
-// check finds what is wrong with the flags by themselves.
+// check finds what is wrong with the flags by themselves, before a daemon is asked. The names are checked in a fixed
+// order, so that the same command line has the same error.
 func (q *WhatIf) check() error {
 	ofJob := map[string]bool{"--gpus": q.GPUs != 0, "--nodes": q.Nodes != 0, "--checkpoint": q.Checkpoint,
 		"--first": q.First, "--profile": q.Profile != ""}
@@ -93,7 +100,8 @@ func (q *WhatIf) check() error {
 	return within(q.Within)
 }
 
-// changes are the changes that the flags name, those of the cluster first. There may be none if a job is named.
+// changes are the changes that the flags name, those of the cluster first, in the order in which they are applied. No
+// change at all is an error, unless a job is named: then Run searches for one.
 func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
 	for _, of := range []func() (whatif.Change, error){q.added, q.drained, q.cores, q.memory, q.ordered, q.sized,
 		func() (whatif.Change, error) { return q.asked(is) }, q.saving, q.profiled, q.preferred} {
@@ -125,6 +133,7 @@ func (q *WhatIf) added() (whatif.Change, error) {
 	return whatif.AddNodes{N: n, Like: name}, nil
 }
 
+// drained is the change of --drain.
 func (q *WhatIf) drained() (whatif.Change, error) {
 	if q.Drain == "" {
 		return nil, nil
@@ -139,6 +148,7 @@ func (q *WhatIf) drained() (whatif.Change, error) {
 	return whatif.Drain{Nodes: names}, nil
 }
 
+// cores is the change of --cores-per-gpu or of --cores-per-node, of which check allows one.
 func (q *WhatIf) cores() (whatif.Change, error) {
 	if q.CoresPerGPU != 0 {
 		return whatif.Cores{Amount: q.CoresPerGPU, How: whatif.PerGPU}, nil
@@ -154,7 +164,7 @@ func (q *WhatIf) cores() (whatif.Change, error) {
 	return whatif.Cores{Amount: n, How: relative(q.CoresPerNode)}, nil
 }
 
-// relative reports whether an amount is relative: it is if it has a sign.
+// relative is how an amount is meant: with a sign it is a difference, without one the new amount.
 func relative(text string) whatif.How {
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
 		return whatif.More
@@ -162,6 +172,8 @@ func relative(text string) whatif.How {
 	return whatif.Exactly
 }
 
+// memory is the change of --memory-per-node. A unit is required. What comes to less than 1 MiB is refused with the
+// rest.
 func (q *WhatIf) memory() (whatif.Change, error) {
 	if q.MemoryPerNode == "" {
 		return nil, nil
@@ -173,7 +185,7 @@ func (q *WhatIf) memory() (whatif.Change, error) {
 			break
 		}
 	}
-	const most = 1e12 // MiB
+	const most = 1e12 // MiB; the comparison is written so that NaN fails
 	amount, err := strconv.ParseFloat(digits, 64)
 	if err != nil || unit == 0 || !(max(amount, -amount)*unit <= most) || int64(amount*unit) == 0 {
 		return nil, fmt.Errorf("--memory-per-node %.60q: want an amount with its unit, as 512G, or more, as +100G",
@@ -182,6 +194,7 @@ func (q *WhatIf) memory() (whatif.Change, error) {
 	return whatif.Memory{Amount: gres.Memory(amount * unit), How: relative(q.MemoryPerNode)}, nil
 }
 
+// ordered is the change of --policy.
 func (q *WhatIf) ordered() (whatif.Change, error) {
 	if q.Policy == "" {
 		return nil, nil
@@ -193,6 +206,7 @@ func (q *WhatIf) ordered() (whatif.Change, error) {
 	return whatif.By{Policy: p}, nil
 }
 
+// sized is the change of --allocator.
 func (q *WhatIf) sized() (whatif.Change, error) {
 	if q.Allocator == "" {
 		return nil, nil
@@ -204,6 +218,7 @@ func (q *WhatIf) sized() (whatif.Change, error) {
 	return whatif.Sized{Allocator: a}, nil
 }
 
+// asked is the change of --gpus and --nodes, which are one request: what is 0 of them stays the job's own.
 func (q *WhatIf) asked(is *whatif.Case) (whatif.Change, error) {
 	if q.GPUs == 0 && q.Nodes == 0 {
 		return nil, nil
@@ -211,6 +226,7 @@ func (q *WhatIf) asked(is *whatif.Case) (whatif.Change, error) {
 	return whatif.NewRequest(is, q.Job, q.GPUs, q.Nodes), nil
 }
 
+// saving is the change of --checkpoint.
 func (q *WhatIf) saving() (whatif.Change, error) {
 	if !q.Checkpoint {
 		return nil, nil
@@ -218,6 +234,7 @@ func (q *WhatIf) saving() (whatif.Change, error) {
 	return whatif.Checkpoint{Job: q.Job}, nil
 }
 
+// preferred is the change of --first.
 func (q *WhatIf) preferred() (whatif.Change, error) {
 	if !q.First {
 		return nil, nil
@@ -225,6 +242,7 @@ func (q *WhatIf) preferred() (whatif.Change, error) {
 	return whatif.First{Job: q.Job}, nil
 }
 
+// profiled is the change of --profile.
 func (q *WhatIf) profiled() (whatif.Change, error) {
 	if q.Profile == "" {
 		return nil, nil
@@ -267,7 +285,9 @@ func (s search) show(t *Text, _ time.Time) {
 // toldTries is how many changes of a kind are listed that do not start the job.
 const toldTries = 6
 
-// tried are the rows of what was tried, by kind.
+// tried are the rows of what was tried, by kind. Changes that do not start the job are cut off after toldTries of a
+// kind,
+// and the rest counted in one row. The tries of a kind stand together.
 func tried(tries []whatif.Try) (rows [][]string) {
 	vain := 0 // of this kind, without a start
 	for k := range tries {
@@ -335,6 +355,7 @@ func (a comparison) show(t *Text, _ time.Time) {
 // toldJobs is how many jobs are named by their numbers.
 const toldJobs = 20
 
+// sayJobs lists jobs that start, or stop, only with the changes.
 func sayJobs(t *Text, what string, jobs []int) {
 	if len(jobs) == 0 {
 		return
@@ -346,7 +367,8 @@ func sayJobs(t *Text, what string, jobs []int) {
 	t.Say(0, text)
 }
 
-// placed is a job's place in the outcome in a few words.
+// placed is a job's place in the outcome in a few words. A gain of 0 is one that the plan does not say, and is shown as
+// the speed with the share.
 func placed(p *whatif.Place) string {
 	if p.Grant == nil {
 		text := "waits"

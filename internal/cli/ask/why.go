@@ -48,7 +48,8 @@ func (a *explained) showWhy(t *Text, now time.Time) {
 	}
 }
 
-// cureOf says of a job that waits for good that no room helps it; empty: it waits for something else.
+// cureOf says of a job that waits for good that no room helps it; nil: it waits for something that can come about.
+// foresee asks for nil, too, since such a job never starts.
 func cureOf(w *bridge.Wait) []string {
 	if w != nil && w.Reason == bridge.Misconfigured {
 		return []string{"no room that comes free helps it: change the request, or ask the administrator"}
@@ -56,19 +57,23 @@ func cureOf(w *bridge.Wait) []string {
 	return nil
 }
 
-// circumstances are the reason in fixed words, which jobs go before it, and of which round that is.
+// circumstances are the reason in fixed words, which jobs go before it, and of which round that is. WhyNot does not say
+// whether the round was one in the shadow, so that is not told.
 func (a *explained) circumstances(now time.Time) string {
 	var all []string
 	if a.Why.Wait != nil {
 		all = append(all, waitsFor(a.Why.Wait, a.Why.Ahead, a.Why.Next))
 	}
+	// A job with a story has the time of its submission under its title.
 	if !a.Known && !a.Why.Since.IsZero() {
 		all = append(all, "submitted "+clockTime(a.Why.Since))
 	}
 	return strings.Join(append(all, AsOf(a.Why.Round, a.Why.Began, now, false)), "; ")
 }
 
-// waitsFor is the reason of a wait in fixed words, and which jobs that wait for room go before it.
+// waitsFor is the reason of a wait in fixed words, and the jobs that wait for room and go before it: n of them, of
+// which
+// next has the numbers of the first.
 func waitsFor(w *bridge.Wait, n int, next []int) string {
 	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
 	var names []string
@@ -90,6 +95,7 @@ func waitsFor(w *bridge.Wait, n int, next []int) string {
 	return fmt.Sprintf("%s; %d jobs that wait for room go before it: %s", text, n, list)
 }
 
+// kindOf names the nodes of one kind, and what each of them has in all.
 func kindOf(k *story.Kind) string {
 	text := fmt.Sprintf("%s (%s, %s, %s", story.Nodes(k.Nodes), counted(k.Each.GPUs, "GPU"),
 		counted(k.Each.CPUs, "core"), story.Gigabytes(k.Each.Memory))
@@ -102,7 +108,8 @@ func kindOf(k *story.Kind) string {
 // fewHolders is how many jobs are named.
 const fewHolders = 6
 
-// holders says which jobs hold what on the nearest node.
+// holders says which jobs hold what on the nearest node, the one of this kind with the most free. Job 0 stands for all
+// jobs that are not managed.
 func holders(k *story.Kind) string {
 	var all []string
 	for i, h := range k.Holders {
