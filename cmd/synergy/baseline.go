@@ -110,7 +110,7 @@ func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Sc
 	return all, nil
 }
 
-// usualBaselines are the baselines without --baseline.
+// usualBaselines are the baselines without --baseline. The artifact engine has none. They come together or not at all.
 func usualBaselines(engine sim.Engine, workloads []sim.Workload, notes io.Writer) []sim.Schedule {
 	if engine != sim.Production {
 		return nil

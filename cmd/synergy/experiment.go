@@ -76,7 +76,8 @@ func (o *options) check(e sim.Experiment) error {
 	return e.Check()
 }
 
-// all are the schedules that the options name.
+// all are the schedules that the options name. The production engine places jobs as the daemon does, so they have no
+// placement there.
 func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
 	placements := []string{""}
 	if engine == sim.Artifact {

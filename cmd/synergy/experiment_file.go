@@ -79,6 +79,7 @@ func (o *options) take(key document.Key) error {
 		return o.noKey(key.Name)
 	}
 	values, err := texts(f, key.Value)
+	// A key that the command line overrides must still have a value of the right form.
 	if err != nil || f.Changed {
 		return err
 	}
@@ -130,7 +131,8 @@ var wants = map[string]string{
 	"bool": "want true or false", "int": "want a whole number, as 3", "float64": "want a number, as 0.5",
 }
 
-// unfit says what an option wants in place of the text that pflag refused.
+// unfit says what an option wants in place of the text that pflag refused. A type of ours that repeats the text in its
+// error has said it already.
 func unfit(f *pflag.Flag, text string, err error) string {
 	want, known := wants[f.Value.Type()]
 	if !known {
@@ -181,7 +183,7 @@ func (o *options) noFlag(c *cobra.Command, err error) error {
 var asFlag = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
 // asGiven has an error name options as they are given: keys of a file without dashes, and the file and the line where
-// the first that is named stands there.
+// the first that is named stands there. The error that is returned still wraps err.
 func (o *options) asGiven(err error) error {
 	if err == nil {
 		return nil

@@ -82,7 +82,7 @@ func (o *gresOptions) groups() []group {
 	return []group{lines, check, job, output}
 }
 
-// validate refuses options that do not go together.
+// validate refuses impossible values, and options that do not go together, before a driver or Slurm is asked.
 func (o *gresOptions) validate() error {
 	switch {
 	case o.layout.Shards < 0 || o.layout.Shards > maxShards:
@@ -129,7 +129,7 @@ func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return o.show(n, stdout)
 }
 
-// read is the node's inventory: this host's, or one from a file.
+// read is the node's inventory: this host's, or one from a file. --node names it in either case.
 func (o *gresOptions) read() (inventory.Node, error) {
 	if o.inventory == "" {
 		return o.look()
@@ -164,6 +164,7 @@ func (o *gresOptions) look() (inventory.Node, error) {
 	return n, nil
 }
 
+// host is this machine for the GPU library, with the folder in which an MPS daemon is found if it is not the usual one.
 func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
 // here is Slurm's name of this node.

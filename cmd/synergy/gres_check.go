@@ -26,7 +26,8 @@ type verdict struct {
 }
 
 // compare writes where Slurm is wrong about the node. If slurmd cannot read its gres.conf, the comparison with
-// slurmctld is still made, and the error is returned at the end.
+// slurmctld is still made, and the error is returned at the end. A file or a flag that is wrong (not unseen) ends it at
+// once.
 func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
 	records, blind := o.records(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
@@ -144,6 +145,7 @@ func slurmCommand(ctx context.Context, name string, args ...string) (stdout, std
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, name, args...)
+	// A child that keeps the pipes open must not hold the command after its end.
 	command.WaitDelay = time.Second
 	var out, log bounded
 	command.Stdout, command.Stderr = &out, &log

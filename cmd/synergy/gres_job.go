@@ -54,6 +54,7 @@ func (o *gresOptions) target(sampler *nvml.Sampler) (look, error) {
 	}, err
 }
 
+// once takes one sample and prints it. With --json each sample is one line.
 func (o *gresOptions) once(at look, stdout io.Writer) error {
 	sample, err := at()
 	if err != nil {
@@ -65,7 +66,8 @@ func (o *gresOptions) once(at look, stdout io.Writer) error {
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-// often samples again and again. If the job's control group existed and is gone, the job has ended.
+// often samples again and again. If the job's control group existed and is gone, the job has ended. At the first sample
+// that is an error: there is no such job on this node.
 func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()

@@ -74,7 +74,8 @@ func (i *importing) run(c *cobra.Command, args []string) error {
 	return i.read(c, args[0], given("output"))
 }
 
-// read checks one file, and writes the trace if asked to.
+// read checks one file, and writes the trace if asked to. What the records were is told on the standard error if the
+// trace goes to the standard output.
 func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	t, err := openTrace(c, path, string(trace.Sacct))
 	if err != nil {

@@ -70,6 +70,7 @@ func (o *options) drawn(g ground) ([]sim.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Jobs that are there from the beginning are the same for every load.
 	if config.Arrivals == workload.Static {
 		loads = loads[:1]
 	}
@@ -184,7 +185,8 @@ func atOnce(jobs []trace.Job) []trace.Job {
 	return moved
 }
 
-// logged are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn.
+// logged are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn. Arrivals that
+// are the log's have no load, which 0 stands for. What was left out is told once, for the first of them.
 func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workload, error) {
 	rules, err := o.log(g)
 	if err != nil {
@@ -219,7 +221,8 @@ func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workl
 	return all, nil
 }
 
-// holds checks that the cluster, if there is one, has enough GPUs for each job of a log.
+// holds checks that the cluster, if there is one, has enough GPUs for each job of a log. synergy trace convert has
+// none.
 func (g ground) holds(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
@@ -237,7 +240,8 @@ func comesAtRate(a workload.LogArrivals) bool {
 	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
 }
 
-// log says how jobs are made from the entries of a log. What no option names is taken from the log.
+// log says how jobs are made from the entries of a log. What no option names is taken from the log. Errors of package
+// workload begin with the name of the option.
 func (o *options) log(g ground) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}

@@ -34,6 +34,8 @@ const (
 var version string
 
 func main() {
+	// This program also starts itself, as the shim before a trainer and as the guardian of a measurement. Such a
+	// process does not return from these two.
 	launcher.Exec()
 	inside.Exec()
 	collectLess()
@@ -51,6 +53,9 @@ func collectLess() {
 	}
 }
 
+// run runs the command line and returns the exit code. A command that ended with a code of its own and without a cause
+// has said everything: its code is passed on without a message. Other errors are usage errors, unless their type says
+// otherwise.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -62,6 +62,8 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 }
 
 // run measures the job if the daemon asks for that. An error costs only the measurement, and shows in the exit status.
+// It ends well and does nothing outside of a job, if the daemon does not ask, or if another process of the job measures
+// already.
 func (o *measureOptions) run(ctx context.Context) error {
 	if o.window < time.Second || o.total < o.window || o.total > inside.DefaultTotal {
 		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window,

@@ -290,7 +290,7 @@ func newOptions() *options {
 	return o
 }
 
-// some is a group of some of the options.
+// some is a group of some of the options. Flags of synergy sim are flags here, too, and its keys are keys.
 func (o *options) some(title string, names ...string) group {
 	g := newGroup(title)
 	for _, name := range names {
@@ -318,6 +318,7 @@ func (o *options) define(command *cobra.Command, groups ...group) {
 	grouped(command, groups...)
 	for _, g := range groups {
 		for _, name := range g.names() {
+			// A flag of the command may have the name of an option: only the option itself is a key.
 			if f := o.all.Lookup(name); f != nil && (f == g.flags.Lookup(name) || f == g.keys.Lookup(name)) {
 				o.known.AddFlag(f)
 			}

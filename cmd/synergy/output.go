@@ -22,7 +22,7 @@ type sheet struct {
 	write        func(w io.Writer, e sim.Experiment, runs []outcome.Run) error
 }
 
-// sheets are the files that the options name.
+// sheets are the files that the options name. The standard output is none of them: deliver writes to it.
 func (o *options) sheets() []sheet {
 	all := []sheet{
 		{"jobs-out", o.output.jobs, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJobs(w, runs) }},
@@ -42,7 +42,9 @@ func (o *options) sheets() []sheet {
 // standard names the standard output.
 const standard = "-"
 
-// record writes the drawn jobs, as many of them as any simulation needed.
+// record writes the drawn jobs: as many as there are, and of an endless workload (0) as many as any simulation needed.
+// It states the ratio of cores to GPUs, unless it is the one that a file without a ratio has. With profiles of the
+// user's own the ratio is 0, and none is stated.
 func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	drawn := e.Workloads[0]
 	count := len(drawn.Jobs) + drawn.Draw.Jobs
@@ -75,7 +77,8 @@ func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 const publishedRatio = 3
 
 // draft is a file being written beside the one that it will replace. It is opened before the simulation, so that a
-// missing folder is found before an hour is spent, and an interrupted command keeps the old file.
+// missing folder is found before an hour is spent, and an interrupted command keeps the old file. A pipe or a device
+// cannot be replaced, and is written directly.
 type draft struct {
 	sheet
 	file *os.File
@@ -131,6 +134,8 @@ func discard(drafts []*draft) {
 	}
 }
 
+// replaces reports whether the file takes the place of another when it is finished. Otherwise it is a pipe or a device,
+// which stays when the command fails.
 func (d *draft) replaces() bool { return d.file.Name() != d.path }
 
 // finish writes a file and puts it in its place. A file that could not be written completely is discarded. A file in
@@ -149,7 +154,8 @@ func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	return cmp.Or(os.Chmod(d.file.Name(), readable), os.Rename(d.file.Name(), d.path), faults)
 }
 
-// latch remembers that its writer failed.
+// latch remembers that its writer failed. finish needs it, since the error of a sheet may also be that some simulations
+// have no figures, for which the file is kept.
 type latch struct {
 	io.Writer
 	err error
@@ -162,7 +168,8 @@ func (l *latch) Write(p []byte) (int, error) {
 }
 
 // deliver writes all outputs. If some simulations have no figures, the others' are written all the same. The error is
-// the first of possibly many, since most of them have the same cause.
+// the first of possibly many, since most of them have the same cause. Times that simulations took stand in files only
+// with --wall, so that equal simulations give equal files. The report never has them.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
 	equal := untimed(runs)
 	filed, shown := equal, equal

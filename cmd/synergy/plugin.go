@@ -80,6 +80,8 @@ func (e *examination) run(c *cobra.Command, path string) error {
 	if err := plugin.Inspect(path, e.sum); err != nil {
 		return err
 	}
+	// The examination measures whether a plan comes within the time. The planner gives up at twice that, so that a late
+	// plan is told from none.
 	planner := plugin.New(path, e.sum, 2*e.paper.Within, e.listener(said))
 	defer planner.Close()
 	if isTerminal(said) {
@@ -127,6 +129,7 @@ func (e *examination) read() (err error) {
 	return nil
 }
 
+// listener prints what the plugin writes to its standard error; nil without --verbose, which drops it.
 func (e *examination) listener(out io.Writer) func(string) {
 	if !e.verbose {
 		return nil
@@ -166,6 +169,7 @@ func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 	return err
 }
 
+// tidy rounds a time to what is worth showing.
 func tidy(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // keep writes the first cluster on which a promise was broken.

@@ -46,6 +46,7 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 		Args:                  cobra.ArbitraryArgs,
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
+			// A word that is not behind -- is meant as a subcommand.
 			if c.ArgsLenAtDash() != 0 && len(args) > 0 {
 				return cli.Unknown(c, args[0])
 			}

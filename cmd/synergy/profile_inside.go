@@ -24,18 +24,20 @@ import (
 type task struct {
 	Question profiler.Question `json:"question"`
 	Kept     question          `json:"kept"`
-	Runs     string            `json:"runs"` // file of what is measured
-	Outcome  string            `json:"outcome"`
-	Log      string            `json:"log"`
-	Progress string            `json:"progress"`
-	Watch    string            `json:"watch"`
-	Pattern  string            `json:"pattern"` // empty: none
-	Patience time.Duration     `json:"patience"`
+	Runs     string            `json:"runs"`     // file of what is measured
+	Outcome  string            `json:"outcome"`  // file of the jobReport; empty without a job
+	Log      string            `json:"log"`      // file to which the trainer's output is appended
+	Progress string            `json:"progress"` // file to which the trainer writes its iterations
+	Watch    string            `json:"watch"`    // file in which iterations are looked for; empty: what the trainer prints
+	Pattern  string            `json:"pattern"`  // empty: none
+	Patience time.Duration     `json:"patience"` // how long the trainer may make no progress
 	Budget   time.Duration     `json:"budget"`
 	Asks     string            `json:"checkpoint"` // empty: the cost of leaving is not measured
 	GPUTypes map[string]string `json:"gpu_types"`  // by node, if Slurm knows them
 }
 
+// task is the measurement that the options describe. With --watch the pattern counts only if it was given: the default
+// is for what trainers print, and a watched file without a pattern has the number of iterations itself.
 func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task {
 	t := task{
 		Question: q, Kept: k.Kept, Runs: k.path, Log: o.log, Progress: o.from.progress, Watch: o.from.watch,
@@ -79,7 +81,7 @@ func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	return trainer
 }
 
-// saving is what is wrong with a --checkpoint.
+// saving is what is wrong with a --checkpoint; nil: nothing.
 func saving(text string) error {
 	_, err := parseRequest(text)
 	return err
@@ -120,6 +122,7 @@ type jobReport struct {
 	Error string `json:"error,omitempty"` // why it could not measure
 }
 
+// tell writes how far the job is into the file that the submitting command reads.
 func (t task) tell(is jobReport) error {
 	text, err := json.Marshal(is)
 	if err != nil {
@@ -207,6 +210,7 @@ func (t task) measure(c *cobra.Command, node string) error {
 	return err
 }
 
+// of names the cluster behind a job's number; empty if Slurm has not told its name.
 func of(cluster string) string {
 	if cluster == "" {
 		return ""
@@ -215,7 +219,8 @@ func of(cluster string) string {
 }
 
 // cpus are the CPUs that the job may use. If Slurm does not bind jobs to CPUs, all CPUs of the node are allowed, and as
-// many are used as the job was given.
+// many are used as the job was given. Fewer than the largest trial needs are an error, since that trial would be
+// measured with fewer than its profile says. Virtual cores need no CPUs, since the trainer is bound to none.
 func (t task) cpus() ([]int, error) {
 	cpus, err := local.Allowed()
 	if err != nil {

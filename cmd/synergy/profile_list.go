@@ -131,7 +131,8 @@ func shownText(text string) string {
 	return quoted
 }
 
-// write writes an ordinary profile made from a learned one.
+// write writes an ordinary profile made from a learned one. It is read again before it is written, since others will
+// name it.
 func (o *listOptions) write(all []*learned.Entry, stdout io.Writer) error {
 	all = slices.DeleteFunc(all, func(e *learned.Entry) bool { return e.Job != o.export })
 	switch {

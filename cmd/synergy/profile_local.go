@@ -177,6 +177,7 @@ func (o *localOptions) interrupted(ctx context.Context, err error, path string, 
 	return failed{err}
 }
 
+// The default of --node only says what the profile is worth, so the job need not fit on it.
 func (o *localOptions) validate(c *cobra.Command) error {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil && c.Flags().Changed("node") {
 		return err
@@ -209,7 +210,8 @@ func (o *localOptions) validate(c *cobra.Command) error {
 	return nil
 }
 
-// name fills in the names of files.
+// name fills in the names of files. They are named after the last word of the command, as a trainer's script is, or
+// after its program if that word is an option or a value.
 func (o *localOptions) name(command []string) {
 	base := filepath.Base(command[len(command)-1])
 	if strings.HasPrefix(base, "-") || strings.ContainsAny(base, " =") {
@@ -227,14 +229,15 @@ func (o *localOptions) name(command []string) {
 	}
 }
 
-// reach is how many cores a trainer can have.
+// reach is how many cores a trainer can have, and what bounds them, for errors.
 type reach struct {
 	usual, most int    // without --cores, and with
-	whose       string // the end of a sentence
+	whose       string // what bounds most, as the end of a sentence
 }
 
-// question is what is measured. can bounds the cores; usual is the memory without --memory. The longest trial takes
-// an equal part of the budget, but 6 s at least and a minute at most.
+// question is what is measured. can bounds the cores; usual is the memory without --memory. The longest trial takes an
+// equal part of the budget, but 6 s at least and a minute at most. The first trial, before the trainer's pace is known,
+// takes half of that and 10 s at most.
 func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
 	if q.Cores, err = o.cores(can); err != nil {
@@ -243,6 +246,7 @@ func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Questi
 	if q.Memory, err = o.memory(usual); err != nil {
 		return q, fmt.Errorf("--memory %w", err)
 	}
+	// Without a node there is no share, and no trial is spent on its number of cores.
 	if fair := gres.Proportional(o.node.Vector, o.gpus); o.node.GPUs > 0 {
 		q.Share = fair.CPUs
 	}
@@ -348,7 +352,8 @@ func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error
 	return k, nil
 }
 
-// read reads the file. It is an error if the file answers another question or has impossible values.
+// read reads the file. It is an error if the file answers another question, or has impossible values: it is written by
+// a job, and a user may have edited it.
 func (k *keep) read() error {
 	text, err := readFile(k.path)
 	if err != nil {
@@ -394,6 +399,7 @@ const mostGPUMemory = 1 << 20
 // longest is the longest checkpoint or start that a profile may say, in seconds.
 const longest = 86400
 
+// write keeps what is measured, after each trial.
 func (k *keep) write(r profiling.Record) error {
 	k.Record = r
 	text, err := json.Marshal(k)
@@ -409,9 +415,11 @@ type place struct {
 	many string // how many such nodes there are, if known
 }
 
-// deliver writes the profile and says what it is worth.
+// deliver writes the profile and says what it is worth. A node with fewer GPUs than the job is passed over. The picture
+// is for the first kind.
 func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 	places []place) error {
+	// One point is no curve, unless only one number of cores was to be tried.
 	if len(d.Curve.Points) < 2 && (len(d.Curve.Points) == 0 || len(q.Cores) > 1) {
 		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
 			cmp.Or(lastFault(r), "the time of --budget was too short"))}
@@ -422,6 +430,7 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	}
 	text, err := p.Print()
 	if err == nil {
+		// A profile that nothing can read is not written.
 		_, err = sensitivity.Parse(text)
 	}
 	if err != nil {
@@ -444,7 +453,8 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
 }
 
-// says is what a profile says beside its figures: what the user said, or else what was measured.
+// says is what a profile says beside its figures: what the user said, or else what was measured. A restart that was
+// measured with --checkpoint counts before the time that trials took to begin.
 func (o *localOptions) says(
 	c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 ) profiler.About {
@@ -495,6 +505,7 @@ func plainASCII(text string) string {
 	}, text)
 }
 
+// lastFault is why the last failed trial failed; empty: none did.
 func lastFault(r profiling.Record) string {
 	for _, run := range slices.Backward(r.Runs) {
 		if run.Fault != "" {

@@ -62,6 +62,7 @@ func (o *showOptions) plot(p *sensitivity.Profile, curve *profiler.Curve, path, 
 	return nil
 }
 
+// picture draws a figure in one kind of file, .png or else .svg.
 func picture(f figure.Figure, kind string) ([]byte, error) {
 	if kind == ".png" {
 		return f.PNG()
@@ -77,7 +78,8 @@ const (
 	panelPoint = 230 // height
 )
 
-// figure draws samples a second over cores, both per GPU.
+// figure draws samples a second over cores, both per GPU. Lines are drawn from 0 cores to the right edge, which has
+// some room beyond the last point, so that the share and the knee stand inside.
 func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figure.Figure {
 	worth := profiler.On(p, o.node.Vector, o.gpus)
 	share, knee := perGPU(worth.Fair), perGPU(worth.Best.Size)
@@ -113,7 +115,8 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 	return o.marked(f, panel, p, curve, share, knee)
 }
 
-// marked adds the measured points, the share and the knee.
+// marked adds the measured points, the share and the knee. Without a curve the points are those of the profile, which
+// does not say how far they scatter.
 func (o *showOptions) marked(
 	f figure.Figure, panel *figure.Panel, p *sensitivity.Profile, curve *profiler.Curve, share, knee sensitivity.Share,
 ) figure.Figure {
@@ -140,7 +143,8 @@ func (o *showOptions) marked(
 	return f
 }
 
-// ticks name the share and the knee, and round numbers that are not close to one of these.
+// ticks name the share and the knee, and round numbers that are not within a tenth of the axis of one of these, so that
+// no labels overlap.
 func ticks(most, share, knee float64) []figure.Name {
 	names := []figure.Name{{At: share, Label: fmt.Sprintf("share: %g", share)}}
 	if knee == share {
@@ -157,7 +161,8 @@ func ticks(most, share, knee float64) []figure.Name {
 	return names
 }
 
-// band is the range in which the curve lies.
+// band is the range in which the curve lies. It begins at the least number of cores that was measured, since the curve
+// says nothing below.
 func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
 	band := figure.Band{Style: figure.StyleOf(fitStyle)}
 	const steps = 200
@@ -171,6 +176,8 @@ func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
 	return band
 }
 
+// highest is the highest rate that the figure shows, in samples a second and GPU: of the line with most memory, and of
+// the upper end of each measured point's error bar, which is two standard errors long.
 func (o *showOptions) highest(p *sensitivity.Profile, c *profiler.Curve) (rate float64) {
 	for _, row := range p.Throughput {
 		rate = max(rate, row[len(row)-1])

@@ -27,7 +27,8 @@ type jobOptions struct {
 	sbatch    []string
 }
 
-// runJob measures in one job through Slurm.
+// runJob measures in one job through Slurm. If an earlier call has measured everything already, no job is submitted and
+// the profile is made of what is kept.
 func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	options, err := slurmjob.Options(o.job.sbatch)
 	if err != nil {
@@ -81,13 +82,15 @@ func (t *task) absolute() (err error) {
 	return err
 }
 
-// unfinished reports whether there is something left to measure.
+// unfinished reports whether there is something left to measure: a trial, or the cost of a restart, which is not
+// measured of a trainer that failed.
 func (t task) unfinished(r profiling.Record) bool {
 	d := profiler.Next(t.Question, r.Runs)
 	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
 }
 
-// withDirectives is the trainer's script if it has #SBATCH lines; empty: none has.
+// withDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only in the
+// script that it is given, which is ours.
 func withDirectives(command []string) string {
 	const most = 64 << 10
 	for _, path := range command {
@@ -146,6 +149,7 @@ func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 	return s, nil
 }
 
+// labelled is a text behind its label; empty without a text.
 func labelled(label, text string) string {
 	if text == "" {
 		return ""
@@ -169,7 +173,8 @@ const timesShare = 4
 // share is the proportional share on the most frequent kind of node.
 func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-// reach is how many cores the job can ask for. Virtual cores are all used.
+// reach is how many cores the job can ask for: without --cores up to four times the share, or the node if that is
+// smaller, and with it as many as the largest node has. Virtual cores are all used.
 func (s *hosts) reach(gpus, virtual int) reach {
 	most := 0
 	for _, shape := range s.shapes {
@@ -182,7 +187,7 @@ func (s *hosts) reach(gpus, virtual int) reach {
 }
 
 // places are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
-// cluster's.
+// cluster's. Of the cluster it is the most frequent four.
 func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 	const most = 4
 	if c.Flags().Changed("node") {
@@ -222,7 +227,8 @@ const (
 
 func (m *measurement) at(file string) string { return filepath.Join(m.folder, file) }
 
-// run submits the job, or finds the one that an earlier call has submitted, and follows it to its end.
+// run submits the job, or finds the one that an earlier call has submitted, and follows it to its end. If the user
+// interrupts it, the job is cancelled. The job's files are removed when it has ended, and what was measured is kept.
 func (m *measurement) run(ctx context.Context) error {
 	under, err := m.underWay(ctx)
 	if err != nil {
@@ -245,7 +251,8 @@ func (m *measurement) run(ctx context.Context) error {
 }
 
 // underWay looks for a job of an earlier call that still measures, for instance because its terminal was closed. It is
-// an error if that job measures something else.
+// an error if that job measures something else. A number that cannot be read, and a job that has ended or that Slurm
+// has forgotten, are of a call that is over.
 func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	text, err := os.ReadFile(m.at(numberFile))
 	if err != nil {
@@ -392,7 +399,8 @@ const (
 	soon        = 20 * time.Second
 )
 
-// follow watches the job until it has ended.
+// follow watches the job until it has ended. The job's own files say so first, as a rule; Slurm is asked less often,
+// for a job that ended without a report.
 func (m *measurement) follow(ctx context.Context) error {
 	var status slurmjob.Status
 	var asked time.Time
@@ -449,7 +457,8 @@ func (m *measurement) once(format string, values ...any) {
 	}
 }
 
-// look reads what the job has written.
+// look reads what the job has written, and prints the trials that have ended. The bar counts the budget from the moment
+// in which the job begins, without the time in the queue.
 func (m *measurement) look() {
 	if text, err := readFile(m.task.Outcome); err == nil {
 		var is jobReport
@@ -479,6 +488,7 @@ func (m *measurement) look() {
 	}
 }
 
+// next is the trial that the job makes now, which the estimator decides alike here and there.
 func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Question, m.kept.Runs).Next }
 
 // measured is the result of a job that reported its end.
@@ -513,7 +523,8 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 	return failed{fmt.Errorf("%s; %s", text, m.rest())}
 }
 
-// unborn says why a job that got a node may have reported nothing.
+// unborn says why a job that got a node may have reported nothing: the last line of its output, or that the node does
+// not see the folder.
 func (m *measurement) unborn() string {
 	text, _ := readFile(m.at(outputFile))
 	if last := lastWords(string(text)); last != "" {

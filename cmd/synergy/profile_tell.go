@@ -14,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// teller shows a person how a measurement goes: a bar on a terminal, and a line for each trial.
+// teller shows a person how a measurement goes: a bar on a terminal, and a line for each trial. begins and ends are
+// called by a measurement in this process, starts and ran by what is seen of one in a job.
 type teller struct {
 	out    io.Writer
 	q      profiler.Question
@@ -22,9 +23,9 @@ type teller struct {
 	budget time.Duration
 
 	bar    *progressbar.ProgressBar // nil: the output is no terminal
-	ending chan struct{}
-	gone   sync.WaitGroup
-	spent  time.Duration // measured in the current trial
+	ending chan struct{}            // closed when the bar is to go; nil: no bar is shown
+	gone   sync.WaitGroup           // waits for move, which alone draws the bar
+	spent  time.Duration            // measured in the current trial
 }
 
 func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
@@ -94,6 +95,7 @@ func (t *teller) ends(trial profiler.Trial, d profiler.Decision) {
 	}
 }
 
+// line prints the result of a trial. The memory is shown if several amounts are tried, or if it is not the largest.
 func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
 	size := several(trial.Cores, "core")
 	if len(t.q.Memory) > 1 || trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
@@ -102,7 +104,8 @@ func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
 	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.result(trial, d), t.spent.Seconds())
 }
 
-// result is the measured rate of the trial, by the curve that it gave.
+// result is the measured rate of the trial, by the curve that it gave. With less memory it says something about memory,
+// and is no point of the curve.
 func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
 	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		return "measured with less memory"

@@ -10,7 +10,7 @@ import (
 
 // gpuLooks returns a function that samples the GPU use of a trainer's processes through NVIDIA's library. It is nil
 // without the library, or if this build has no access to it; the profile then says nothing about the GPU. end closes
-// the library.
+// the library, and is never nil.
 func gpuLooks() (look func(processes []int) (profiler.Use, bool), end func()) {
 	driver, err := nvml.Open(host())
 	if err != nil {

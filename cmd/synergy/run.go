@@ -149,7 +149,7 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 }
 
 // target is which processes get the signal. srun passes signals on to its tasks, but TERM, INT and QUIT make it end
-// them.
+// them. So for a COMMAND srun in a job and one of these signals, scancel signals the tasks past it, as with --steps.
 func (o *runOptions) target(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
 	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,

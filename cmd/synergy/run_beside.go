@@ -37,7 +37,8 @@ const longestWindow = inside.DefaultTotal / 5
 const firstIteration = 2 * time.Hour
 
 // accompany makes the launcher measure and report beside its command, in a job, and only in the first of its tasks: all
-// tasks have the same progress, and slurmctld need not get it from each.
+// tasks have the same progress, and slurmctld need not get it from each. Outside of a job, and in other tasks, it does
+// nothing. Where the step has several tasks it reports and does not measure.
 func (b *beside) accompany(l *launcher.Command, getenv func(string) string) error {
 	pattern, err := local.ParsePattern(b.text)
 	if err != nil {
@@ -83,6 +84,8 @@ func (b *beside) printed(ofJob []string) (files []string) {
 	return files
 }
 
+// measure measures the process pid and all that it starts, with fewer of the job's cores at a time. count is its
+// iterations so far.
 func (b *beside) measure(ctx context.Context, pid int, job string, count func() int64) ([]profiler.Point, error) {
 	tree, err := inside.TreeOf(pid)
 	if err != nil {

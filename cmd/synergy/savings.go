@@ -160,8 +160,10 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 		return err
 	}
 	over := fmt.Sprintf("from %s to %s", since.UTC().Format(time.DateOnly), until.UTC().Format(time.DateOnly))
+	// The part of the time asked for in which the daemon booked rounds: of the rest nothing is known.
 	looked := (all[0].Seconds + all[1].Seconds) / until.Sub(since).Seconds()
 	for mode, s := range all {
+		// If nothing was booked at all, one of the two sentences says so.
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			sure := ""
 			if s.Seconds > 0 { // of nothing there is nothing to be certain of
@@ -234,7 +236,9 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	return table.Error()
 }
 
-// savedFigure draws GPU-hours by day: held, trained as asked, trained as given, and idle beside waiting jobs.
+// savedFigure draws GPU-hours by day: held, trained as asked, trained as given, and idle beside waiting jobs. Days
+// stand at whole numbers with half a day on each side, about eight of them have a label, and the highest point has some
+// room above it.
 func savedFigure(days []book.Day) figure.Figure {
 	const place = 240
 	series := []struct {

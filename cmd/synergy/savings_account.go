@@ -40,6 +40,7 @@ func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.
 			elsewhere++
 		}
 		name := t.Names[e.ID]
+		// Runs in the shadow are what real runs are compared with, and may be from before the time that was asked for.
 		if found && !ended.After(until) && (r.Shadow || ended.After(since)) {
 			who := savings.Who{User: e.User, Name: name, GPUs: e.GPUs, Of: r.Of}
 			runs = append(runs, savings.Run{Who: who, At: r.Started, Before: r.Shadow, Speed: r.Speed,
@@ -61,6 +62,7 @@ func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.
 			"time of day, and are left out: it has times without their zone; the command line is: %s\n", o.sacct,
 			elsewhere, all, trace.CompareCommand(comparedDays))
 	}
+	// A run shorter than two rounds may begin and end unseen by the ledger, so such names are left out.
 	realised := savings.Realise(runs, 2*book.Pace(lines))
 	return &realised, nil
 }
@@ -71,6 +73,7 @@ type accounts struct {
 	jobs  map[string][]trace.Entry
 }
 
+// Times of a job that failed, or that was requeued, do not say how long it takes.
 func accountsOf(t *trace.Trace) accounts {
 	a := accounts{t.Begin, map[string][]trace.Entry{}}
 	for _, e := range t.Entries {
@@ -93,7 +96,8 @@ const (
 	exactly = 2 * time.Second
 )
 
-// of finds the job of a run, and when it ended.
+// of finds the job of a run, and when it ended. Its number is not enough, since Slurm may use it again, so the start
+// must agree.
 func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
 		if a.at(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {

@@ -204,7 +204,8 @@ func (o *predictOptions) expect(jobs []candidate) *togetherness {
 	return a
 }
 
-// wait is what turns cost the first job of class high, beside the longest step of the others; nil: not known.
+// wait is what turns cost the first job of class high, beside the longest step of the others. A job of unknown use
+// counts as always busy. nil: not known, because no job is of class high, or no other says how long its step is.
 func (o *predictOptions) wait(jobs []candidate) *expectedWait {
 	var first, other *candidate
 	for i := range jobs {

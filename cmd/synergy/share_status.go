@@ -61,6 +61,7 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 // answerOfBroker is how long the command waits for the broker.
 const answerOfBroker = 5 * time.Second
 
+// ofNode shows the state of this node's broker. If none answers the answer is unknown, and no usage error.
 func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	path, err := filepath.Abs(o.socket)
 	if err != nil {
@@ -107,6 +108,7 @@ func showBroker(s *screen, status *wire.Status) {
 	}
 }
 
+// showGPU prints the state of one GPU: what was stopped there, its clients, and what each class had of it.
 func showGPU(s *screen, g *wire.GPU) {
 	title := fmt.Sprintf("GPU %d, %s, %s of its memory booked", g.GPU, cell(g.Mode, longestName),
 		gibibytes(g.MemoryBooked))
@@ -152,7 +154,8 @@ func short(s float64) string {
 	return ago(seconds(s))
 }
 
-// seconds converts another program's seconds to a duration, bounded so that it cannot overflow.
+// seconds converts another program's seconds to a duration, bounded so that it cannot overflow. What is negative or no
+// number is 0.
 func seconds(s float64) time.Duration {
 	const most = 1e9
 	if !(s > 0) {

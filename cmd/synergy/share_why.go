@@ -56,7 +56,8 @@ func (o *whyNotOptions) ofJob(ctx context.Context, out io.Writer, name string, n
 	return done(s.err)
 }
 
-// sharingOf is what a round says of one job and sharing.
+// sharingOf is what a round says of one job and sharing: that it did not opt in, why it has no place, that it has a
+// whole GPU, or which jobs it shares one with. For a job that is not beside others it adds what keeps it from that.
 func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
 	a := &sharing{Job: why.Job, Round: report.Round, State: why.State}
 	job, at := jobIn(report, why.Job), placeIn(report, why.Job)
@@ -83,6 +84,7 @@ func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
 	return a
 }
 
+// jobIn is the job as the round saw it; nil: the round does not plan it.
 func jobIn(report *bridge.Report, id int) *policy.Job {
 	i := slices.IndexFunc(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == id })
 	if i < 0 {
@@ -144,7 +146,7 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 	}
 }
 
-// modeOf is how the node of this placement shares its GPUs.
+// modeOf is how the node of this placement shares its GPUs; empty: the snapshot has no such device.
 func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	for i := range report.Snapshot.Nodes {
 		n := &report.Snapshot.Nodes[i]
@@ -236,6 +238,7 @@ func tooBusy(report *bridge.Report, t predict.Tenant) (all []string) {
 		beside[predict.Fill] = "a job of its own user"
 	}
 	for _, mode := range modes {
+		// The neighbour that takes most: of class low, and always busy.
 		keeps := predict.Speeds(mode, []predict.Tenant{t, {Class: share.Low, Busy: 1}})[0]
 		if keeps < share.HighKeeps {
 			all = append(all, fmt.Sprintf("beside %s that is always busy it would, by %s, keep %.2f of its speed, and "+

@@ -30,7 +30,7 @@ func (s *screen) table(rows [][]string, most int) {
 	s.err = s.text.Err()
 }
 
-// write writes an empty line.
+// write writes an empty line, whatever its argument, which is always a newline.
 func (s *screen) write(string) {
 	s.text.Blank()
 	s.err = s.text.Err()
@@ -59,7 +59,7 @@ func (b broker) get(ctx context.Context, page string, into any) error { return b
 // errSilent is the error where nobody answers.
 var errSilent = ask.ErrSilent
 
-// whyNotOptions are the flags of share why.
+// whyNotOptions are the flags of share status for a job: where the last round is read.
 type whyNotOptions struct {
 	source ask.Source
 	json   bool

@@ -21,12 +21,13 @@ import (
 // ground is the cluster and the models of the jobs.
 type ground struct {
 	cluster  cluster.Cluster
-	ratio    int // cores per GPU for which the table of models holds
+	ratio    int // cores per GPU for which the table of models holds; 0: with profiles, which need no table
 	profiles map[string]*sensitivity.Profile
 	classes  []workload.Class
 }
 
-// ground reads the cluster and the models that the options name.
+// ground reads the cluster and the models that the options name. Without --profiles the jobs have the models of the
+// paper's table.
 func (o *options) ground() (ground, error) {
 	var g ground
 	var err error
@@ -70,7 +71,8 @@ func (s site) open(named bool) (cluster.Cluster, int, error) {
 	return c, own, nil
 }
 
-// describe reads the cluster from a file, or from the command line itself.
+// describe reads the cluster from a file, or else from the text itself, as 16x8:24:500. The error says both, unless the
+// file may be there and cannot be looked at.
 func (s site) describe() (cluster.Cluster, error) {
 	info, err := os.Stat(s.cluster)
 	if err == nil && !info.IsDir() {
@@ -122,7 +124,9 @@ const (
 	savesOne     = 3 // one of so many parts
 )
 
-// costed are the profiles with the restart costs of the options. The user's own profiles keep theirs.
+// costed are the profiles with the restart costs of the options. With --profiles and without --restart the profiles
+// keep their own costs, of which --checkpoint alone would change a part. The paper's profiles have none that was
+// measured, so they get the usual one, of which a third is the save.
 func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
 	p, restart := o.production, usualRestart
 	switch {
@@ -144,7 +148,8 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 	return sim.WithRestart(own, save, restart-save), nil
 }
 
-// daemon is the configuration of the production engine.
+// daemon is the site that the production engine simulates: the daemon's rules and profiles, what its users do, and how
+// long Slurm takes. Errors name the option.
 func (o *options) daemon(g ground) (sim.Site, error) {
 	p := o.production
 	costed, err := o.costed(g.profiles)
@@ -157,6 +162,7 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 	if p.maxPreemptions < 0 {
 		return sim.Site{}, fmt.Errorf("--max-preemptions %d: want 0, which is no bound, or more", p.maxPreemptions)
 	}
+	// 0 would mean the default, so the least part stands for none.
 	if !(p.stranded >= 0.001 && p.stranded <= 1) { // written so that NaN fails
 		return sim.Site{}, fmt.Errorf("--stranded %g: want a part of the cluster's GPUs, from 0.001 to 1", p.stranded)
 	}

@@ -151,6 +151,7 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 	if err := v.single(); err != nil {
 		return nil, 0, err
 	}
+	// The options are checked before anything is told of the trace; logged reads them again.
 	if _, err := v.log(g); err != nil {
 		return nil, 0, err
 	}
@@ -185,7 +186,8 @@ func (v *conversion) ground(t *trace.Trace) (ground, error) {
 	return ground{classes: classes, ratio: ratio}, err
 }
 
-// entries are the entries of a log. Recorded jobs become entries as if all had run at the proportional share.
+// entries are the entries of a log. Recorded jobs become entries as if all had run at the proportional share, for whole
+// milliseconds and at least one.
 func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
 	if t.Format != trace.Recorded {
 		tell(c.ErrOrStderr(), t)

@@ -62,12 +62,15 @@ func parseLoads(text string) ([]float64, error) {
 // 0.3.
 func steps(text string, first, last, step float64) ([]float64, error) {
 	const written = 1e9
+	// A step that is missing by a rounding error only still counts.
 	count := math.Floor((last-first)/step+1/written) + 1
 	if count > most {
 		return nil, fmt.Errorf("%q has %g steps: want %d at most", text, count, most)
 	}
 	var all []float64
 	for i := range int(count) {
+		// The conversion keeps the compiler from fusing multiplication and addition, which would round otherwise on
+		// some machines.
 		all = append(all, math.Round((first+float64(float64(i)*step))*written)/written)
 	}
 	return all, nil
@@ -175,7 +178,9 @@ func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 // Type is the type's name in the help.
 func (s *span) Type() string { return "time" }
 
-// spelled makes --json without a file behind it write to the standard output.
+// spelled makes --json without a file behind it write to the standard output. Where the flag wants a file, pflag would
+// take the next flag for it, or demand one at the end. The arguments of a trainer (synergy run, and all behind --) stay
+// as they are.
 func spelled(args []string) []string {
 	all := slices.Clone(args)
 	if len(all) > 0 && all[0] == "run" { // a trainer's arguments are its own

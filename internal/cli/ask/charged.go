@@ -26,8 +26,7 @@ type bill struct {
 }
 
 // owes is what the user would owe the site; negative: what the site would owe the user. Slurm charges every run of a
-// job
-// by the size of its first one, so a job that was given more or less later is charged wrongly.
+// job by the size of its first one, so a job that was given more or less later is charged wrongly.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
 // charge answers Billing: it charges the runs as Slurm does (by the job's first run), and by what they held. Runs that

@@ -136,9 +136,8 @@ func (s *Source) stranger(ctx context.Context, job int, unseen string) error {
 const slurmLimit = 10 * time.Second
 
 // unmanaged says why a job is not managed, by what Slurm says of it (says, or err). partitions are those that the
-// daemon
-// manages; empty: unknown, and not judged. unseen is where the job was looked for, the answer for a job that should be
-// managed. Empty: Slurm could not be asked.
+// daemon manages; empty: unknown, and not judged. unseen is where the job was looked for, the answer for a job that
+// should be managed. Empty: Slurm could not be asked.
 func unmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
@@ -196,8 +195,7 @@ func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 }
 
 // outlookOf is what is known of a job's start, and how reliable that is: how many jobs have neither a declared length
-// nor
-// a time limit (Guess), and whether the time for looking ahead was too short (Cut).
+// nor a time limit (Guess), and whether the time for looking ahead was too short (Cut).
 func outlookOf(f *forecast.Forecast, job int) (says []string) {
 	s, known := f.Of(job)
 	if !known {

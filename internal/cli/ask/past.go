@@ -48,8 +48,7 @@ func (s *Past) fallback(err error) *history.Reader {
 // story is what is known of a job, and over names what was searched for it. Gaps are told to notes. The daemon is asked
 // first, unless a folder or a ledger was named. If none answers, the usual history is read, and without one the usual
 // ledger. A daemon too old for the page /story (ErrGone) is asked for its reports instead. A folder and a ledger that
-// are
-// both named are joined.
+// are both named are joined.
 func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
 	past, err := s.archive()
 	if past == nil && err == nil && s.Ledger == "" {

@@ -32,8 +32,7 @@ var (
 )
 
 // wrong is the error of a path that has something else than was wanted. It names the usual path, unless that is the
-// path
-// itself.
+// path itself.
 func (p place) wrong(path string, err error) error {
 	if p.usual == path {
 		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)

@@ -170,8 +170,7 @@ func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error 
 }
 
 // kept is the text of the round that is named by its number, or else by a file. A text of digits only is a number, as
-// is
-// the empty one, which has the error of a number.
+// is the empty one, which has the error of a number.
 func (o *Plan) kept(ctx context.Context, input io.Reader) ([]byte, error) {
 	if strings.Trim(o.Round, "0123456789") == "" {
 		number, err := strconv.Atoi(o.Round)

@@ -91,8 +91,7 @@ func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 }
 
 // startedBy are the jobs that a round has started, with their placements. Left out are starts that failed, that the
-// round
-// put off, and those of a shadow, which sends none.
+// round put off, and those of a shadow, which sends none.
 func startedBy(report *bridge.Report) map[int]*policy.Placement {
 	started := map[int]*policy.Placement{}
 	for i := range report.Steps {

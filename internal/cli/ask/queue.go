@@ -54,8 +54,8 @@ func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 	return write(out, &a, o.JSON, now)
 }
 
-// chosen are the jobs of the user and the partition that were asked for. A waiting job may name several partitions.
-// The list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
+// chosen are the jobs of the user and the partition that were asked for. A waiting job may name several partitions. The
+// list is a copy, since Run counts all jobs, and never nil, so that it is [] in JSON.
 func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
 	return slices.DeleteFunc(append([]story.Waiting{}, all...), func(w story.Waiting) bool {
 		return o.User != "" && w.User != o.User ||
@@ -127,8 +127,8 @@ func expected(s *forecast.Spread) string {
 }
 
 // reasonOf is a job's reason and cause, in the words of the metrics. A held job has one cause only, which says the same
-// as
-// its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there is room.
+// as its reason. "next": the job is eligible in Slurm with its planned size, so Slurm starts it as soon as there is
+// room.
 func reasonOf(w *story.Waiting) string {
 	text := Cell(string(w.Reason), LongestName)
 	if w.Cause != "" && w.Reason != bridge.OnHold {

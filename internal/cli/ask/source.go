@@ -135,8 +135,7 @@ func (s shut) Latest(context.Context) (last bridge.Report, err error) {
 }
 
 // read opens the ledger, lets look read it, and closes it at once, because a daemon that starts meanwhile needs the
-// lock
-// on the file.
+// lock on the file.
 func (s shut) read(look func(*ledger.Book) error) error {
 	book, err := openLedger(string(s))
 	if err != nil {

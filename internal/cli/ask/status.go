@@ -47,8 +47,7 @@ func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, 
 
 // look asks the daemon, and the ledger if the daemon does not answer. An error has the state Silent only if neither
 // answered. Any other error comes without a state: a wrong command line, or a daemon that answers for itself and not
-// with
-// its last round.
+// with its last round.
 func (o *Status) look(ctx context.Context) (*standing, error) {
 	a := &standing{State: Silent}
 	daemon, err := o.Health(ctx)
@@ -169,8 +168,7 @@ func parts(a story.Amount) string {
 }
 
 // gained is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
-// is
-// that no GPU is granted.
+// is that no GPU is granted.
 func gained(gain float64) string {
 	if gain == 0 {
 		return ""

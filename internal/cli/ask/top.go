@@ -53,8 +53,8 @@ func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the
-// whole answer once; otherwise the picture ends at the terminal's last row. An interrupt (ctx) is no error.
+// draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the whole
+// answer once; otherwise the picture ends at the terminal's last row. An interrupt (ctx) is no error.
 func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
 	if err := o.look(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {

@@ -43,13 +43,12 @@ func (q *WhatIf) Run(ctx context.Context, input io.Reader, out, notes io.Writer)
 	if err != nil {
 		return err
 	}
-	// A question has two steps that take time, each with half of it: what is and what would be played forward, or
-	// what is played forward and the search.
+	// A question has two steps that take time, each with half of it: what is and what would be played forward, or what
+	// is played forward and the search.
 	begin := stopsAfter(ctx, q.Within/2)
 	if len(changes) == 0 {
 		// The search asks for a change with which the job starts now, so the jobs that the round has just started must
-		// hold
-		// their nodes.
+		// hold their nodes.
 		found, err := whatif.Search(is.Started(q.started), q.Job, whatif.Options{Begin: begin})
 		if err != nil {
 			return Failed{err}
@@ -286,8 +285,7 @@ func (s search) show(t *Text, _ time.Time) {
 const toldTries = 6
 
 // tried are the rows of what was tried, by kind. Changes that do not start the job are cut off after toldTries of a
-// kind,
-// and the rest counted in one row. The tries of a kind stand together.
+// kind, and the rest counted in one row. The tries of a kind stand together.
 func tried(tries []whatif.Try) (rows [][]string) {
 	vain := 0 // of this kind, without a start
 	for k := range tries {

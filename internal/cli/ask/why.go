@@ -72,8 +72,7 @@ func (a *explained) circumstances(now time.Time) string {
 }
 
 // waitsFor is the reason of a wait in fixed words, and the jobs that wait for room and go before it: n of them, of
-// which
-// next has the numbers of the first.
+// which next has the numbers of the first.
 func waitsFor(w *bridge.Wait, n int, next []int) string {
 	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
 	var names []string
