@@ -146,7 +146,8 @@ func withoutWord(comment string) string {
 	return strings.TrimLeft(before+after, " ")
 }
 
-// nodeComment reads a node's Comment. sinfo prints it once for each partition of the node.
+// nodeComment reads a node's Comment. sinfo prints it once for each partition of the node. It is read a little wider
+// than the longest that is changed, so that a longer one is seen as such and never cut.
 func (a administration) nodeComment(ctx context.Context, node string) (string, error) {
 	var lines []string
 	err := eachLine(ctx, func(line string) { lines = append(lines, strings.TrimRight(line, " \n")) },
@@ -167,6 +168,7 @@ func (a administration) nodeComment(ctx context.Context, node string) (string, e
 	return lines[0], nil
 }
 
+// setNodeComment replaces a node's whole Comment.
 func (a administration) setNodeComment(ctx context.Context, node, comment string) error {
 	return eachLine(ctx, func(string) {}, a.scontrol, "update", "NodeName="+node, "Comment="+comment)
 }

@@ -171,7 +171,7 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 }
 
 // filler returns the function that has the jobs of a GPU run at the same time by MPS where possible, and else take
-// turns.
+// turns. A missing MPS is an error only for --mode fill.
 func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 	switch {
 	case f.mode == turns:
@@ -230,6 +230,7 @@ func (f *flags) serve(ctx context.Context, to io.Writer) error {
 		}
 	}
 	if err := broker.New(config).Serve(ctx); err != nil {
+		// Its text says all: another broker has the lock.
 		if errors.Is(err, broker.ErrRunning) {
 			return failed{err}
 		}

@@ -59,6 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitUsage
 }
 
+// command is the command line. Without a subcommand it serves, as serve does; the flags of both are the same.
 func command() *cobra.Command {
 	var f flags
 	serve := func(c *cobra.Command, _ []string) error { return f.serve(c.Context(), c.ErrOrStderr()) }
@@ -148,6 +149,7 @@ func (f *flags) thaw() *cobra.Command {
 			for _, job := range jobs {
 				fmt.Fprintln(c.OutOrStdout(), "thawed job", job)
 			}
+			// While a broker runs, the announcement is that broker's.
 			if !errors.Is(err, broker.ErrThaws) {
 				f.retract(c.ErrOrStderr())
 			}

@@ -66,6 +66,7 @@ func (a administration) accuse(ctx context.Context, job, uid int, o share.Offenc
 	if err != nil {
 		return err
 	}
+	// This offence, or a later one, is there already.
 	if last, accused := share.ParseOffence(before); accused && !last.At.Before(o.At) {
 		return nil
 	}

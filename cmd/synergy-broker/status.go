@@ -40,6 +40,7 @@ func (f *flags) status() *cobra.Command {
 	return c
 }
 
+// say writes the state in the form that was asked for, else as text.
 func say(to io.Writer, s wire.Status, asJSON, asMetrics bool) error {
 	switch {
 	case asJSON:

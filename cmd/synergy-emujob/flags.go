@@ -189,6 +189,7 @@ func (f *flags) check() error {
 		return errors.New("--profile is missing: want the name of a profile")
 	case goals != 1:
 		return errors.New("want one of --iterations, --samples and --duration")
+	// Only one of them was given, so the sum is that one.
 	case f.iterations < 0 || f.samples < 0 || f.iterations+f.samples+int64(f.duration) <= 0:
 		return errors.New("--iterations, --samples and --duration: want more than 0")
 	case !(f.speedup > 0) || f.speedup > 1e9:

@@ -75,6 +75,8 @@ func complain(code int, err error) int {
 	return code
 }
 
+// exitCode is the exit code for the reason of the end. A job that has saved ends with 0, unless it was asked to leave:
+// then Slurm requeues it.
 func (f *flags) exitCode(reason emulate.Reason) int {
 	switch reason {
 	case emulate.Left:
@@ -88,6 +90,7 @@ func (f *flags) exitCode(reason emulate.Reason) int {
 // openLog opens the log to append to it, since a job that is requeued continues its log.
 func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
 	switch {
+	// The first task of the step logs for all.
 	case follows(getenv):
 		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	case f.log == "-":

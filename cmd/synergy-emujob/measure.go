@@ -60,6 +60,7 @@ func (f *flags) measureIt() (stop func()) {
 		"--progress", f.progress,
 		"--pretend", f.pretend, "--window", window.String(), "--total", (windows * window).String())
 	command.Stderr = os.Stderr
+	// It gets no signals that are for the job, and dies with it.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		complain(0, fmt.Errorf("not measured: %w", err))

@@ -20,6 +20,8 @@ type reporter struct {
 // reportLimit is how long scontrol may take. Training waits for it.
 const reportLimit = 20 * time.Second
 
+// report replaces the whole comment, which scontrol cannot add to. So the words with which the job was submitted come
+// along, the profile among them.
 func (r reporter) report(iterations int64) error {
 	if _, err := strconv.Atoi(r.job); err != nil {
 		return errors.New("there is no job to report for: SLURM_JOB_ID is not a number")

@@ -10,7 +10,7 @@ import (
 )
 
 // takeTurns connects the job to the broker of its GPU. Without a broker the job runs on by itself. end closes the
-// connection.
+// connection. A job that computes (without --virtual-cpu) pretends no GPU, and takes no turns.
 func (f *flags) takeTurns() (end func(), err error) {
 	if f.turn == "" || !f.virtualCPU {
 		return func() {}, nil
@@ -28,6 +28,8 @@ func (f *flags) takeTurns() (end func(), err error) {
 	return c.Close, nil
 }
 
+// memoryOfGPU is what the job tells the broker that it uses, in MiB: the flag's amount, or else the profile's; 0:
+// unknown.
 func (f *flags) memoryOfGPU(profile *sensitivity.Profile) gres.Memory {
 	return gres.Memory(given(f.gpuMemory, int(profile.GPUMemory)))
 }

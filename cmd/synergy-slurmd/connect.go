@@ -251,7 +251,8 @@ func (c *connector) schedulerLooks(ctx context.Context) time.Duration {
 }
 
 // settings are configuration and flags in the form that a round needs. A nil planner is the built-in one. looks is how
-// long Slurm's schedulers may take to consider a job; 0: unknown.
+// long Slurm's schedulers may take to consider a job; 0: unknown. The certificate, the reasons of waiting and the
+// profiles are always made, since the pages, the history and synergy explain show them.
 func settings(config Config, f flags, planner bridge.Planner, looks time.Duration) bridge.Settings {
 	return bridge.Settings{
 		Planner:                  planner,

@@ -56,7 +56,8 @@ func count(report bridge.Report) tally {
 	return t
 }
 
-// decision adds the decision for one job. A shared GPU is counted once: for the first of its jobs.
+// decision adds the decision for one job. A shared GPU is counted once: for the first of its jobs. The gains of all its
+// jobs count, since the sum is divided by GPUs.
 func (t *tally) decision(d policy.Decision) {
 	if d.Grant == nil {
 		t.waiting++

@@ -101,6 +101,7 @@ func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
 			*oldest = g
 		}
 	}
+	// Without such a connection it is toAnswer, the longest, so that the other kind decides.
 	left := func(g *guest, limit time.Duration) time.Duration {
 		if g == nil {
 			return toAnswer

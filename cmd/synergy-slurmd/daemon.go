@@ -90,7 +90,8 @@ func (d *daemon) feedWatchdog() (stop func()) {
 // errOnce ends a --once whose round failed. The log has said how.
 var errOnce = errors.New("the round did not end well")
 
-// once holds one round.
+// once holds one round. It waits until this daemon leads, since there is no later round that could, and keeps its
+// ticket while the round is held.
 func (d *daemon) once(ctx context.Context) error {
 	d.barred = d.seat.win(ctx)
 	defer d.seat.take()()
@@ -104,7 +105,8 @@ func (d *daemon) once(ctx context.Context) error {
 	return nil
 }
 
-// turn holds one round and reports it everywhere.
+// turn holds one round and reports it everywhere. Only a round that ended well writes the heartbeat, is booked as
+// savings, and has start times estimated. A failed one is in the history, too, if it got as far as a plan.
 func (d *daemon) turn(ctx context.Context) {
 	d.outlook.stop()
 	began := time.Now()
@@ -171,7 +173,8 @@ func lingering(parent context.Context, limit time.Duration) (context.Context, co
 // pause is the time from now until the next round, after one that began at began. Rounds begin at whole multiples of
 // the period by the clock, so they keep their times over restarts. After a round that took longer than a period the
 // next follows at once. Failed rounds are repeated sooner, after a pause that doubles. No pause is longer than a
-// period, even if the clock was set meanwhile.
+// period, even if the clock was set meanwhile. The bound of 20 doublings keeps the number of nanoseconds from
+// overflowing.
 func (d *daemon) pause(began, now time.Time) time.Duration {
 	if d.failures > 0 {
 		return min(d.period, firstRetry<<min(d.failures-1, 20))
@@ -205,7 +208,7 @@ func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 }
 
 // looks ticks when to look for a small round. It never ticks if small rounds are switched off or no more frequent than
-// rounds.
+// rounds. The channel nil never delivers.
 func (d *daemon) looks() (times <-chan time.Time, stop func()) {
 	if d.watch <= 0 || d.watch >= d.period {
 		return nil, func() {}
@@ -238,7 +241,8 @@ func (d *daemon) between(ctx context.Context) {
 	}
 }
 
-// reconfigure reads the configuration again for the rounds to come. An invalid one changes nothing.
+// reconfigure reads the configuration again for the rounds to come. An invalid one changes nothing. Without a rounder
+// the next round opens Slurm anew.
 func (d *daemon) reconfigure() {
 	d.manager.reloading()
 	defer d.manager.ready()

@@ -81,7 +81,8 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFu
 	page(s, r)
 }
 
-// wait takes a place. It returns false if none became free in time, or if too many wait already.
+// wait takes a place. It returns false if none became free in time, or if too many wait already. It waits as long as a
+// request may be read (readLimit), in steps, since each look may free a place: shed ends answers that nobody receives.
 func (d *desk) wait(r *http.Request) bool {
 	select {
 	case d.places <- struct{}{}:

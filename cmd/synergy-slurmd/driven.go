@@ -41,6 +41,7 @@ func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
 		client.Close}, nil
 }
 
+// dialPlugin opens the workload manager that a plugin drives. It has neither limits to read nor a watcher.
 func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, error) {
 	options, err := c.pluginOptions(config)
 	if err != nil {
@@ -54,6 +55,8 @@ func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, err
 	return &driven{client, client, nil, nil, client, client, client.Close}, nil
 }
 
+// options are those of the client of slurmrestd. Running jobs that report progress are read again twice in the time
+// after which two reports are compared, so that no comparison waits much longer than that.
 func (c *connector) options(config Config) slurmrest.Options {
 	return slurmrest.Options{
 		URL:             c.flags.slurmrestd,

@@ -18,14 +18,14 @@ import (
 // flags are the settings that only a restart can change.
 type flags struct {
 	config      string
-	round       time.Duration
-	watch       time.Duration
+	round       time.Duration // between two full rounds
+	watch       time.Duration // between two looks for a small round; 0: none
 	once        bool
 	demo        bool
 	shadow      bool
-	alone       bool
+	alone       bool // no ticket in Slurm is taken
 	checkConfig bool
-	preflight   bool
+	preflight   bool // --check
 	asJSON      bool
 	version     bool
 
@@ -34,15 +34,15 @@ type flags struct {
 	tokenFile  string
 	apiVersion string
 	scontrol   string
-	byToken    bool
+	byToken    bool // scontrol gets the token
 
 	slurmPlugin string
-	slurmSum    string
-	slurmConfig string
+	slurmSum    string // SHA-256 of the plugin's program; empty: any program
+	slurmConfig string // file that is handed to the plugin
 
 	planner      string
 	plannerSum   string
-	plannerLimit time.Duration
+	plannerLimit time.Duration // for one plan; 0: a part of a round
 
 	ledger string
 	listen string
@@ -136,6 +136,8 @@ func parse(set *pflag.FlagSet, args []string) error {
 	return nil
 }
 
+// defineRelease adds the flags of release to those of the daemon, of which it takes all, so that both can be started
+// with the same ones.
 func (f *flags) defineRelease(set *pflag.FlagSet) {
 	f.define(set)
 	set.StringVar(&f.stopPost, "stop-post", "",

@@ -41,6 +41,7 @@ type health struct {
 	wrong  []page.Trouble // what is wrong beside rounds, until it is repaired
 }
 
+// newHealth is the health of a daemon that has just started: the first good round is due within its patience.
 func newHealth(period time.Duration, now time.Time) *health {
 	return &health{patience: healthyRounds * period, since: now}
 }
@@ -106,7 +107,7 @@ func (h *health) standBy(line string) {
 	h.idle = line
 }
 
-// lead notes that rounds are due again.
+// lead notes that rounds are due again. The time in which it stood by does not count: the patience begins anew.
 func (h *health) lead(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +116,8 @@ func (h *health) lead(now time.Time) {
 	}
 }
 
-// check returns a sentence about the last good round, or the reason why a person should look.
+// check returns a sentence about the last good round, or the reason why a person should look. A failed round is no
+// reason before the patience is over, since the next may end well while all leases hold.
 func (h *health) check(now time.Time) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

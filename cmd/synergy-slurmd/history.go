@@ -20,7 +20,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// memoir is the configuration of the history.
+// memoir is the section history of the configuration: where rounds are kept, and how many.
 type memoir struct {
 	Path    string        // absolute; empty: no history is kept
 	Keep    time.Duration // for how long a day is kept
@@ -83,7 +83,8 @@ func (h *historian) work() (stop func()) {
 	}
 }
 
-// note queues a report, if the round got as far as a plan.
+// note queues a report, if the round got as far as a plan. A round gets to its steps (diff) with a plan only. If the
+// queue is full the report is left out.
 func (h *historian) note(config Config, report bridge.Report) {
 	planned := slices.ContainsFunc(report.Phases, func(p bridge.Phase) bool { return p.Name == "diff" })
 	if h == nil || !planned {
@@ -118,18 +119,21 @@ func (h *historian) book(b noted) {
 	h.told(store.Note(&b.report))
 }
 
+// current is the open store; nil: none is open.
 func (h *historian) current() *history.Store {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.store
 }
 
+// keep notes the open store, and the configuration that it was opened with.
 func (h *historian) keep(where memoir, store *history.Store) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.store = where, store
 }
 
+// close closes the store, as when the configuration names another one.
 func (h *historian) close() {
 	if store := h.current(); store != nil {
 		h.keep(memoir{}, nil)
@@ -190,7 +194,8 @@ type remembered struct {
 // storyLimit bounds reading a year of history for one job.
 const storyLimit = 10 * time.Second
 
-// storyOf returns a job's story from the history, if there is one, and from the last reports.
+// storyOf returns a job's story from the history, if there is one, and from the last reports. With a history only the
+// last report is read beside it, for what the job does now.
 func storyOf(ctx context.Context, reports archive, job int) (story.Story, error) {
 	kept, is := reports.(remembered)
 	if !is || kept.past.reader() == nil {

@@ -24,7 +24,7 @@ type hook struct {
 	timeout time.Duration
 }
 
-// orNone is the hook as rounds know it; nil if the site has none.
+// orNone is the hook as rounds know it; nil if the site has none, so that rounds need not ask.
 func (h hook) orNone() bridge.Hook {
 	if len(h.before) == 0 && len(h.after) == 0 {
 		return nil

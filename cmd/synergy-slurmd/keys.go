@@ -207,6 +207,7 @@ func duration(field func(*Config) *time.Duration, least, most time.Duration) rea
 	}
 }
 
+// whole reads a whole number from least to most.
 func whole(field func(*Config) *int, least, most int) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -222,6 +223,7 @@ func whole(field func(*Config) *int, least, most int) readFunc {
 	}
 }
 
+// number reads a number from least to most.
 func number(field func(*Config) *float64, least, most float64) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -237,6 +239,7 @@ func number(field func(*Config) *float64, least, most float64) readFunc {
 	}
 }
 
+// truth reads true or false, and none of YAML's other words for them.
 func truth(field func(*Config) *bool) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		text, err := scalar(value)
@@ -338,6 +341,7 @@ func account(word string) error {
 	return nil
 }
 
+// folder accepts an absolute path, of a folder or of a file: the daemon has no working directory of its own.
 func folder(word string) error {
 	if !filepath.IsAbs(word) {
 		return fmt.Errorf("%q is not an absolute path: the daemon has no folder of its own to start from", word)

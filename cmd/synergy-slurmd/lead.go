@@ -232,6 +232,7 @@ func (d *daemon) await(ctx context.Context) error {
 			d.health.lead(time.Now())
 			return err
 		}
+		// Rounds that failed before are another daemon's concern now, and are not counted on.
 		d.journal.recovery()
 		d.failures = 0
 		d.health.standBy(line)

@@ -99,7 +99,8 @@ const (
 	ticketless  ailment = "ticketless"
 )
 
-// diagnose names the kind of an error. Errors of no known kind are distinguished by their text.
+// diagnose names the kind of an error. Errors of no known kind are distinguished by their text. The order counts: an
+// error may be of several kinds, as a request that Slurm forbids is also one that it denies.
 func diagnose(err error) ailment {
 	switch {
 	case err == nil:
@@ -296,7 +297,8 @@ func (j *journal) limits(report bridge.Report) {
 	j.gap = gap
 }
 
-// lease logs once that there can be no lease job, and once that there is one again.
+// lease logs once that there can be no lease job, and once that there is one again. Only full rounds renew the lease
+// job, so small ones say nothing of it.
 func (j *journal) lease(report bridge.Report) {
 	if report.Small {
 		return
@@ -349,6 +351,8 @@ func (j *journal) losses(report bridge.Report) {
 	}
 }
 
+// levelOf is the level of a step's lines: a warning if it failed, or if Slurm started the job with another size than
+// was planned (Got).
 func levelOf(step bridge.Step) zerolog.Level {
 	switch {
 	case step.Error != "", step.Got != nil:

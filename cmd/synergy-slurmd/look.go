@@ -89,6 +89,7 @@ func known[T any](value T, err error) preflight.Known[T] {
 	return preflight.Known[T]{Value: value}
 }
 
+// tokenOf is whose the token is, and for how long it is good; 0: it does not end.
 func tokenOf(f flags) preflight.Known[preflight.Token] {
 	user, ends, err := slurmrest.ReadToken(f.tokenFile)
 	token := preflight.Token{User: user}
@@ -161,6 +162,7 @@ func seen(all slurm.Observed, err error) preflight.Known[preflight.Slurm] {
 		if job.State != slurm.Finished {
 			answer.Jobs++
 		}
+		// Jobs that Slurm could start now if there were room.
 		if job.State == slurm.Pending && !job.Held && !job.Dependency && job.Lease == 0 && !job.Begin.After(all.At) {
 			answer.Eligible++
 		}
@@ -215,7 +217,8 @@ func weightsOf(partitions []slurmrest.Partition) map[string]string {
 const trials = 30
 
 // rehearse submits a held job in each partition of the cluster to try the gate: it must gate the managed partitions and
-// leave the others alone.
+// leave the others alone. The comment of that job is one that the gate accepts, so a refusal is the gate's fault. If
+// one trial fails nothing is known of the gate.
 func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Facts,
 	f flags) preflight.Known[map[string]preflight.Gate] {
 	switch {
@@ -241,7 +244,8 @@ func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Fa
 	return preflight.Known[map[string]preflight.Gate]{Value: gates}
 }
 
-// tried are the managed partitions that exist, and at most trials of the others.
+// tried are the managed partitions that exist, and at most trials of the others. Each trial is a job that is submitted,
+// so a cluster with many partitions is not tried whole.
 func tried(facts *preflight.Facts) (ours []string) {
 	var others []string
 	for name := range facts.Partitions.Value {
@@ -289,7 +293,8 @@ func gateOf(r slurmrest.Rehearsal, away bool) preflight.Gate {
 // staleAfter is from which age of the heartbeat the gate lets everything pass, in the settings as shipped.
 const staleAfter = 15 * time.Minute
 
-// isAway reports whether the gate looks for a heartbeat and finds none that is recent.
+// isAway reports whether the gate looks for a heartbeat and finds none that is recent. Where the heartbeat is looked
+// for is in the gate's settings. If these are on another host, it is where the daemon writes it.
 func isAway(facts *preflight.Facts) bool {
 	path := facts.Settings.Value.Heartbeat
 	if facts.Settings.Why != "" {
@@ -389,6 +394,7 @@ var (
 func parseSettings(path, text string) (preflight.Settings, error) {
 	s := preflight.Settings{Path: path, Partitions: []string{"synergy"}}
 	text = luaComment.ReplaceAllString(text, "")
+	// Keys that the file sets, until their values are found written out: the rest is computed by the file.
 	worked := make(map[string]bool)
 	for _, key := range luaKey.FindAllStringSubmatch(text, -1) {
 		worked[key[1]] = true

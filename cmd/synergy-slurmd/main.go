@@ -49,6 +49,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// run runs the command line and returns the exit code. release and ledger are verbs: they stand first and have flags of
+// their own.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == release {
 		return handBack(args[1:], stdout, stderr)
@@ -134,7 +136,8 @@ func serve(f flags, config Config, stderr io.Writer) int {
 	return exitGood
 }
 
-// hold builds the daemon, holds its rounds, and closes everything again.
+// hold builds the daemon, holds its rounds, and closes everything again. The parts refer to one another (the election
+// needs the connection to Slurm, whose writes the election fences), so some are filled in after both exist.
 func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
 	if err := inspectPlugin(f); err != nil {
 		return err
@@ -149,6 +152,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	adviser := newAdviser(f, log, numbers)
 	defer adviser.close()
 	future := &outlook{}
+	// Without a report there is nothing to go on from: estimates begin with the default habits.
 	if last, err := book.Latest(); err == nil {
 		future.recall(last.Habits)
 	}
@@ -255,7 +259,7 @@ func (d *daemon) listen(f flags, handler http.Handler) (end func(), err error) {
 	return end, nil
 }
 
-// sizeOf returns the function with which Prometheus measures the ledger, in bytes.
+// sizeOf returns the function with which Prometheus measures the ledger, in bytes; 0 if its size cannot be read.
 func sizeOf(book *ledger.Book) func() float64 {
 	return func() float64 {
 		size, err := book.Size()

@@ -76,6 +76,7 @@ func setRule(rule *bridge.Match, name, text string) error {
 	case "container":
 		return setPattern(&rule.Container, text)
 	case "profile":
+		// The text must be what a job may write, and all of it the name: a space would begin another directive.
 		says := directive.Parse("synergy-profile=" + text)
 		if says.Err() != nil || !says.Auto && says.Profile != text {
 			return fmt.Errorf("%q: want the name of a profile's file, as res50.json, or auto", text)
@@ -93,7 +94,8 @@ func setRule(rule *bridge.Match, name, text string) error {
 	return nil
 }
 
-// setPattern takes a text in which * stands for any text; other characters stand for themselves.
+// setPattern takes a text in which * stands for any text; other characters stand for themselves. Characters of other
+// notations for patterns are refused, since they would stand for themselves unnoticed.
 func setPattern(field *string, text string) error {
 	if strings.ContainsAny(text, "?[]|,") {
 		return fmt.Errorf("%q: only * stands for any text: write a rule for each of several", text)

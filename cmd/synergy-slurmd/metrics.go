@@ -30,11 +30,11 @@ type metrics struct {
 	ahead     prometheus.Gauge
 	jobs      *prometheus.GaugeVec
 	waiting   *prometheus.GaugeVec
-	liars     prometheus.Gauge
+	liars     prometheus.Gauge // jobs that contradict their profiles
 	slowed    prometheus.Gauge
 	unruly    prometheus.Gauge
 	granted   amounts
-	fair      amounts
+	fair      amounts // the proportional shares of the granted jobs
 	gain      prometheus.Gauge
 	certified certified
 	gpus      *prometheus.GaugeVec
@@ -43,8 +43,8 @@ type metrics struct {
 	given     *prometheus.CounterVec // back to Slurm
 	smalls    *prometheus.CounterVec
 	requests  *prometheus.CounterVec
-	answers   *prometheus.HistogramVec
-	heard     *prometheus.CounterVec
+	answers   *prometheus.HistogramVec // time until Slurm answered
+	heard     *prometheus.CounterVec   // bytes of Slurm's answers
 	lessons   *prometheus.CounterVec
 	ignored   *prometheus.GaugeVec
 	reloads   *prometheus.CounterVec
@@ -311,7 +311,8 @@ func (m *metrics) ofPlanner(faults []plugin.Fault) {
 	}
 }
 
-// smallRound counts a look between two rounds by what it did.
+// smallRound counts a look between two rounds by what it did. The gauges of the cluster follow a small round that was
+// held; a look without one has no plan to show.
 func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
 	switch {
 	case err != nil:
@@ -338,6 +339,7 @@ func (m *metrics) did(report bridge.Report) {
 	for _, loss := range report.Lost {
 		m.lost.WithLabelValues(within(bridge.Causes(), loss.Cause)).Inc()
 	}
+	// In the shadow no job is handed back, though there are steps that say so.
 	if !report.Shadow {
 		m.handedBack(report.Steps)
 	}

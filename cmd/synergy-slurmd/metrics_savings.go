@@ -74,6 +74,7 @@ func (m *metrics) ofSavings(with promauto.Factory) {
 		failed: with.NewGauge(prometheus.GaugeOpts{Name: "synergy_savings_failed",
 			Help: "1 while rounds cannot be booked in the ledger of savings."}),
 	}
+	// Every label begins at 0, so that the first amount shows as a rise.
 	m.savings(savings.Sums{})
 }
 

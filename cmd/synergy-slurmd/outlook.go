@@ -29,7 +29,8 @@ const (
 	mostSeen     = 2000             // ended jobs that are remembered, the last ones
 )
 
-// recall starts with what an earlier daemon has learned.
+// recall starts with what an earlier daemon has learned. Habits are quantiles, of which at least two are needed: fewer
+// are none.
 func (o *outlook) recall(learned forecast.Habits) {
 	if len(learned) > 1 {
 		o.habits.Store(&learned)
@@ -57,7 +58,7 @@ func (o *outlook) Habits() forecast.Habits {
 	return nil
 }
 
-// orNone is the outlook as rounds know it: nil if there is none.
+// orNone is the outlook as rounds know it: nil if there is none, and no nil pointer in the interface.
 func (o *outlook) orNone() bridge.Outlook {
 	if o == nil {
 		return nil
@@ -65,7 +66,8 @@ func (o *outlook) orNone() bridge.Outlook {
 	return o
 }
 
-// look starts to estimate from what a round saw.
+// look starts to estimate from what a round saw. It works in the background for a quarter of the period at most, until
+// the next round stops it. With estimates switched off those of earlier rounds are dropped.
 func (o *outlook) look(config Config, period time.Duration, report bridge.Report) {
 	o.stop()
 	c := &report.Snapshot
@@ -84,7 +86,8 @@ func (o *outlook) look(config Config, period time.Duration, report bridge.Report
 	})
 }
 
-// learn notes which jobs have ended since the last round.
+// learn notes which jobs have ended since the last round. With fewer ended jobs than are enough, what an earlier daemon
+// has learned stays.
 func (o *outlook) learn(c *policy.Cluster) {
 	o.seen = append(o.seen, forecast.Seen(&o.before, c)...)
 	o.seen = o.seen[max(0, len(o.seen)-mostSeen):]

@@ -72,6 +72,7 @@ func folderAt(name, dir, daemons string) preflight.Place {
 		place.Why, place.Made = dir+" is no folder", false
 	case syscall.Access(dir, writable) != nil:
 		place.Why, place.Made = dir+" cannot be written to by whoever asks: run this as the daemon's user", false
+	// root may write anywhere, which says nothing of the daemon.
 	case os.Geteuid() == 0 && !mayWrite(daemons, dir):
 		place.Root = daemons
 	}

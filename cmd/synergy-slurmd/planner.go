@@ -49,7 +49,8 @@ func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
 	return &adviser{planner: planner, log: log, count: numbers.plan}
 }
 
-// orNone is the planner as rounds know it.
+// orNone is the planner as rounds know it. A nil pointer in the interface would not be nil there, so none is returned
+// as nil itself.
 func (a *adviser) orNone() bridge.Planner {
 	if a == nil {
 		return nil
@@ -71,7 +72,8 @@ func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p polic
 	return plan, err
 }
 
-// note counts and logs how the request of a round ended.
+// note counts and logs how the request of a round ended. Any other error is not the plugin's, as of a round that was
+// stopped, and counts as nothing.
 func (a *adviser) note(round int, err error) {
 	var failure *plugin.Failure
 	switch {

@@ -18,7 +18,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// handBack is the command release: every waiting job goes back to Slurm, and the command ends.
+// handBack is the command release: every waiting job goes back to Slurm, and the command ends. A living daemon keeps
+// its jobs. For the timer (--if-dead) and for systemd (--stop-post) that is as it should be, and exits with 0; an
+// administrator is told why nothing was done.
 func handBack(args []string, stdout, stderr io.Writer) int {
 	f, err := parseRelease(args, stdout)
 	if errors.Is(err, pflag.ErrHelp) {
@@ -67,6 +69,8 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	}
 	defer closed()
 	client, seat, err := commandeer(ctx, f, config, book, log)
+	// Also if Slurm does not answer: without a heartbeat the gate lets new jobs pass, and the leases of the others end.
+	// If another daemon leads, the heartbeat is that daemon's.
 	if !f.shadow && !errors.Is(err, slurm.ErrNotLeader) {
 		(&heart{log: log}).stop(config)
 	}

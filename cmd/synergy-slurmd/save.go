@@ -58,7 +58,8 @@ func (a *accountant) work() (stop func()) {
 // bookedRounds is for how many rounds the speeds of one round count if those after it failed.
 const bookedRounds = 2
 
-// note queues a round for the folder that the configuration names.
+// note queues a round for the folder that the configuration names. A round has savings to book only if one is named,
+// and a small round has none.
 func (a *accountant) note(config Config, period time.Duration, report bridge.Report) {
 	if report.Savings == nil {
 		return

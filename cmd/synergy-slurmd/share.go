@@ -78,11 +78,13 @@ func ofFeatures[T any](value *yaml.Node, what string, parse func(text string) (T
 	return all, nil
 }
 
+// parseGPUMemory reads the memory of one GPU in MiB or GiB, and rounds it down to MiB.
 func parseGPUMemory(text string) (gres.Memory, error) {
 	wrong := fmt.Errorf("%.40q: want the memory of one GPU, 1MiB to %dGiB, as 80GiB or 81559MiB", text, mostGPUMemory)
 	if !gpuMemory.MatchString(text) {
 		return 0, wrong
 	}
+	// Both units have three letters.
 	amount, err := strconv.ParseFloat(text[:len(text)-len("GiB")], 64)
 	if strings.HasSuffix(text, "GiB") {
 		amount *= 1024

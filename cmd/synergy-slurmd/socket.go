@@ -73,6 +73,7 @@ func clearSocket(path string) error {
 		conn.Close()
 		return errTaken
 	}
+	// Only a refused connection proves that no program listens. A slow one may be alive.
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w (%w)", errTaken, err)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
-// standing is what /status says of the daemon beside its health. Rounds write it, requests read it. A nil one says
-// nothing.
+// standing is what /status says of the daemon beside its health: whether it leads, failed steps, learned profiles and
+// savings. Rounds write it, requests read it. A nil one says nothing.
 type standing struct {
 	health      *health
 	seat        func() *seat
@@ -99,6 +99,7 @@ func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
 	if ours && at.Sub(last.at).Abs() < time.Minute {
 		return last.text
 	}
+	// Another request reads. Without a sentence of these settings there is none to give meanwhile.
 	if !l.reading.TryLock() {
 		if ours {
 			return last.text

@@ -108,7 +108,8 @@ func bare(line string) (rest string, open rune) {
 	return kept.String(), open
 }
 
-// unclosed finds the quote or the bracket that was opened last and never closed.
+// unclosed finds the quote or the bracket that was opened last and never closed. A quote counts if the parser came to
+// the end of the text, and a bracket if it wanted a comma or a value.
 func unclosed(lines []string, at int, message string) (int, string) {
 	var brackets []int
 	closers := map[rune]rune{'[': ']', '{': '}'}

@@ -28,7 +28,7 @@ type task struct {
 	Outcome  string            `json:"outcome"`  // file of the jobReport; empty without a job
 	Log      string            `json:"log"`      // file to which the trainer's output is appended
 	Progress string            `json:"progress"` // file to which the trainer writes its iterations
-	Watch    string            `json:"watch"`    // file in which iterations are looked for; empty: what the trainer prints
+	Watch    string            `json:"watch"`    // file in which iterations are looked for; empty: the output
 	Pattern  string            `json:"pattern"`  // empty: none
 	Patience time.Duration     `json:"patience"` // how long the trainer may make no progress
 	Budget   time.Duration     `json:"budget"`

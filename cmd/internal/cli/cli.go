@@ -15,7 +15,7 @@ import (
 
 // Execute runs the command that the arguments name. An unknown word behind a command that has subcommands (synergy
 // trace inspct), or behind help, is the error that it is behind the root: cobra would print a help and succeed, or not
-// say which subcommand is near.
+// say which subcommand is near. A command that takes such a word as its own argument gets it.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -42,7 +42,8 @@ func inHours(text string) string {
 	return strconv.FormatFloat(24*n, 'f', -1, 64) + "h"
 }
 
-// Text writes a duration so that Parse reads it, in short form: 5m and not 5m0s, 30d and not 720h0m0s.
+// Text writes a duration so that Parse reads it, in short form: 5m and not 5m0s, 30d and not 720h0m0s. Below two days
+// it is in hours, as 24h and 36h.
 func Text(d time.Duration) string {
 	if d == 0 {
 		return "0"

@@ -28,6 +28,7 @@ func Run(ctx context.Context, out io.Writer) error {
 	var all []outcome
 	for _, a := range []policy.Allocator{policy.Proportional(), policy.Greedy(), policy.Tune()} {
 		came, err := perform(ctx, jobs, order, a, func(s *scene) error {
+			// Only the rounds of the daemon's default allocator are shown. The others run for the comparison.
 			if a.Name != policy.Tune().Name || s.quiet() {
 				return nil
 			}

@@ -90,6 +90,7 @@ func median(all []time.Duration) time.Duration {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
+// part is a part of a whole; 0 of nothing.
 func part(of, whole time.Duration) float64 {
 	if whole == 0 {
 		return 0

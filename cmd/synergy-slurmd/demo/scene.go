@@ -89,6 +89,7 @@ func (y *play) round(ctx context.Context) (*scene, error) {
 		y.place(&r, after)
 		s.rows = append(s.rows, r)
 	}
+	// By node; jobs that run nowhere come last, since ~ sorts behind all names.
 	slices.SortStableFunc(s.rows, func(a, b row) int {
 		return cmp.Or(cmp.Compare(cmp.Or(a.node, "~"), cmp.Or(b.node, "~")), cmp.Compare(a.id, b.id))
 	})
@@ -98,7 +99,8 @@ func (y *play) round(ctx context.Context) (*scene, error) {
 	return s, nil
 }
 
-// decided is a job with what the round decided for it.
+// decided is a job with what the round decided for it. Jobs have the numbers 1, 2, … in the order of the workload,
+// which is that of submission.
 func (y *play) decided(j *policy.Job, d policy.Decision, report bridge.Report) row {
 	r := row{id: j.ID, model: j.Name, gpus: j.GPUs, done: min(1, part(j.Done, y.jobs[j.ID-1].length)), text: d.Why}
 	for _, step := range report.Steps {
@@ -124,7 +126,7 @@ func (y *play) decided(j *policy.Job, d policy.Decision, report bridge.Report) r
 	return r
 }
 
-// place notes where a job runs behind the round, with what, and how fast.
+// place notes where a job runs behind the round, with what, and how fast. The lowest speed of all rounds is noted, too.
 func (y *play) place(r *row, after slurm.Observed) {
 	for _, j := range after.Jobs {
 		if j.ID == r.id && j.State == slurm.Running {
