@@ -338,6 +338,7 @@ func (f *flags) store(getenv func(string) string) *emulate.Store {
 	return &emulate.Store{Path: path, Follows: follows(getenv)}
 }
 
+// jobName names the job's checkpoints; outside Slurm all runs have the same ones.
 func jobName(getenv func(string) string) string {
 	if id := getenv("SLURM_JOB_ID"); id != "" {
 		return id

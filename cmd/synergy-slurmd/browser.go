@@ -80,6 +80,8 @@ func serveNumbers(w http.ResponseWriter, r *http.Request, reports archive) {
 // every page.
 const pastRounds = 12
 
+// serveCluster serves the first page, which is empty before the first round, with the part of the queue that was asked
+// for.
 func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports archive) {
 	asked, err := askedBy(r)
 	if err != nil {
@@ -172,6 +174,7 @@ func servePage(w http.ResponseWriter, err error, draw func(*bytes.Buffer) error)
 	w.Write(text.Bytes()) // fails only if the reader is gone
 }
 
+// serveFile serves what pages refer to: styles and scripts.
 func serveFile(w http.ResponseWriter, r *http.Request) {
 	text, kind, ok := page.File(r.PathValue("file"))
 	if !ok {

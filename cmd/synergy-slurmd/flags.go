@@ -124,6 +124,7 @@ func newFlagSet(out io.Writer, about string) *pflag.FlagSet {
 	return set
 }
 
+// parse parses the flags. A word that is none is an error: no command takes one there.
 func parse(set *pflag.FlagSet, args []string) error {
 	if err := set.Parse(args); err != nil {
 		return err

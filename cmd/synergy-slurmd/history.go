@@ -326,6 +326,7 @@ func keptRound(reports archive, number int) ([]byte, error) {
 	return round.Print()
 }
 
+// serveText serves an answer made from the history, as JSON.
 func serveText[T story.Story | runsAnswer](w http.ResponseWriter, value T, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -120,6 +120,7 @@ func meansUs(r *http.Request) bool {
 	return host == "" || host == "localhost" || net.ParseIP(host) != nil
 }
 
+// serveHealth says that rounds end well, or with the status 503 why not, for a monitor that reads only the status.
 func serveHealth(w http.ResponseWriter, h *health) {
 	last, err := h.check(time.Now())
 	if err != nil {
@@ -129,6 +130,7 @@ func serveHealth(w http.ResponseWriter, h *health) {
 	fmt.Fprintln(w, last)
 }
 
+// serveJSON serves a value. A round that is not kept is a page that is not there (404).
 func serveJSON(w http.ResponseWriter, value any, err error) {
 	if errors.Is(err, ledger.ErrNoReport) {
 		http.Error(w, err.Error(), http.StatusNotFound)

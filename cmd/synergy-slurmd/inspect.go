@@ -47,6 +47,7 @@ func wanted(f flags, config Config) preflight.Wanted {
 		Sharing: sharingOf(config.Sharing), Canary: config.Canary.Accounts, Match: rulesOf(config.Match)}
 }
 
+// rulesOf is match of the configuration in the types of package preflight, numbered from 1 as in all messages.
 func rulesOf(match []bridge.Match) (rules []preflight.Rule) {
 	for i, m := range match {
 		rules = append(rules, preflight.Rule{Number: i + 1, User: m.User, Account: m.Account, Partition: m.Partition,

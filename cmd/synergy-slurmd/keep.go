@@ -70,6 +70,7 @@ func keepFiles(args []string, stdout, stderr io.Writer) int {
 	return exitGood
 }
 
+// backUp writes a backup, and says what it contains.
 func backUp(files ledger.Files, file string, stdout io.Writer) error {
 	content, err := ledger.Backup(files, file)
 	if errors.Is(err, os.ErrPermission) {
@@ -82,6 +83,8 @@ func backUp(files ledger.Files, file string, stdout io.Writer) error {
 	return nil
 }
 
+// putBack restores a backup. What was there is told even if the restoring failed, since it has been moved aside by
+// then.
 func putBack(files ledger.Files, file string, stdout io.Writer) error {
 	if err := mine(filepath.Dir(files.Ledger)); err != nil {
 		return fmt.Errorf("restore %s: %w", file, err)

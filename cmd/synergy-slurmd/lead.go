@@ -119,6 +119,7 @@ func (s *seat) sit(ctx context.Context) {
 	}
 }
 
+// leave gives the ticket back. If that fails, only the successor waits longer.
 func (s *seat) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
@@ -254,6 +255,7 @@ type queue struct{ slurm *connector }
 
 var _ leader.Tickets = queue{}
 
+// Take submits the ticket. If Slurm refuses that, the error has the remedy.
 func (q queue) Take(ctx context.Context, words leader.Words) (int, error) {
 	tickets, err := q.slurm.tickets(ctx)
 	if err != nil {

@@ -42,6 +42,8 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 // reader of the journal.
 type plain struct{ io.Writer }
 
+// Write escapes such characters as JSON does, in UTF-16, so that a program reads the same text. It counts the line as
+// given.
 func (p plain) Write(line []byte) (int, error) {
 	if !bytes.ContainsFunc(line, unseen) {
 		return p.Writer.Write(line)

@@ -47,6 +47,7 @@ func look(f flags, config Config, stdout, stderr io.Writer) int {
 	return exitGood
 }
 
+// showLines writes the lines of the check, and as text their counts by verdict.
 func showLines(out io.Writer, f flags, lines []preflight.Line) error {
 	if f.asJSON {
 		encoder := json.NewEncoder(out)
@@ -197,6 +198,7 @@ func nodesOf(all slurm.Observed) (nodes []preflight.Node) {
 	return nodes
 }
 
+// gpusOf is the number of GPUs by partition, as Slurm's list of partitions has it.
 func gpusOf(partitions []slurmrest.Partition) map[string]int {
 	all := make(map[string]int)
 	for _, p := range partitions {
@@ -205,6 +207,7 @@ func gpusOf(partitions []slurmrest.Partition) map[string]int {
 	return all
 }
 
+// weightsOf are the billing weights by partition (TRESBillingWeights).
 func weightsOf(partitions []slurmrest.Partition) map[string]string {
 	all := make(map[string]string)
 	for _, p := range partitions {

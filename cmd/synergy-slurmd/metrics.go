@@ -125,6 +125,7 @@ func newMetrics(ledgerSize func() float64, version string) *metrics {
 	return m
 }
 
+// ofRounds registers what is counted of rounds. Counters of outcomes begin at 0 for each label that they can have.
 func (m *metrics) ofRounds(with promauto.Factory) {
 	buckets := prometheus.ExponentialBucketsRange(0.001, 300, 14)
 	m.phases = with.NewHistogramVec(prometheus.HistogramOpts{Name: "synergy_round_phase_seconds",
@@ -173,6 +174,8 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 	}
 }
 
+// ofCluster registers gauges of the cluster as the last good round planned it. They keep their values while rounds
+// fail.
 func (m *metrics) ofCluster(with promauto.Factory) {
 	gauge := func(name, help string) prometheus.Gauge {
 		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
@@ -233,6 +236,7 @@ const (
 	notKept outcome = "unkept"
 )
 
+// ofLearning registers what running jobs teach, and which of their words are ignored.
 func (m *metrics) ofLearning(with promauto.Factory) {
 	m.lessons = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_lessons_total",
 		Help: "What running jobs taught, by what came of it: learned, forgotten after a drift; unkept: rounds in " +
@@ -270,6 +274,7 @@ func (m *metrics) taught(report bridge.Report) {
 	}
 }
 
+// ofSlurm registers the requests to Slurm. Their labels come from the adapter (request).
 func (m *metrics) ofSlurm(with promauto.Factory) {
 	m.requests = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_requests_total",
 		Help: "Requests to Slurm by kind and what came of them."}, []string{"request", "outcome"})
@@ -280,6 +285,7 @@ func (m *metrics) ofSlurm(with promauto.Factory) {
 		Help: "Bytes that were read of Slurm's answers."}, []string{"request"})
 }
 
+// ofDaemon registers what is the daemon's own. ledgerSize is asked whenever Prometheus reads.
 func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, version string) {
 	m.reloads = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_reloads_total",
 		Help: "Times that the configuration was read again, by how that ended."}, []string{"outcome"})

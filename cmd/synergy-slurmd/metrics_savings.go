@@ -49,6 +49,7 @@ var savedSums = []struct {
 	{"all", func(s savings.Sums) float64 { return s.SavedWith }},
 }
 
+// ofSavings registers the counters of the ledger of savings.
 func (m *metrics) ofSavings(with promauto.Factory) {
 	vector := func(name, help, label string) *prometheus.CounterVec {
 		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})

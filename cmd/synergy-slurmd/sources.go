@@ -17,6 +17,7 @@ type sources struct {
 	learned func() []*learned.Entry // by user and job name
 }
 
+// current is the configuration that the daemon follows; the zero one before there is any.
 func (s sources) current() Config {
 	if s.config == nil {
 		return Config{}

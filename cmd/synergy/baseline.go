@@ -15,6 +15,7 @@ import (
 // noBaseline is the value of --baseline that shows the daemon's schedules only.
 const noBaseline = "none"
 
+// baselineGroup are the options of the schedules without the daemon, and of which part of the users takes part in what.
 func (p *productionOptions) baselineGroup() group {
 	g := newGroup("Without the daemon, next to the schedules of the production engine")
 	g.flags.StringVar(&p.baseline, "baseline", "",

@@ -112,6 +112,7 @@ func (o *gresOptions) watches() bool { return o.job > 0 || o.gpus != "" }
 // maxShards is more shards than anyone would divide a GPU into.
 const maxShards = 1000
 
+// run shows how busy GPUs are, compares the node with Slurm, or shows the node, as the options ask.
 func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err

@@ -53,6 +53,7 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 	return blind
 }
 
+// tell writes the verdict. In JSON no difference is [] and not null, and signs such as < are left as they are.
 func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
 	if o.json == "" {
 		return done(writeVerdict(stdout, v))
@@ -68,6 +69,7 @@ func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
 	})
 }
 
+// writeVerdict prints each difference, or that there is none, and why Slurm has the node drained or down, if it has.
 func writeVerdict(w io.Writer, v verdict) error {
 	var b strings.Builder
 	for _, d := range v.Differences {
@@ -162,6 +164,7 @@ type bounded struct {
 	lost bool
 }
 
+// Write takes all that it is given, so that a program that writes too much still ends by itself.
 func (b *bounded) Write(p []byte) (int, error) {
 	room := min(len(p), maxFile-b.Len())
 	b.lost = b.lost || room < len(p)

@@ -105,6 +105,7 @@ type use struct {
 	Error  string      `json:"error,omitempty"`
 }
 
+// writeSampleJSON writes a sample on one line. A GPU that cannot be read has its error, and unknown figures.
 func writeSampleJSON(w io.Writer, job int, s nvml.Sample) error {
 	all := looked{inventory.Version, job, s.At, []use{}}
 	for _, r := range s.GPUs {

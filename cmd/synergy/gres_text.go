@@ -59,6 +59,7 @@ func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	t.Flush()
 }
 
+// mig is the mode of MIG, and the one after the next reset of the GPU, if it was set to another.
 func mig(m inventory.MIG) string {
 	if m.Pending != "" {
 		return fmt.Sprintf("%s, %s after a reset", m.Mode, m.Pending)
@@ -83,6 +84,7 @@ func dash(text string) string {
 	return text
 }
 
+// writeLines prints what belongs into gres.conf and slurm.conf, with the notes as comments.
 func writeLines(w io.Writer, n inventory.Node, lines inventory.Lines) {
 	fmt.Fprintf(w, "\n# gres.conf\n%s\n", strings.Join(lines.GresConf, "\n"))
 	fmt.Fprintf(w,

@@ -58,6 +58,7 @@ FILE is - for the standard input.`,
 // mostDays is how far back the command line for sacct may ask: ten years.
 const mostDays = 3650
 
+// run prints the command line for sacct, or checks what sacct printed. --days is of the first, --output of the second.
 func (i *importing) run(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
 	switch {

@@ -20,6 +20,7 @@ func (o *options) misfits() error {
 	return nil
 }
 
+// misfitEngine refuses an unknown engine, and options of the other engine, which would have no effect.
 func (o *options) misfitEngine() error {
 	engine := sim.Engine(o.schedules.engine)
 	if !slices.Contains(sim.Engines(), engine) {
@@ -38,6 +39,8 @@ func (o *options) misfitEngine() error {
 	return nil
 }
 
+// misfitWorkload refuses options of a log without a log, amounts that select nothing, and options of which one would
+// undo or contradict another.
 func (o *options) misfitWorkload() error {
 	for _, name := range o.ofLogs {
 		if o.recorded.trace == "" && o.changed(name) {
@@ -73,6 +76,7 @@ func (o *options) misfitWorkload() error {
 	return nil
 }
 
+// misfitSchedules refuses --scheduler beside the options that it stands for.
 func (o *options) misfitSchedules() error {
 	if !o.changed("scheduler") {
 		return nil
@@ -85,6 +89,8 @@ func (o *options) misfitSchedules() error {
 	return nil
 }
 
+// misfitOutput refuses outputs without a name, and - for others than --json: the standard output takes one of them, and
+// the standard input is the experiment.
 func (o *options) misfitOutput() error {
 	if o.changed("parallel") && o.output.parallel < 1 {
 		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)

@@ -100,6 +100,7 @@ type named struct {
 	*sensitivity.Profile
 }
 
+// readProfiles reads and checks profiles. The error names the file.
 func readProfiles(paths []string) (all []named, err error) {
 	for _, path := range paths {
 		text, err := readFile(path)

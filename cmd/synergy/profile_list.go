@@ -49,6 +49,7 @@ iteration counts as a sample.`,
 	return command
 }
 
+// run lists what was learned, or with --export writes a profile. Files that cannot be read are told, and left out.
 func (o *listOptions) run(stdout, stderr io.Writer) error {
 	s, wrong, err := learnedshelf.Read(o.dir)
 	if err != nil {

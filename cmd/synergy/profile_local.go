@@ -496,6 +496,7 @@ func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 		several(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
 }
 
+// plainASCII drops control characters and all that is not ASCII.
 func plainASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -76,6 +76,8 @@ func missesOf(all []float64) misses {
 	return misses{replay.Mean(all), replay.Quantile(all, .9), replay.Quantile(all, 1)}
 }
 
+// replayAll runs the estimator over each model. The errors of all are over all their points, so a model with more
+// points weighs more.
 func replayAll(models []replay.Model) replayed {
 	var said replayed
 	var all []float64

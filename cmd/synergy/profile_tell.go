@@ -28,6 +28,7 @@ type teller struct {
 	spent  time.Duration            // measured in the current trial
 }
 
+// newTeller begins to tell. Without a terminal that obeys control codes there is no bar, and only the lines.
 func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
 	t := &teller{out: out, q: q, began: time.Now(), budget: budget}
 	if isTerminal(out) && os.Getenv("TERM") != "dumb" {

@@ -96,6 +96,7 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	return command
 }
 
+// run runs the command and ends with its exit code. A size that is not known only costs the variables of --env.
 func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("want a command behind --, as synergy run -- python train.py")

@@ -16,6 +16,7 @@ var synonyms = map[string]string{
 	"consolidated": "consolidate",
 }
 
+// meaning is our name for a policy, an allocator or a placement.
 func meaning(word string) string {
 	if known, is := synonyms[word]; is {
 		return known

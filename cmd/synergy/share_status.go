@@ -164,6 +164,7 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, most) * float64(time.Second))
 }
 
+// sorted are the keys of a map, ascending.
 func sorted[T any](of map[string]T) (names []string) {
 	for name := range of {
 		names = append(names, name)

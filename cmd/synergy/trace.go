@@ -125,6 +125,7 @@ func save(option, path string, stdout io.Writer, write func(io.Writer) error) er
 	return failed{fmt.Errorf("--%s %s: %w", option, path, cause(err))}
 }
 
+// compressed writes through gzip. Closing it writes the rest, whose error counts, too.
 func compressed(write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		packed := gzip.NewWriter(w)

@@ -148,6 +148,7 @@ func minTime(a, b time.Time) time.Time {
 // bills is the answer, ascending in user.
 type bills []bill
 
+// show prints a line for each user, and the sum of all if there are several.
 func (list bills) show(t *Text, _ time.Time) {
 	if len(list) == 0 {
 		t.Say(0, noRuns)

@@ -225,6 +225,8 @@ func instant(at time.Time) string {
 	return at.Format("2006-01-02T15:04")
 }
 
+// show writes what is known under one heading each. What the story does not know, as after a restart without a history,
+// is left out.
 func (a *explained) show(t *Text, now time.Time) {
 	t.Say(0, a.title())
 	if a.Known {
@@ -263,6 +265,7 @@ func section(t *Text, title string, lines []string) {
 	}
 }
 
+// title names the job, by its story, or else by what the last round says of it.
 func (a *explained) title() string {
 	text := fmt.Sprintf("job %d", a.Job)
 	of := func(name, user string, gpus int) string {
@@ -287,6 +290,7 @@ func (a *explained) notes() []string {
 	return a.Notes
 }
 
+// eventOf is what a round did to the job, or failed to do, in a line.
 func eventOf(e story.Event) string {
 	text := fmt.Sprintf("%s %s: %s", clockTime(e.At), roundOf(e), e.What)
 	if e.Error != "" {

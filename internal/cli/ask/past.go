@@ -71,6 +71,7 @@ func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.
 	return story.Join(job, passages, now), "rounds in the history", err
 }
 
+// askStory asks a daemon. ErrGone: it is too old to have the page.
 func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err error) {
 	daemon, err := s.client()
 	if err != nil {

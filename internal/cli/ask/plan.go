@@ -212,6 +212,7 @@ type plannedAgain struct {
 	Left    string              `json:"left_out"` // what of that time cannot be planned again
 }
 
+// show says by what the round was planned and is planned now, and each decision that differs.
 func (r *plannedAgain) show(t *Text, _ time.Time) {
 	planner := fmt.Sprintf("%s and %s", r.Was[0], r.Was[1])
 	if r.External {

@@ -63,6 +63,7 @@ func (o *Queue) chosen(all []story.Waiting) []story.Waiting {
 	})
 }
 
+// show writes the queue. The column STARTS is there only if the daemon estimates starts.
 func (q *queue) show(t *Text, now time.Time) {
 	text := "no job waits"
 	if q.Waiting > 0 {
@@ -103,6 +104,7 @@ func waiting(n int) string {
 	return fmt.Sprintf("%d jobs wait", n)
 }
 
+// reasons are how many jobs wait for what.
 func reasons(all []story.Reasons) string {
 	var parts []string
 	for _, r := range all {

@@ -321,6 +321,7 @@ type comparison struct {
 	job int // the one that was asked about; 0: none
 }
 
+// show writes the answer, both outcomes side by side, and the jobs that only start, or stop, with the changes.
 func (a comparison) show(t *Text, _ time.Time) {
 	t.Say(0, a.Sentence)
 	t.Blank()
