@@ -153,7 +153,8 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	facts.Gates = rehearse(ctx, client, facts, f)
 }
 
-// requeues is the first version of the API that can requeue jobs.
+// requeues is the first version of the API that can requeue jobs. Versions compare as texts, since all are written with
+// as many digits.
 const requeues = "v0.0.45"
 
 // seen is what an observation says. It takes a valid token to get one.

@@ -23,6 +23,7 @@ func broken(text []byte, err error) error {
 	if !errors.As(err, &failure) || failure.Mark.Line < 1 {
 		return err
 	}
+	// The parser may be behind the last line.
 	at := min(failure.Mark.Line, len(lines))
 	for _, say := range diagnoses {
 		if line, what := say(lines, at, failure.Message); line > 0 {

@@ -103,7 +103,8 @@ func (o *options) drafts() ([]*draft, error) {
 	return all, nil
 }
 
-// openDraft opens the file that will replace the one at path. A pipe or a device is opened itself.
+// openDraft opens the file that will replace the one at path. A pipe or a device is opened itself. A draft can be read
+// by its user only, until it is in its place.
 func openDraft(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -169,7 +170,7 @@ func (l *latch) Write(p []byte) (int, error) {
 
 // deliver writes all outputs. If some simulations have no figures, the others' are written all the same. The error is
 // the first of possibly many, since most of them have the same cause. Times that simulations took stand in files only
-// with --wall, so that equal simulations give equal files. The report never has them.
+// with --wall, so that equal simulations give equal files. The report never has them. A terminal shows them anyway.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
 	equal := untimed(runs)
 	filed, shown := equal, equal

@@ -94,7 +94,7 @@ var signals = map[string]syscall.Signal{
 
 // parseRequest reads USR1@60, the form of the directive synergy-checkpoint.
 func parseRequest(text string) (r local.Request, err error) {
-	const usual, most = 60, 3600
+	const usual, most = 60, 3600 // seconds, as in the directive
 	if strings.HasSuffix(text, "/steps") {
 		return r,
 			fmt.Errorf(

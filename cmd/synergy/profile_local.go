@@ -261,7 +261,7 @@ func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Questi
 	return q, nil
 }
 
-// cores reads 1-16, or 2,4,8.
+// cores reads 1-16, or 2,4,8. The default is from one core a GPU to what is usual.
 func (o *localOptions) cores(can reach) (all []int, err error) {
 	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
@@ -291,7 +291,7 @@ func (o *localOptions) cores(can reach) (all []int, err error) {
 	return all, nil
 }
 
-// memory reads GB of the whole job, ascending.
+// memory reads GB of the whole job, ascending. An amount below 1 MiB counts as 1 MiB.
 func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) {
 	if o.size.memory == "" {
 		return []gres.Memory{max(1, usual)}, nil
@@ -365,6 +365,7 @@ func (k *keep) read() error {
 	if err := decoder.Decode(&earlier); err != nil {
 		return fmt.Errorf("%s: %w; --fresh begins anew", k.path, err)
 	}
+	// Both are of one type, so equal questions are equal texts.
 	mine, _ := json.Marshal(k.Kept)
 	its, _ := json.Marshal(earlier.Kept)
 	if !bytes.Equal(mine, its) {
@@ -477,7 +478,8 @@ func (o *localOptions) says(
 	return about
 }
 
-// tenths rounds seconds up to tenths, so that a measured time is never 0.
+// tenths rounds seconds up to tenths, so that a measured time is never 0. It is cut to the longest that a profile may
+// say.
 func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)/10) }
 
 // source says where, when and how well the profile was measured.

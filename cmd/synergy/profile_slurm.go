@@ -92,7 +92,7 @@ func (t task) unfinished(r profiling.Record) bool {
 // withDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only in the
 // script that it is given, which is ours.
 func withDirectives(command []string) string {
-	const most = 64 << 10
+	const most = 64 << 10 // bytes: directives stand at the beginning of a script
 	for _, path := range command {
 		file, err := os.Open(path)
 		if err != nil {
@@ -365,7 +365,8 @@ func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// name is the model's name as a part of the job's.
+// name is the model's name as a part of the job's. Users choose that name, so other characters are replaced, and it is
+// cut.
 func (m *measurement) name() string {
 	const most = 40
 	name := notInNames.ReplaceAllString(m.options.about.Model, "_")

@@ -69,6 +69,7 @@ func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
 	const pause = 200 * time.Millisecond
 	for {
 		t.bar.Describe(fmt.Sprintf("%s: %s", several(trial.Cores, "core"), trial.Why))
+		// A full bar counts as finished and clears itself, so it is never quite full.
 		_ = t.bar.Set(int(whole * min(0.999, t.elapsed().Seconds()/t.budget.Seconds())))
 		select {
 		case <-ending:

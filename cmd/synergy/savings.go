@@ -240,7 +240,7 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 // stand at whole numbers with half a day on each side, about eight of them have a label, and the highest point has some
 // room above it.
 func savedFigure(days []book.Day) figure.Figure {
-	const place = 240
+	const place = 240 // the height of the figure
 	series := []struct {
 		label string
 		of    func(savings.Sums) float64

@@ -157,7 +157,7 @@ func short(s float64) string {
 // seconds converts another program's seconds to a duration, bounded so that it cannot overflow. What is negative or no
 // number is 0.
 func seconds(s float64) time.Duration {
-	const most = 1e9
+	const most = 1e9 // seconds, some 30 years
 	if !(s > 0) {
 		return 0
 	}
