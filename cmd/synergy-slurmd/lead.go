@@ -76,7 +76,8 @@ func (s *seat) fence(manager slurm.Manager) slurm.Manager {
 	return leader.Fence{Manager: manager, Member: s.member}
 }
 
-// fenceSplitter does the same for splitting arrays.
+// fenceSplitter makes splits of arrays fail when this daemon does not lead. nil stays nil: the workload manager splits
+// none.
 func (s *seat) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 	if s == nil || splits == nil {
 		return splits
@@ -84,8 +85,8 @@ func (s *seat) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 	return leader.FencedSplitter{Splitter: splits, Fence: leader.Fence{Member: s.member}}
 }
 
-// fenceLeases does the same for the lease job. Without a seat there is no lease job: the daemon's user may submit no
-// job then.
+// fenceLeases makes changes of the lease job fail when this daemon does not lead. Without a seat there is no lease job
+// (nil): the daemon's user may submit no job then, and each waiting job has a begin time instead.
 func (s *seat) fenceLeases(leases slurm.Leases) slurm.Leases {
 	if s == nil || leases == nil {
 		return nil
@@ -138,7 +139,8 @@ func (s *seat) win(ctx context.Context) error {
 	return err
 }
 
-// note takes over the state of the election after a step, and logs and signals changes once.
+// note takes over the state of the election after a step, and logs and signals changes once. A daemon that stands by
+// for the same leader as before has nothing to log.
 func (s *seat) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +204,7 @@ func (s *seat) position() (line string, err error) {
 	return "standing by: looking for the leader", nil
 }
 
-// news delivers a value when this daemon has become the leader.
+// news delivers a value when this daemon has become the leader. nil, without a seat, never delivers.
 func (s *seat) news() <-chan struct{} {
 	if s == nil {
 		return nil

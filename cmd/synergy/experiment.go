@@ -9,13 +9,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// experiment is the simulation that the options describe. Remarks about the named files are written to notes.
+// experiment is the simulation that the options describe. Remarks about the named files are written to notes. Errors
+// name options as they were given.
 func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 	e, err := o.described(notes)
 	return e, o.asGiven(err)
 }
 
-// described does the same. Its errors name all options as flags.
+// described is the simulation, with errors that name all options as flags, whether they were typed or stand in a file.
 func (o *options) described(notes io.Writer) (sim.Experiment, error) {
 	if err := o.misfits(); err != nil {
 		return sim.Experiment{}, err

@@ -52,7 +52,8 @@ func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task
 // grace is how long a trainer has to end when a trial is over.
 const grace = 15 * time.Second
 
-// trainer is the task's trainer on these CPUs.
+// trainer is the task's trainer on these CPUs. With Confine a running trainer can go on with other cores, so that not
+// each trial needs a start.
 func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,

@@ -12,7 +12,7 @@ import (
 
 // This file has the names by which the commands below share use package ask.
 
-// screen is a text for people.
+// screen is a text for people that keeps the first error in writing.
 type screen struct {
 	text *ask.Text
 	err  error
@@ -49,7 +49,7 @@ func asOf(round int, began, now time.Time, shadow bool) string {
 	return ask.AsOf(round, began, now, shadow)
 }
 
-// broker is a client of a node's broker, which answers as a daemon does.
+// broker is a client of a node's broker. It serves its pages over HTTP as a daemon does, at a socket.
 type broker struct{ ask.Client }
 
 func bySocket(path string) broker { return broker{ask.BySocket(path)} }

@@ -197,7 +197,8 @@ func spelled(args []string) []string {
 	return all
 }
 
-// spelledFor does the same if --json of the called command takes a file. For other commands it is a switch.
+// spelledFor is spelled for commands whose --json takes a file. For the others it is a switch, and the arguments stay
+// as they are. So do those of an unknown command, for which another function has the error.
 func spelledFor(root *cobra.Command, args []string) []string {
 	if command, _, err := root.Find(args); err == nil {
 		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
