@@ -17,7 +17,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// forPeople serves the pages for browsers. A client of / that does not accept HTML gets the index as text.
+// forPeople serves the pages for browsers. A client of / that does not accept HTML gets the index as text. The page of
+// the cluster without a query is the same for all, and cached.
 func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	cluster := func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) }
 	part, whole := inTurn(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.wentWell}

@@ -81,6 +81,7 @@ func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 			return due
 		}
 		delete(c.guests, out)
+		// Not out.Close, which would wait for mu.
 		out.Conn.Close()
 	}
 	g.since = now

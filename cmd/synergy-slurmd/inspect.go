@@ -26,6 +26,7 @@ func inspect(out io.Writer, f flags, config Config) error {
 		canaryOf(config))
 	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
 	facts.Here.Writable = nil // a configuration may be checked by another user and on another host than the daemon's
+	// A bare name is found on the PATH of the daemon's host, which need not be this one.
 	if facts.Here.Scontrol.Why != "" && !strings.Contains(f.scontrol, "/") {
 		facts.Here.Scontrol = preflight.Program{}
 	}

@@ -136,7 +136,8 @@ func mayWrite(name, dir string) bool {
 	}
 }
 
-// granted are the permissions that a user has, as the last three bits.
+// granted are the permissions that a user has, as the last three bits. As in the kernel only the first class that fits
+// counts, be it the one with the fewest permissions.
 func granted(info fs.FileInfo, uid string, groups []string) fs.FileMode {
 	mode, owner := info.Mode().Perm(), info.Sys().(*syscall.Stat_t)
 	switch {

@@ -31,7 +31,8 @@ func comesBack(ctx context.Context, unit string, log zerolog.Logger) bool {
 	return again
 }
 
-// comesBack follows the settings of the unit: Restart=on-failure and RestartPreventExitStatus=2.
+// comesBack follows the settings of the unit: Restart=on-failure and RestartPreventExitStatus=2. A queued job of the
+// unit counts first. The status 2 is that of a wrong command line or configuration.
 func (e ending) comesBack() bool {
 	switch e.job {
 	case "restart", "start", "try-restart", "reload-or-start":

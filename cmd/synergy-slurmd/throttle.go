@@ -24,7 +24,7 @@ const (
 )
 
 // update notes how long an update took. It returns true if the limit should be reported now: once, and again only after
-// it has ended.
+// it has ended. It has ended when none of the last updates was late.
 func (t *throttle) update(took time.Duration) (tell bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

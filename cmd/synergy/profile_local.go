@@ -177,7 +177,8 @@ func (o *localOptions) interrupted(ctx context.Context, err error, path string, 
 	return failed{err}
 }
 
-// The default of --node only says what the profile is worth, so the job need not fit on it.
+// validate refuses impossible values, and a cache of which a part is missing. The default of --node only says what the
+// profile is worth, so the job need not fit on it.
 func (o *localOptions) validate(c *cobra.Command) error {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil && c.Flags().Changed("node") {
 		return err

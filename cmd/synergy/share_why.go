@@ -199,6 +199,7 @@ func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predic
 	t.Busy, t.Memory = p.GPUBusy, cmp.Or(t.Memory, p.GPUMemory)
 	for i := range report.Snapshot.Nodes {
 		if n := &report.Snapshot.Nodes[i]; at != nil && len(at.Nodes) == 1 && n.Name == at.Nodes[0] {
+			// With more than its share it keeps the GPU busier than its profile says.
 			_, t.Busy = policy.UseOf(p, n, at.PerNode)
 		}
 	}

@@ -69,6 +69,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.deliver(stdout, drafts, e, runs); err != nil {
 		return failed{o.asGiven(err)}
 	}
+	// On a terminal the table has the times.
 	if !isTerminal(stdout) {
 		fmt.Fprintf(stderr, "synergy: simulations: %d, in %s\n", len(runs), time.Since(began).Round(time.Millisecond))
 	}

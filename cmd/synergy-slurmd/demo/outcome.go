@@ -39,6 +39,7 @@ func (o outcome) cores() float64 {
 func (y *play) outcome() outcome {
 	o := outcome{allocator: y.runner.Settings.Allocator.Name, slowest: y.slowest}
 	for id := 1; id <= y.slurm.Submitted(); id++ {
+		// Each submitted job has a history.
 		h, _ := y.slurm.History(id)
 		o.took = append(o.took, h.Ended.Sub(h.Submitted))
 		o.makespan = max(o.makespan, h.Ended.Sub(start()))

@@ -107,7 +107,7 @@ func (a *top) show(t *Text, now time.Time) {
 	t.Table(a.nodes(), 0)
 }
 
-// jobs are the rows of the running jobs.
+// jobs are the rows of the running jobs, with amounts per node. A job that the round has started is new.
 func (a *top) jobs(now time.Time) [][]string {
 	rows := [][]string{{"JOB", "USER", "GPUS", "GAIN", "CORES", "SHARE", "MEMORY", "SHARE", "SINCE", "NODES", "NAME"}}
 	for i := range a.Jobs {

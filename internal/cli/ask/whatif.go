@@ -265,6 +265,7 @@ func (q *WhatIf) profiled() (whatif.Change, error) {
 // search are the changes that start the job, the cheapest first, and everything that was tried.
 type search struct{ whatif.Found }
 
+// show writes the best change first, then the other changes that start the job, and all that was tried as a table.
 func (s search) show(t *Text, _ time.Time) {
 	t.Say(0, s.Sentence)
 	for _, try := range s.Tries {
