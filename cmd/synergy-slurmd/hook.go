@@ -96,6 +96,7 @@ type tail struct {
 	kept  bytes.Buffer
 }
 
+// Write takes all and fails never, so that the program is not ended by its own output.
 func (t *tail) Write(p []byte) (int, error) {
 	t.kept.Write(p)
 	if over := t.kept.Len() - t.limit; over > 0 {

@@ -110,7 +110,8 @@ func folderOf(dir string) preflight.Folder {
 	return folder
 }
 
-// programs are the site's own programs that the daemon runs.
+// programs are the site's own programs that the daemon runs. For an absolute path LookPath says whether this user may
+// execute it.
 func programs(f flags, config Config) (found []preflight.Program) {
 	add := func(name, path string, err error) {
 		program := preflight.Program{Name: name, Path: path}

@@ -87,7 +87,8 @@ func tabbed(lines []string, at int, _ string) (int, string) {
 	return 0, ""
 }
 
-// bare is a line without its comment and its quoted parts; open is a quote that is not closed.
+// bare is a line without its comment and its quoted parts; open is a quote that is not closed. A quote begins only
+// where a value can, since an apostrophe within a word is none.
 func bare(line string) (rest string, open rune) {
 	var kept strings.Builder
 	before := ' '

@@ -274,6 +274,8 @@ func keeps(class share.Class) float64 {
 
 func gibibytes(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 
+// show prints what was known of the jobs, their speeds in each mode of sharing, memory, waits, and the planner's
+// decision.
 func (a *togetherness) show(s *screen) {
 	rows := [][]string{{"job", "class", "GPU busy", "GPU memory"}}
 	for _, j := range a.Jobs {

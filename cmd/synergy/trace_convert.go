@@ -164,6 +164,7 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 }
 
 // ratio is the ratio for which iterations were or will be counted. For a trace that does not state it, it is --ratio.
+// One that states it is not converted for another.
 func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {

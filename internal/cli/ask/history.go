@@ -80,6 +80,7 @@ type runs []story.Run
 
 const noRuns = "no runs are known of that time"
 
+// show prints a line for each run. A run that goes on has no time, and "runs" as its end.
 func (all runs) show(t *Text, _ time.Time) {
 	if len(all) == 0 {
 		t.Say(0, noRuns)
