@@ -37,8 +37,8 @@ func writeProgress(path string, iterations int64) error {
 // windows is the longest measurement, in windows: three minutes if a window is 20 s.
 const windows = 9
 
-// measureIt starts `synergy measure` for this job, with files in a temporary folder. If that fails, the job runs
-// unmeasured. stop ends the measurement.
+// measureIt starts `synergy measure` for this job, with files in a temporary folder. If that fails, the error is
+// printed, and the job runs unmeasured. stop ends the measurement.
 func (f *flags) measureIt() (stop func()) {
 	stop = func() {}
 	if f.measure <= 0 || follows(os.Getenv) {

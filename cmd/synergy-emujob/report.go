@@ -20,8 +20,8 @@ type reporter struct {
 // reportLimit is how long scontrol may take. Training waits for it.
 const reportLimit = 20 * time.Second
 
-// report replaces the whole comment, which scontrol cannot add to. So the words with which the job was submitted come
-// along, the profile among them.
+// report replaces the whole comment, since scontrol cannot add to it. So the words of --report, the profile among them,
+// go along each time.
 func (r reporter) report(iterations int64) error {
 	if _, err := strconv.Atoi(r.job); err != nil {
 		return errors.New("there is no job to report for: SLURM_JOB_ID is not a number")

@@ -151,7 +151,8 @@ func readCandidate(arg string, place int) (candidate, error) {
 	return c, nil
 }
 
-// set reads one word of a job, as busy=0.5.
+// set reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them, which
+// begins with a class, and may go on behind it: that is no class here.
 func (c *candidate) set(name, value string) error {
 	switch name {
 	case "mem": // in the form of the directive

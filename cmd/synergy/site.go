@@ -45,9 +45,9 @@ func (o *options) ground() (ground, error) {
 	return g, err
 }
 
-// open is the cluster and the ratio of the models' table. If only one of --cluster and --ratio is given, the other
-// follows from it; if both are, they must agree. Servers with a ratio that the table does not have use its first
-// column, as in the published program.
+// open is the cluster and the ratio of the models' table. named: --cluster was given. If only one of --cluster and
+// --ratio is given, the other follows from it; if both are, they must agree. Servers with a ratio that the table does
+// not have use its first column, as in the published program.
 func (s site) open(named bool) (cluster.Cluster, int, error) {
 	if s.ratio != 0 && !measured(s.ratio) {
 		return cluster.Cluster{}, 0, unmeasured(s.ratio)
