@@ -217,7 +217,8 @@ func (q *WhatIf) sized() (whatif.Change, error) {
 	return whatif.Sized{Allocator: a}, nil
 }
 
-// asked is the change of --gpus and --nodes, which are one request: what is 0 of them stays the job's own.
+// asked is the change of --gpus and --nodes, which are one request. Without --gpus the job keeps its GPUs; without
+// --nodes their number of nodes is free.
 func (q *WhatIf) asked(is *whatif.Case) (whatif.Change, error) {
 	if q.GPUs == 0 && q.Nodes == 0 {
 		return nil, nil
