@@ -53,7 +53,8 @@ func (h *health) wentWell() time.Time {
 	return h.since
 }
 
-// round notes how a round ended.
+// round notes how a round ended. Well counts the good rounds in a row. A good one also wakes the readers that wait in
+// next.
 func (h *health) round(number int, now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,7 +47,8 @@ func (h *heart) beat(config Config, now time.Time) {
 	}
 }
 
-// told logs when writing begins to fail, and when it works again.
+// told logs when writing begins to fail, and when it works again. ill and well are the messages, and failing is whether
+// it failed the last time.
 func (h *heart) told(failing *bool, err error, ill, well string) {
 	if err != nil && !*failing {
 		h.log.Error().Err(err).Str("remedy",

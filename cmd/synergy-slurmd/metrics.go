@@ -89,6 +89,7 @@ func (c certified) set(cert *bound.Certificate) {
 	c.lent.Set(float64(cert.Lending.Lent))
 }
 
+// other stands for every word that is on no list.
 const other = "other"
 
 func phaseNames() []string {

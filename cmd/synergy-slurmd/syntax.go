@@ -168,6 +168,7 @@ func unquoted(lines []string, at int, message string) (int, string) {
 	return 0, ""
 }
 
+// startsOdd finds a value that begins with one of these: behind a key, in a list, or alone in its line.
 var startsOdd = regexp.MustCompile("(?:^|[:\\[{,-])\\s*([" + regexp.QuoteMeta(reserved) + "][^\\s,\\]}]*)")
 
 // withoutColon finds the line that is no key with a value. The parser reports it only at the next line.

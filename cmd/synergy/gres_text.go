@@ -45,6 +45,8 @@ func mpsDaemon(n inventory.Node) string {
 	return "no MPS daemon"
 }
 
+// writeGPUs prints a line for each GPU, and one for each part that MIG has made of it. What the driver does not tell is
+// a dash.
 func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GPU\ttype\tmemory\tPCI address\tNUMA\tnear cores\tMIG\tMPS clients\tmode\tUUID")

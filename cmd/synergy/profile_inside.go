@@ -88,6 +88,7 @@ func saving(text string) error {
 	return err
 }
 
+// signals are those that the directive synergy-checkpoint may name.
 var signals = map[string]syscall.Signal{
 	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT,
 	"TERM": syscall.SIGTERM,

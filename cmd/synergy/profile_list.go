@@ -23,6 +23,7 @@ type listOptions struct {
 	dir, export, user, out, json string
 }
 
+// learnedDir is the folder that the shipped configuration names, in a comment.
 const learnedDir = "/var/lib/synergy-slurmd/learned"
 
 func listCommand() *cobra.Command {

@@ -171,6 +171,7 @@ func (o *runOptions) target(command string, send syscall.Signal) (launcher.Targe
 	return launcher.Process, nil
 }
 
+// jobName is a job, or a task of an array.
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
 // stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all
