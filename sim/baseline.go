@@ -70,7 +70,9 @@ func (w Workload) CheckPast() error {
 	return nil
 }
 
-// onSlurmAlone runs a cell under the baseline Backfill.
+// onSlurmAlone runs a cell under the baseline Backfill. Nothing of the daemon applies: no rules, no habits of users, no
+// shared GPUs. With Detail the cluster is recorded at the times of rounds, so that reports can show both next to each
+// other.
 func (e Experiment) onSlurmAlone(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
 	error) {
 	jobs, err := c.workload.Source()

@@ -21,7 +21,9 @@ func (e Experiment) Check() error {
 	return nil
 }
 
-// checkEngine requires values that the engine can simulate, and refuses options of the other engine.
+// checkEngine requires values that the engine can simulate, and refuses options of the other engine that would be
+// ignored in silence. The other options of Site have no zero value that says that they were left out, so the artifact
+// engine ignores them.
 func (e Experiment) checkEngine() error {
 	switch {
 	case e.Engine != Production && e.Engine != Artifact:
@@ -126,7 +128,8 @@ func (e Experiment) checkWorkload(w Workload) error {
 	return e.checkJobs(w)
 }
 
-// checkJobs finds jobs that cannot be simulated. A caller that has read them from a file can also name the line.
+// checkJobs finds jobs that cannot be simulated. A caller that has read them from a file can call
+// trace.Trace.CheckModels and CheckGPUs first, whose errors also name the line.
 func (e Experiment) checkJobs(w Workload) error {
 	models := e.modelNames()
 	for _, job := range w.Jobs {
@@ -142,7 +145,8 @@ func (e Experiment) checkJobs(w Workload) error {
 	return nil
 }
 
-// checkWindow requires that every workload contains the window, since statistics over missing jobs would be NaN.
+// checkWindow requires that every workload contains the window, since statistics over missing jobs would be NaN. An
+// endless workload (end 0) contains every window.
 func (e Experiment) checkWindow() error {
 	if e.Window == (outcome.Window{}) {
 		return nil

@@ -19,7 +19,8 @@ type simulator func(ctx context.Context, c cell, tell func(finished int, at floa
 var errBefore = errors.New("a simulation before this one failed")
 
 // all runs the cells, several at a time. Workers take them in order, so that after a failure only later cells are
-// cancelled, and the returned error does not depend on which failure happened first.
+// cancelled, and the returned error does not depend on which failure happened first. If ctx itself was cancelled, its
+// cause is returned and not the error of the cell that noticed it.
 func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run, error) {
 	cells := e.cells()
 	s := &series{outcomes: make([]outcome.Run, len(cells)), errs: make([]error, len(cells)), failed: len(cells)}
@@ -87,11 +88,12 @@ func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context)
 }
 
 // end stores the result of a cell. After a failure the later cells are cancelled; earlier ones continue, since the
-// error of the first in order counts.
+// error of the first in order counts. The errors of cancelled cells are stored, but they are behind the failed one and
+// never returned.
 func (s *series) end(c cell, run outcome.Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give[c.number](nil)
+	s.give[c.number](nil) // frees the context; the cell has ended, so nothing is cancelled
 	s.outcomes[c.number], s.errs[c.number] = run, err
 	if err == nil || c.number > s.failed {
 		return

@@ -9,7 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end.
+// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end. Jobs that arrive
+// later are left out, as in a simulation, where they would not have been submitted. Every product is converted by
+// float64, here and in the engines: otherwise some processors fuse it with the sum, and the last digit depends on the
+// machine (tests/rounding_test.go).
 func (e Experiment) asItWas(c cell) outcome.Run {
 	run := outcome.Run{GPUs: e.Cluster.GPUs(), CPUs: e.Cluster.CPUs(), Memory: e.Cluster.Memory()}
 	run.Ended = e.pastEnd(c.workload.Jobs)
@@ -30,7 +33,8 @@ func (e Experiment) asItWas(c cell) outcome.Run {
 	return run
 }
 
-// pastEnd is when the last job of the window had ended, but at most e.Until.
+// pastEnd is when the last job of the window had ended, but at most e.Until: the end that a simulation of these jobs
+// has.
 func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	end := 0.0
 	for _, j := range jobs {
@@ -44,7 +48,8 @@ func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	return end
 }
 
-// past is a job's outcome in the log until end.
+// past is a job's outcome in the log until end. A job that had not started or not ended by then is shown as waiting or
+// unfinished. Its length is the time that it ran on the site, since the log knows no other size.
 func past(j trace.Job, end float64) outcome.Job {
 	job := outcome.Job{
 		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Told.Past.Ran,
@@ -73,6 +78,7 @@ func heldUntil(j trace.Job, end float64) float64 {
 type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
 
 // pastRounds returns the cluster's state at multiples of apart seconds, without the times at which nothing had changed.
+// A change counts at the next multiple; of several changes before it, only the sum of the last is kept.
 func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 	var changes []shift
 	for _, j := range jobs {
@@ -93,9 +99,10 @@ func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 		if due > end || i+1 < len(changes) && changes[i+1].at <= due {
 			continue
 		}
+		// Memory is a fraction of GB, and the sum of what came and went may be slightly below 0.
 		rounds = append(rounds, outcome.Round{At: due, Running: int(sum.running), Waiting: int(sum.waiting),
 			GPUs: sum.gpus, CPUs: sum.cpus, Memory: max(0, sum.memory), Demand: sum.demand, Started: int(sum.started)})
-		sum.started = 0
+		sum.started = 0 // counts the starts since the last record; the others are totals
 	}
 	return rounds
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// Profiles reads all profiles of a folder, the files that end in .json, by model. Errors name the file.
+// Profiles reads all profiles of a folder, the files that end in .json, by model. Errors name the file. fs.Glob hides
+// errors of reading the folder, so one that cannot be read looks like one without profiles.
 func Profiles(folder fs.FS) (map[string]*sensitivity.Profile, error) {
 	files, err := fs.Glob(folder, "*.json")
 	if err != nil || len(files) == 0 {
@@ -50,7 +51,9 @@ func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Dura
 }
 
 // Classes returns the profiles' models in the form in which workloads draw them, sorted by name. The family is the
-// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers.
+// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers. This
+// is the group for which users request their jobs if it can hold them (package users), so a drawn duration is how long
+// the job runs there as requested.
 func Classes(profiles map[string]*sensitivity.Profile, on cluster.Cluster) []workload.Class {
 	server := on.Groups[0].Vector()
 	share := sensitivity.Share{Cores: float64(server.CPUs) / float64(server.GPUs),

@@ -23,7 +23,7 @@ type meter struct {
 	parts float64 // the sum of the cells' parts
 }
 
-// reading is the progress of one simulation.
+// reading is the progress of one simulation. jobs and until do not change.
 type reading struct {
 	finished    int
 	at          float64
@@ -39,7 +39,8 @@ func newMeter(e Experiment, cells []cell) *meter {
 	return m
 }
 
-// expected is about how many jobs will have finished when a simulation ends; 0: unknown.
+// expected is about how many jobs will have finished when a simulation ends; 0: unknown. With a window these are also
+// the jobs before it, most of which finish by then; later ones that finish early are not counted.
 func (e Experiment) expected(w Workload) int {
 	if e.Window != (outcome.Window{}) {
 		return e.Window.End
@@ -47,7 +48,9 @@ func (e Experiment) expected(w Workload) int {
 	return w.length()
 }
 
-// of returns the function by which a cell reports its progress; nil if nobody is to be told.
+// of returns the function by which a cell reports its progress; nil if nobody asked for progress, so that engines need
+// not compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell
+// writes it.
 func (m *meter) of(c cell) func(finished int, at float64) {
 	if m.tell == nil {
 		return nil
@@ -55,7 +58,8 @@ func (m *meter) of(c cell) func(finished int, at float64) {
 	return func(finished int, at float64) { m.take(c.number, finished, at, m.cells[c.number].share(finished, at)) }
 }
 
-// share estimates the part of a simulation's work that is done. It stays below 1 until the simulation has ended.
+// share estimates the part of a simulation's work that is done. The simulation ends when either its jobs or its time
+// are used up, so the larger part counts. It stays below 1, because take counts a part of 1 as an ended simulation.
 func (r reading) share(finished int, at float64) float64 {
 	const almost = 0.99
 	part := 0.0

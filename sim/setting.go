@@ -8,7 +8,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// setting describes in an outcome what was simulated.
+// setting describes in an outcome what was simulated. Baselines share no GPU, so they do not carry the options of
+// sharing, and end jobs at once. They keep the parts that opt in and have checkpoints, although these change nothing
+// for them: tables put in the caption what is equal in all runs, and would need two more columns if only baselines
+// differed.
 func (e Experiment) setting(c cell) outcome.Setting {
 	sharing, mode := e.Site.Users.Sharing, string(e.Site.Mode)
 	if c.schedule.isBaseline() {
@@ -40,7 +43,8 @@ func (e Experiment) setting(c cell) outcome.Setting {
 	}
 }
 
-// restart is the cost of a restart in seconds, the mean over the profiles; 0 for the artifact, which has none.
+// restart is the cost of a restart in seconds, the mean over the profiles; 0 for the artifact, which has none. It goes
+// through the names in order, since the last digit of the sum depends on the order.
 func (e Experiment) restart() float64 {
 	if e.Engine == Artifact {
 		return 0
@@ -52,7 +56,8 @@ func (e Experiment) restart() float64 {
 	return sum / float64(max(1, len(e.Site.Profiles)))
 }
 
-// modelNames lists the models that can be simulated, ascending.
+// modelNames lists the models that can be simulated, ascending. The artifact's models have the same names with every
+// ratio, so the least serves, and Set cannot fail with it.
 func (e Experiment) modelNames() []string {
 	var names []string
 	if e.Engine == Production {

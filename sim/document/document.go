@@ -40,8 +40,8 @@ type Key struct {
 	Value Value
 }
 
-// Read reads a text, which must be one YAML document. want says what is missing if it is empty. The error names the
-// line.
+// Read reads a text, which must be one YAML document. want says what is missing if it is empty, or has only comments.
+// The error names the line. A second document is refused, since the parser would otherwise leave it unread.
 func Read(text []byte, want string) (Value, error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
@@ -60,7 +60,7 @@ func Read(text []byte, want string) (Value, error) {
 	return read(document.Content[0]), nil
 }
 
-// read turns a node of the YAML module into a value.
+// read turns a node of the YAML module into a value. An alias has no case and stays Other.
 func read(node *yaml.Node) Value {
 	v := Value{Line: node.Line}
 	switch node.Kind {

@@ -32,7 +32,8 @@ func (s *site) play(ctx context.Context) error {
 	return s.failed
 }
 
-// done says whether the simulation has ended.
+// done says whether the simulation has ended: by an error, at Until, when all jobs of the window have finished, or,
+// whatever the window, when no job is in Slurm and none is to arrive.
 func (s *site) done() bool {
 	switch {
 	case s.failed != nil:
@@ -45,8 +46,9 @@ func (s *site) done() bool {
 	return s.drained && s.slurm.Active() == 0
 }
 
-// hold holds one round. quiet says that there are no jobs, or that no job could gain by time alone, so rounds would
-// change nothing until a job arrives or ends.
+// hold holds one round. quiet says that there are no managed jobs, or that no job could gain by time alone, so rounds
+// would change nothing until a job arrives or ends. The report's snapshot goes back to the runner, so Watch must not
+// keep it.
 func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	at := since(s.clock.Now())
 	report, err := s.runner.Round(ctx)
@@ -68,8 +70,9 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// skip counts the rounds before the next event without holding them. With Detail, the last of them gets a copy of the
-// latest record.
+// skip counts the rounds before the next event without holding them. The round at the moment of the event, or after it,
+// is held: hence the nanosecond that is subtracted. Without an event nothing is skipped. With Detail, the last of them
+// gets a copy of the latest record, so that the state is shown as lasting until then.
 func (s *site) skip() {
 	next, more := s.clock.Next()
 	if !more {
@@ -101,7 +104,8 @@ func (s *site) untilRound(n time.Duration) time.Duration {
 	return due - passed
 }
 
-// picture records the cluster's state after a round.
+// picture records the cluster's state after a round. A GPU that several jobs share counts once, which policy.GPUCount
+// sees to.
 func picture(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
 	if cert := report.Certificate; cert != nil {

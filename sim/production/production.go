@@ -86,6 +86,7 @@ func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	return s.outcome(), nil
 }
 
+// check fills in the defaults and finds invalid values.
 func (c *Config) check() error {
 	if c.Round == 0 {
 		c.Round = DefaultRound

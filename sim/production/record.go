@@ -14,7 +14,8 @@ import (
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended records a job that has ended. Any end other than completion is a fault of the simulation.
+// ended records a job that has ended; the simulated Slurm calls it. Any end other than completion is a fault of the
+// simulation, which ends with it: declared lengths are right, and time limits leave room for a restart.
 func (s *site) ended(h slurmtest.History) {
 	j := &s.jobs[h.Job-1]
 	if h.End != slurmtest.Completed {
@@ -29,7 +30,7 @@ func (s *site) ended(h slurmtest.History) {
 	}
 }
 
-// finish is when a job that ended at a time counts as finished, in seconds.
+// finish is when a job that ended at a time counts as finished, in seconds: with AtRounds, at the next round.
 func (s *site) finish(end time.Time) float64 {
 	at := exact(end.Sub(opening()))
 	if s.AtRounds {
@@ -41,7 +42,9 @@ func (s *site) finish(end time.Time) float64 {
 // exact rounds away the nanosecond by which an emulated job ends late.
 func exact(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
-// take adds the runs of a job up to now to the outcome.
+// take adds the runs of a job up to now to the outcome. A run holds its nodes until they are freed, which is later than
+// its end. GPUs that may have been shared are only noted here: shared counts each of them once, however many jobs were
+// on it.
 func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 	for _, run := range h.Runs {
 		stop := run.Freed

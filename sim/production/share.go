@@ -18,14 +18,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// If jobs share GPUs, every GPU has gpuMemory, and every sharing job declares that it needs jobMemory, so four jobs
-// fit.
+// If jobs share GPUs, every GPU has gpuMemory, and every sharing job declares that it needs jobMemory, so as many fit
+// as may share a GPU at all (share.MostJobs).
 const (
 	gpuMemory = 80 << 10 * gres.Memory(1) // MiB
 	jobMemory = 16                        // GiB
 )
 
-// gpus is the configuration of shared GPUs.
+// gpus is the daemon's configuration of shared GPUs; with the zero value it shares none.
 func (s *site) gpus() bridge.Sharing {
 	if s.Users.Sharing == 0 {
 		return bridge.Sharing{}
@@ -50,7 +50,7 @@ func (s *site) measureGPUs() {
 	}
 }
 
-// shares says whether a job may share its GPU.
+// shares says whether a job may share its GPU. A job that does not opt in has no directive that could allow it.
 func (s *site) shares(j trace.Job) bool {
 	return j.GPUs == 1 && s.Users.Sharing > 0 && s.Users.OptsIn(j.ID) && s.Users.Shares(j.ID)
 }
@@ -107,7 +107,8 @@ type gpu struct {
 type tenancy struct{ from, to time.Time }
 
 // seatOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
-// certain.
+// certain. A job that has one GPU for itself is among the first, too, which does not matter: shared counts time, not
+// jobs.
 func (s *site) seatOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	if s.tenancies == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
 		return gpu{}, false
@@ -115,7 +116,8 @@ func (s *site) seatOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// shared is for how many seconds these GPUs were in use, by one job or more.
+// shared is for how many seconds, summed over the GPUs of seatOf, a GPU was in use by one job or more. It sorts the
+// stays on each GPU by their start and adds what lies after the end of those before.
 func (s *site) shared() float64 {
 	var busy time.Duration
 	for _, all := range s.tenancies {

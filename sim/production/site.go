@@ -94,7 +94,8 @@ func (s *site) build() []slurm.Node {
 	return nodes
 }
 
-// blank is the outcome before anything has happened.
+// blank is the outcome before anything has happened. Package sim replaces its setting by one that also names the
+// workload.
 func blank(c Config) outcome.Run {
 	return outcome.Run{
 		Setting: outcome.Setting{

@@ -13,7 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// expect schedules the arrival of the next job of the source.
+// expect schedules the arrival of the next job of the source. Each arrival schedules the one after it, so that an
+// endless source is read only as far as needed.
 func (s *site) expect() {
 	j, more := s.Jobs.Next()
 	if !more {
@@ -72,7 +73,9 @@ func (s *site) submit(j trace.Job) error {
 	return nil
 }
 
-// comment is the directive of the job's user; empty if the job does not opt in.
+// comment is the directive of the job's user; empty if the job does not opt in. The length is left out if the user does
+// not declare it and the log has a time limit, from which the daemon then guesses. A declared length of 0.000s would be
+// refused, so it is at least a millisecond.
 func (s *site) comment(j trace.Job, length float64) string {
 	if !s.Users.OptsIn(j.ID) {
 		return ""

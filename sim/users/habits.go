@@ -14,7 +14,8 @@ type Habits struct {
 	Seed    int64
 }
 
-// The independent draws for a job.
+// The independent draws for a job. The numbers go into the draw, so a new one belongs at the end: otherwise the same
+// seed would choose other jobs.
 const (
 	drawsOptIn = iota + 1
 	drawsCheckpoint
