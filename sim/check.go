@@ -21,9 +21,8 @@ func (e Experiment) Check() error {
 	return nil
 }
 
-// checkEngine requires values that the engine can simulate, and refuses options of the other engine that would be
-// ignored in silence. The other options of Site have no zero value that says that they were left out, so the artifact
-// engine ignores them.
+// checkEngine requires values that the engine can simulate, and refuses options of the other engine. Of Site it looks
+// at sharing only, which would change the jobs; the artifact engine ignores the other fields.
 func (e Experiment) checkEngine() error {
 	switch {
 	case e.Engine != Production && e.Engine != Artifact:

@@ -51,9 +51,9 @@ func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Dura
 }
 
 // Classes returns the profiles' models in the form in which workloads draw them, sorted by name. The family is the
-// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers. This
-// is the group for which users request their jobs if it can hold them (package users), so a drawn duration is how long
-// the job runs there as requested.
+// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers. For
+// this group users request their jobs if it can hold them (package users), so a drawn duration is about how long the
+// job runs there as requested; a request has whole cores and MiB.
 func Classes(profiles map[string]*sensitivity.Profile, on cluster.Cluster) []workload.Class {
 	server := on.Groups[0].Vector()
 	share := sensitivity.Share{Cores: float64(server.CPUs) / float64(server.GPUs),

@@ -30,7 +30,8 @@ type job struct {
 	nodes   []int         // ascending
 }
 
-// controller is the simulated slurmctld with its nodes and jobs.
+// controller is the simulated slurmctld with its nodes and jobs. It has two schedulers, as Slurm: walk starts jobs in
+// the order of the queue after each change, and backfill plans all of the queue at intervals.
 type controller struct {
 	Config
 	now   time.Duration
@@ -46,12 +47,12 @@ type controller struct {
 	changed  bool          // since backfill last planned
 	jobs     []outcome.Job
 	over     int
-	counted  int // finished jobs of the window
-	arriving time.Duration
+	counted  int           // finished jobs of the window
+	arriving time.Duration // when next arrives; never: no job is left
 	run      outcome.Run
-	sampled  time.Duration
-	stirred  bool // something changed since the last sample
-	started  int  // jobs started since the last sample
+	sampled  time.Duration // when the last sample was taken
+	stirred  bool          // something changed since the last sample
+	started  int           // jobs started since the last sample
 }
 
 func newController(config Config) *controller {
@@ -109,7 +110,9 @@ func (c *controller) end() time.Duration {
 	return never
 }
 
-// moment is the time of the next event. It is an error if jobs wait although nothing can happen any more.
+// moment is the time of the next event. It is an error if jobs wait although nothing can happen any more: no job
+// arrives or ends, and backfill has found no place for them. Without any job at all, which only a source without jobs
+// has, it is now.
 func (c *controller) moment() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
 		if err := c.expect(); err != nil {
@@ -136,7 +139,8 @@ func (c *controller) moment() (time.Duration, error) {
 	return moment, nil
 }
 
-// expect reads the next job of the source.
+// expect reads the next job of the source. Its length is rounded to microseconds, which hides the rounding errors of
+// iterations times speed, and includes the launch, during which the job already holds its nodes.
 func (c *controller) expect() error {
 	j, more := c.Jobs.Next()
 	if !more {
@@ -191,13 +195,15 @@ func byTurn(a, b *job) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// stir notes that something has changed, so that both schedulers run.
+// stir notes that resources or the queue have changed, so that both schedulers run: the first one after its delay, and
+// backfill when its interval is over.
 func (c *controller) stir() {
 	c.changed, c.stirred = true, true
 	c.look = min(c.look, c.now+c.Slurm.Scheduler)
 }
 
-// finish ends jobs, and frees the nodes of jobs that have completed.
+// finish ends jobs, and frees the nodes of jobs that have completed. Until the teardown is over, a job that has ended
+// stays in running and holds its nodes, as one that is COMPLETING.
 func (c *controller) finish() {
 	c.running = slices.DeleteFunc(c.running, func(j *job) bool {
 		if j.freed == never && j.ends <= c.now {
@@ -231,7 +237,8 @@ func (c *controller) tryNow(j *job) bool {
 	return true
 }
 
-// start starts the job on these nodes.
+// start starts the job on these nodes. That is a change for backfill, which must plan anew, but no reason for walk: it
+// frees nothing.
 func (c *controller) start(j *job, nodes []int) {
 	j.nodes, j.started = nodes, c.now
 	j.ends, j.due, j.freed = c.now+j.length, c.now+j.limit, never

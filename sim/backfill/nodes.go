@@ -17,6 +17,7 @@ func all(nodes int) set {
 	return s
 }
 
+// has is false for every node beyond the set, so that the empty set contains none.
 func (s set) has(node int) bool { return node < len(s) && s[node] }
 
 // and is the intersection; a nil set stands for all nodes.
@@ -45,7 +46,7 @@ func (s set) without(nodes []int) set {
 func choose(j *job, free []gres.Vector, among set) []int {
 	var best, able []int
 	least, cores := 0, 0
-	for n := 0; n <= len(free); n++ {
+	for n := 0; n <= len(free); n++ { // the step at len(free) ends the last run of nodes
 		if n < len(free) && among.has(n) && j.PerNode.Fits(free[n]) {
 			able, cores = append(able, n), cores+free[n].CPUs
 			continue

@@ -34,7 +34,10 @@ func (c *controller) backfill() {
 	c.queue = waiting
 }
 
-// place starts the job or reserves nodes for it, and returns whether it started.
+// place starts the job or reserves nodes for it, and returns whether it started. It looks for a place on the nodes that
+// are unreserved for the whole time limit from begin on, and tries later beginnings until one will do. A job without a
+// place in the window gets no reservation. A reservation is widened to whole steps of bf_resolution, as in Slurm, but
+// never begins in the past.
 func (c *controller) place(j *job, free *calendar) bool {
 	for begin := c.now; begin < never; {
 		nodes, next := free.throughout(begin, begin+j.limit)
@@ -49,6 +52,7 @@ func (c *controller) place(j *job, free *calendar) bool {
 			return true
 		case at > c.now+c.Slurm.Window:
 			return false
+		// The nodes were looked at from begin on; those that are reserved later may be in use at the end of the job.
 		case free.overlaps(on, at, at+j.limit):
 			begin = at
 			continue
@@ -62,7 +66,8 @@ func (c *controller) place(j *job, free *calendar) bool {
 }
 
 // earliest returns when the job could begin on some of the nodes, and on which, if all running jobs ended at their
-// limits: now, or when a running job ends.
+// limits: now, or when a running job ends; never and no nodes if that is not enough. A job that is COMPLETING may be
+// past its limit, so a later beginning is a second from now at least.
 //
 // As in Slurm, running jobs that end close to each other are removed together before the job is tried again: those
 // within 30 s of the first one, and at each further step within twice the time of the step before.
@@ -84,7 +89,7 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	return never, nil
 }
 
-// leaving returns the running jobs on the nodes, by ascending end of their limits.
+// leaving returns the running jobs that hold at least one of the nodes, by ascending end of their limits.
 func (c *controller) leaving(nodes set) []*job {
 	var list []*job
 	for _, j := range c.running {
@@ -103,7 +108,8 @@ func give(free []gres.Vector, j *job) {
 	}
 }
 
-// throughout returns the nodes that are not reserved at any time between from and to, and when that may next change.
+// throughout returns the nodes that are not reserved at any time between from and to, and when that may next change: at
+// the first end of a stretch that it looked at, never if that is the window's. Beyond the window no node is returned.
 func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Duration) {
 	next = never
 	for i, s := range l {
@@ -128,7 +134,7 @@ func (l calendar) overlaps(on []int, from, to time.Duration) bool {
 	})
 }
 
-// keep reserves the nodes for a period.
+// keep reserves the nodes for a period: it splits the stretches at both ends and takes the nodes out of those between.
 func (l *calendar) keep(on []int, from, to time.Duration) {
 	var kept calendar
 	for _, s := range *l {

@@ -15,7 +15,7 @@ const jobsPerReport = 64
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended records the end of a job. Its nodes are not free before j.freed.
+// ended records the end of a job. Its nodes are not free before j.freed, and count as held until then.
 func (c *controller) ended(j *job) {
 	j.freed = j.ends + c.Slurm.Teardown
 	c.jobs[j.place].Finish = j.ends.Seconds()
@@ -51,7 +51,7 @@ func (c *controller) take(j *job, until time.Duration) {
 // sample records the state that lasts until the next event, if it has changed and if a multiple of Sample lies before
 // that event.
 func (c *controller) sample(until time.Duration) {
-	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample
+	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample // max: nothing is divided by 0 without samples
 	if c.Sample == 0 || !c.stirred || due >= until || due <= c.sampled {
 		return
 	}
@@ -70,7 +70,8 @@ func (c *controller) sample(until time.Duration) {
 	c.sampled, c.stirred, c.started = due, false, 0
 }
 
-// outcome returns the results, including jobs that have not finished.
+// outcome returns the results, including jobs that have not finished; what ended jobs held was added when they ended.
+// The sums are rounded to hide the errors of adding many floats.
 func (c *controller) outcome() outcome.Run {
 	for _, j := range c.running {
 		if j.freed == never {

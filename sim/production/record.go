@@ -30,7 +30,7 @@ func (s *site) ended(h slurmtest.History) {
 	}
 }
 
-// finish is when a job that ended at a time counts as finished, in seconds: with AtRounds, at the next round.
+// finish is when a job that ended at a time counts as finished, in seconds; with AtRounds, rounded up to a round.
 func (s *site) finish(end time.Time) float64 {
 	at := exact(end.Sub(opening()))
 	if s.AtRounds {

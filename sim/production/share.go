@@ -18,8 +18,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// If jobs share GPUs, every GPU has gpuMemory, and every sharing job declares that it needs jobMemory, so as many fit
-// as may share a GPU at all (share.MostJobs).
+// If jobs share GPUs, every GPU has gpuMemory, and every sharing job declares that it needs jobMemory, so four jobs fit
+// into the part of it that jobs may use (share.MemoryPart): as many as may share a GPU at all (share.MostJobs).
 const (
 	gpuMemory = 80 << 10 * gres.Memory(1) // MiB
 	jobMemory = 16                        // GiB
