@@ -126,7 +126,8 @@ func (c Cluster) checked() (Cluster, error) {
 	return c, nil
 }
 
-// check prints and reads back each number, since reading refuses impossible values.
+// check prints and reads back each number, since reading refuses impossible values; it reads into its own copy of the
+// group. Names may be empty.
 func (g Group) check() error {
 	for _, m := range measures() {
 		text := m.text(g)

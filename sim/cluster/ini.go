@@ -36,9 +36,9 @@ func iniDefault() Group {
 func ReadINI(text []byte) (Cluster, error) {
 	file, err := ini.LoadSources(ini.LoadOptions{
 		InsensitiveKeys:            true, // as in Python's parser
-		IgnoreContinuation:         true,
+		IgnoreContinuation:         true, // as there: a backslash at the end of a line is a character
 		AllowShadows:               true, // so that a repeated key is noticed
-		AllowDuplicateShadowValues: true,
+		AllowDuplicateShadowValues: true, // also one with the same value
 	}, text)
 	if err != nil {
 		return Cluster{}, iniSyntax(text, err)
@@ -74,7 +74,8 @@ func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
 	return nil
 }
 
-// iniMeasure returns how a key is read.
+// iniMeasure returns how a key is read; false for an unknown one. The scheduler's keys are accepted and ignored, and
+// racks are stored in racks instead of the group.
 func iniMeasure(section, name string, racks *int) (measure, bool) {
 	switch {
 	case section == iniScheduler && (name == "policy" || name == "lease_time"):

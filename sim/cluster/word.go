@@ -82,7 +82,8 @@ func (c Cluster) String() string {
 	return strings.Join(parts, "+")
 }
 
-// String returns the group's part of the cluster's word.
+// String returns the group's part of the cluster's word. A network that is not the default needs the storage before it,
+// since numbers have no names in a word.
 func (g Group) String() string {
 	text := fmt.Sprintf("%dx%d:%d:%s", g.Servers, g.GPUs, g.CPUs, decimal(g.Memory))
 	if g.GPUType != "" {

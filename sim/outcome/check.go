@@ -26,7 +26,8 @@ func (r Run) check() error {
 	return r.checkCapacity()
 }
 
-// check finds values that a job cannot have.
+// check finds values that a job cannot have. Of an unfinished job only the arrival is checked, since statistics use
+// nothing else of it. A finish that is NaN counts as not done, too, but is no unfinished job and is refused.
 func (j Job) check() error {
 	switch {
 	case !isMoment(j.Arrival):

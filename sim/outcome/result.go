@@ -49,7 +49,8 @@ func resultOf(run Run) (Result, error) {
 	return result, nil
 }
 
-// ratioOf is nil if nothing can be compared.
+// ratioOf is nil if nothing can be compared: a run has no statistics, there is no base, or jobs are unfinished. None of
+// these is a fault of the run, so the error of Ratio is dropped.
 func ratioOf(mine, base *Summary) *Ratio {
 	if mine == nil || base == nil {
 		return nil

@@ -126,7 +126,7 @@ func writeLine(out *tabwriter.Writer, columns []column, cell func(c column) stri
 	fmt.Fprintln(out)
 }
 
-// leftAligned pads the cells, since a tabwriter aligns all columns the same way.
+// leftAligned pads the cells in place, since a tabwriter aligns all columns the same way.
 func (c column) leftAligned() column {
 	width := max(utf8.RuneCountInString(c.title), utf8.RuneCountInString(c.unit))
 	for i := range c.cells {
@@ -140,6 +140,8 @@ func (c column) leftAligned() column {
 	return c
 }
 
+// cut shortens a cell to widest characters, the mark included. It counts characters, by which columns are aligned;
+// printable.Cut counts bytes and puts its mark behind them.
 func cut(cell string) string {
 	if runes := []rune(cell); len(runes) > widest {
 		return string(runes[:widest-1]) + "…"

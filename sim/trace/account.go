@@ -29,7 +29,8 @@ type run struct {
 // labels are texts that many runs share. Each combination is stored once.
 type labels struct{ component, user, queue, state, name string }
 
-// add returns the runs with r. A second record of the same run replaces the first one unless it is shorter.
+// add returns the runs with r. A second record of the same run replaces the first one unless it is shorter: of two
+// listings, the one with the shorter run was made while it still went on.
 func (j *accounted) add(r run) []run {
 	for i, known := range j.runs {
 		if known.component == r.component && known.submitted == r.submitted && known.started == r.started {
@@ -42,7 +43,9 @@ func (j *accounted) add(r run) []run {
 	return append(j.runs, r)
 }
 
-// fold turns a job's runs into one entry.
+// fold turns a job's runs into one entry, or counts why it was left out. Components run at the same time, so the job
+// takes as long as the longest of them, also in its past. A job that did not run is left out with the reason from its
+// last run; a job without GPUs is left out by take.
 func (l *log) fold(j accounted) {
 	slices.SortStableFunc(j.runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
@@ -69,8 +72,9 @@ func (l *log) fold(j accounted) {
 	}
 }
 
-// past says when the job ran, if all of its runs have times; otherwise it is zero. A run that still goes on counts as
-// ended when it was last seen.
+// past says when the job ran, if all of its runs have times; otherwise it is zero. Runs that took no time are ignored.
+// A run that still goes on counts as ended when it was last seen. What the job held is that of the last run of each
+// component, added in the order of names, since the last digit of a sum depends on the order.
 func (j *accounted) past() Past {
 	p := Past{Started: math.Inf(1)}
 	times := map[string]int{} // runs per component

@@ -54,7 +54,7 @@ func (e Entry) clusterAndID() (cluster, id string) {
 	return "", e.ID
 }
 
-// account returns the fields of an entry's record.
+// account returns the fields of an entry's record, in sacct's units: limits in minutes, memory in MiB.
 func (e Entry) account(begin time.Time) []string {
 	cluster, id := e.clusterAndID()
 	started, ended, limit, priority, tres := "Unknown", "Unknown", "", "", []string{}

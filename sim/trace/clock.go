@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reckoning is the way in which a log gives times.
+// reckoning is the way in which a log gives times; untold before the first one.
 type reckoning int
 
 const (

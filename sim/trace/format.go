@@ -49,7 +49,8 @@ var packed = []struct{ magic, kind string }{
 	{"PK\x03\x04", "is a zip archive"},
 }
 
-// unreadable says what is wrong with a file that is not readable text; empty if it may be read.
+// unreadable says what is wrong with a file that is not readable text; empty if it may be read. A tar archive has its
+// mark at byte 257 of the first header. Compressed with gzip it has been unpacked by now.
 func unreadable(head []byte) string {
 	for _, p := range packed {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
@@ -68,7 +69,8 @@ func unreadable(head []byte) string {
 	return ""
 }
 
-// recognise infers the format from the beginning of a file.
+// recognise infers the format from the beginning of a file. The header decides; a recorded trace may have none, and
+// then begins with a job's number. Sacct comes last, because a | may also stand in the other formats.
 func recognise(name string, head []byte) (Format, error) {
 	line, number := firstLine(head)
 	columns := map[string]bool{}

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for.
+// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for. A list of TRES without
+// GPUs does not say that there were none, since the site may not have tracked them; so GRES is read then.
 func (a *accounting) gpus(t *table) (int32, error) {
 	tres, gres := a.columns.alloc, a.columns.allocGRES
 	if t.text(tres) == "" && t.text(gres) == "" {
@@ -44,7 +45,8 @@ func (t *table) gpusOfTRES(c column) (int32, error) {
 }
 
 // gpusOfGRES reads a list in the form before Slurm 20.11: gpu:4, gpu:v100:2 or gpu, each with or without the prefix
-// gres: or gres/. Like those of TRES, the counts are for all nodes together.
+// gres: or gres/. Without a number, as gpu or gpu:v100, it is one GPU. Like those of TRES, the counts are for all nodes
+// together.
 func (t *table) gpusOfGRES(c column) (int32, error) {
 	total := int64(0)
 	for gres := range strings.SplitSeq(strings.ToLower(t.text(c)), ",") {

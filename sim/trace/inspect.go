@@ -150,7 +150,8 @@ func (t tallied) parts() []Part {
 	return list
 }
 
-// arrive counts arrivals by hour and by day.
+// arrive counts arrivals by hour and by day, and computes rate and load. Between n arrivals there are n-1 gaps, so that
+// is how many arrive in the span.
 func (s *Summary) arrive(arrivals []float64) {
 	if len(arrivals) == 0 {
 		return
@@ -196,7 +197,8 @@ func distribution(lengths []float64, unit string) Distribution {
 // percentile returns the smallest of the sorted lengths that p percent of them do not exceed.
 func percentile(sorted []float64, p int) float64 { return sorted[(len(sorted)*p+99)/100-1] }
 
-// bounds returns the bounds of the buckets: round lengths, each about three times the one before.
+// bounds returns the bounds of the buckets: round lengths, each two to four times the one before, and at last one that
+// no length reaches (see maxSeconds and maxIterations).
 func bounds(unit string) []float64 {
 	if unit == inSeconds {
 		return []float64{

@@ -81,7 +81,8 @@ func (l *jsonList) read() error {
 	}
 }
 
-// nesting is the depth of brackets at a position in an element.
+// nesting is the depth of brackets at a position in an element. It does not tell braces from brackets, and takes a
+// mismatch for an end: decode refuses such an element.
 type nesting struct {
 	depth           int
 	quoted, escaped bool // in a string; after a backslash in it
@@ -176,7 +177,7 @@ func (l *jsonList) end() error {
 	return nil
 }
 
-// misplaced is the error of an unexpected next byte.
+// misplaced is the error of an unexpected next byte, or of the end of the file in its place.
 func (l *jsonList) misplaced(want string) error {
 	if _, err := l.text.Peek(1); err != nil {
 		return l.broken(err)

@@ -31,7 +31,8 @@ type log struct {
 
 func newLog() *log { return &log{names: names{}} }
 
-// take stores an entry, or counts why it was left out. It returns whether the entry was stored.
+// take stores an entry, or counts why it was left out. It returns whether the entry was stored. These entries can be
+// read but not simulated; an entry that cannot be read is an error of the reader.
 func (l *log) take(e Entry) bool {
 	switch {
 	case e.GPUs == 0:
@@ -60,7 +61,7 @@ func (l *log) trace() *Trace {
 }
 
 // traceSince returns the entries in order of submission, with times since beginning, which must not be after the first
-// submission.
+// submission. Begin stays zero if the log counts seconds from an origin of its own, which is no date.
 func (l *log) traceSince(beginning float64) *Trace {
 	t := &Trace{Entries: l.entries, Dropped: l.dropped.dropped(), Adjusted: l.adjusted.adjusted()}
 	if len(l.entries) == 0 {

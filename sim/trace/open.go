@@ -80,13 +80,14 @@ var readers = map[Format]func(name string, r io.Reader) (*Trace, error){
 	Sacct:     readSacct,
 }
 
-// unpack removes one layer of gzip, and a byte order mark.
+// unpack removes one layer of gzip, and a byte order mark. Errors of Peek are ignored: a file with fewer bytes has no
+// mark, and an error of reading comes again at the next read.
 func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	text := bufio.NewReaderSize(r, headSize)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(text)
 		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
+			err = io.ErrUnexpectedEOF // stopped then says that the file ends in the middle
 		}
 		if err != nil {
 			return nil, place{name: name}.stopped(err)

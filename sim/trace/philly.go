@@ -53,7 +53,8 @@ type phillyLog struct {
 	begin float64
 }
 
-// take stores a job, or counts why it was left out.
+// take stores a job, or counts why it was left out. The reason is that of its last attempt. A job whose submission is
+// known moves the beginning of the trace even if it is left out, as in the artifact.
 func (p *phillyLog) take(at place, j phillyJob) error {
 	if unsaid(j.Submitted) || len(j.Attempts) == 0 {
 		p.log.dropped.add(unattempted(j))

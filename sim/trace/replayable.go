@@ -18,7 +18,8 @@ var compared = []string{"JobIDRaw", "User", "JobName", "State", "Submit", "Start
 // last days.
 func CompareCommand(days int) string { return sacctFor(days, compared) }
 
-// CheckComparable requires that a log has those columns. Its error lists all that are missing.
+// CheckComparable requires that a log has those columns. Its error lists all that are missing. AllocTRES is not among
+// them, because readSacct accepts other columns for the GPUs and has refused a log without any.
 func (t *Trace) CheckComparable() error {
 	var missing []string
 	for _, name := range compared {

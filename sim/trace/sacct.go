@@ -124,7 +124,8 @@ func divides(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
 // jobIDs matches the job IDs that Slurm prints; a step has a suffix after a point.
 var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)
 
-// read reads one record.
+// read reads one record. The header may come again, where listings were concatenated. A record with too many or too few
+// fields is counted and left out: a name with a | or a line break must not cost the whole log.
 func (a *accounting) read(t *table) error {
 	if slices.Equal(t.fields, t.header) {
 		return nil
@@ -153,7 +154,8 @@ func (a *accounting) read(t *table) error {
 	return nil
 }
 
-// job returns the job with this ID on the cluster, and creates it if necessary.
+// job returns the job with this ID on the cluster, and creates it if necessary. The ID is copied, since a field is a
+// part of its whole line and would keep it in memory.
 func (a *accounting) job(cluster, id string) *accounted {
 	if cluster != "" {
 		id = cluster + ":" + id
@@ -167,7 +169,8 @@ func (a *accounting) job(cluster, id string) *accounted {
 	return &a.jobs[i]
 }
 
-// run reads one run of a component from a record.
+// run reads one run of a component from a record. A run still goes on if its state says so, or if it has started and
+// has no end; a run without an end that never started does not.
 func (a *accounting) run(t *table, component string) (r run, err error) {
 	c := &a.columns
 	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {

@@ -97,7 +97,8 @@ func (t *table) readHeader(header []string) error {
 	return nil
 }
 
-// find returns the column with the first of the names that is in the header, or the missing column if none is.
+// find returns the column with the first of the names that is in the header, or the missing column if none is. The
+// missing one has the first name, for errors.
 func (t *table) find(names ...string) column {
 	for _, name := range names {
 		for i, field := range t.header {
@@ -115,7 +116,8 @@ type binding struct {
 	names []string
 }
 
-// open reads the first line as the header and binds the required columns.
+// open reads the first line as the header and binds the required columns. Without any line it is an empty header, so
+// the error names the first column.
 func (t *table) open(needed ...binding) error {
 	if !t.next() && t.err != nil {
 		return t.err

@@ -70,7 +70,8 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	return err
 }
 
-// held reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem.
+// held reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem. A run that took no
+// time held nothing, so what it asked for is not read.
 func (a *accounting) held(t *table, r *run) (err error) {
 	c := &a.columns
 	text := t.text(c.alloc)
@@ -126,7 +127,8 @@ func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float6
 // maxCPUs bounds the cores, and the nodes, of one job.
 const maxCPUs = 1 << 24
 
-// count returns the count of one entry in a list of TRES; 0 if the list does not have it.
+// count returns the count of one entry in a list of TRES, at most maxCPUs; 0 if the list does not have it as a whole
+// number.
 func count(text, of string) int64 {
 	for tres := range strings.SplitSeq(text, ",") {
 		if name, n, _ := strings.Cut(tres, "="); strings.EqualFold(name, of) && isWhole(n) {

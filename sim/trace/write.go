@@ -16,7 +16,7 @@ import (
 // milliseconds, as there.
 //
 // If a job has a user, which the artifact does not know, a header and a sixth column are written. A job that could not
-// be read again is an error.
+// be read again is an error. The errors of single writes come again from Error.
 func WriteRecorded(w io.Writer, jobs []Job) error {
 	out := csv.NewWriter(w)
 	users := slices.ContainsFunc(jobs, func(j Job) bool { return j.User != "" })

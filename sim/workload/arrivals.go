@@ -48,6 +48,7 @@ func (a Arrivals) clock(load float64) (clock, error) {
 	case Daily:
 		return daily(load), nil
 	default:
+		// It fails here, and its error lists the choices.
 		_, err := ParseArrivals(string(a))
 		return nil, err
 	}
@@ -76,6 +77,7 @@ func static() clock {
 	}
 }
 
+// equalGaps multiplies instead of adding the gap, so that its rounding error does not accumulate.
 func equalGaps(load float64) clock {
 	jobs := 0
 	return func(*twister) float64 {
@@ -100,6 +102,7 @@ func daily(load float64) clock {
 }
 
 // stretched returns the time after at by which as many arrivals are expected as in this many seconds at the mean rate.
+// Whole days need no search, since the rates of a day have the mean 1.
 func stretched(at, seconds float64) float64 {
 	const day = 24 * 3600
 	days := math.Floor(seconds / day)

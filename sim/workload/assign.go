@@ -112,7 +112,8 @@ func (c *carousel) next(*twister) int {
 	return class
 }
 
-// served lists the classes, out of this many, that belong to a part with a share above 0, ascending.
+// served lists the classes, out of this many, that belong to a part with a share above 0, ascending. A class that the
+// split names twice, by its family and by its model, is listed once.
 func served(parts []part, classes int) []int {
 	in := make([]bool, classes)
 	for _, p := range parts {

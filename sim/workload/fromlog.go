@@ -113,7 +113,8 @@ func (a LogArrivals) clock(load float64) (clock, error) {
 }
 
 // FromEntries makes jobs of a log's entries, and counts those that it leaves out. Jobs with the log's own arrivals are
-// sorted by them; if arrivals are drawn, jobs keep the order of the log. It is an error if no job is left.
+// sorted by them; if arrivals are drawn, jobs keep the order of the log. It is an error if no job is left. A job's
+// recorded past is removed where jobs are changed: sim.AsItWas would compare the outcome of other jobs with it.
 func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.Dropped, error) {
 	m, err := options.maker()
 	if err != nil {

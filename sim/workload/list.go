@@ -32,7 +32,7 @@ func amounts(option, text string) ([]amount, error) {
 	return list, nil
 }
 
-// positive parses a number from 0 to 1e9.
+// positive parses a number from 0 to 1e9. It returns 0 for -0, which would be printed with its sign.
 func positive(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return math.Abs(x), err == nil && inRange(x, 0, 1e9)
@@ -81,7 +81,7 @@ func sharesOf(weights []float64) shares {
 	return ends
 }
 
-// pick draws a choice.
+// pick draws a choice. The last one needs no comparison: its interval ends at 1, whatever rounding made of that.
 func (s shares) pick(t *twister) int {
 	u, i := t.random(), 0
 	for i < len(s)-1 && u >= s[i] {
