@@ -67,14 +67,17 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// keepOrder says whether the order of equal future events can be visible. With at most one arrival left, the layout of
-// the agenda does not depend on its previous content.
+// keepOrder says whether the order of equal future events can be visible, in one of the three cases of agenda. With at
+// most one arrival left, the layout of the agenda does not depend on its previous content, so it can be opened when it
+// is needed.
 func (e *engine) keepOrder() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
 }
 
-// expect puts the lease ends of this round and the next round on the agenda, if it is needed.
+// expect puts the lease ends of this round and the next round on the agenda, if it is needed. It opens an agenda for
+// this round alone if amounts are not exact or if the round ends the window, the cases that do not need earlier
+// content.
 func (e *engine) expect(next float64) {
 	e.ordered = e.ordered && e.keepOrder()
 	if !e.ordered && (!e.exact || e.lastOfWindow()) {

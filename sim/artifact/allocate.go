@@ -2,7 +2,9 @@ package artifact
 
 import "fmt"
 
-// allocate gives jobs their resources in the order of the queue, beginning behind the jobs that it has already seen.
+// allocate gives jobs their resources in the order of the queue, beginning behind the jobs that it has already seen:
+// those that again has given another round. What is held is summed only if that has changed. Opt holds nothing on
+// servers and sums it itself.
 func (e *engine) allocate(now float64) error {
 	var err error
 	before := len(e.allocated)
@@ -28,7 +30,7 @@ const rounded = ", since the shares of a GPU are rounded and all of them togethe
 	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
 
 // stuck finds a cluster that would stay empty for ever although jobs wait, which is possible only if amounts are not
-// exact.
+// exact. While jobs are still to arrive it is no error, since one of them may fit.
 func (e *engine) stuck() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
@@ -37,7 +39,8 @@ func (e *engine) stuck() error {
 	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
-// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS.
+// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS. It
+// stops at the first round position without a free GPU, and the jobs behind are not seen.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.seen)
 	for ; k < len(e.queue) && e.free > 0; k++ {
@@ -54,7 +57,8 @@ func (e *engine) grantFitting(now float64) error {
 }
 
 // grantSelected serves the jobs whose GPUs fit on the cluster, in the order of the queue, as the paper describes. If a
-// round selects other jobs than the one before, it starts from an empty cluster.
+// round selects other jobs than the one before, it starts from an empty cluster; so if some have places already, the
+// selection is the last one, and nothing is left to do.
 func (e *engine) grantSelected(now float64) error {
 	if len(e.allocated) > 0 {
 		return nil
@@ -84,7 +88,8 @@ func (e *engine) selectJobs() {
 	}
 }
 
-// grant tries to place a job. A greedy job that does not fit waits.
+// grant tries to place a job. A greedy or proportional job that does not fit waits; under Tune that is an error, with
+// which the artifact ends. tune has set the speed to 1 if the job got only its share.
 func (e *engine) grant(i int32, now float64) error {
 	j := &e.jobs[i]
 	iterations := j.atDemand
@@ -109,7 +114,7 @@ func (e *engine) grant(i int32, now float64) error {
 	return nil
 }
 
-// start lets a job run in this round.
+// start lets a job run in this round. It counts as a start unless the job ran in the round before.
 func (e *engine) start(i int32, now float64, iterations int64) {
 	j := &e.jobs[i]
 	if j.held != e.run.Held-1 {

@@ -40,6 +40,7 @@ type wish struct {
 	none    bool
 }
 
+// newWish makes a wish; a slice is its part for one GPU.
 func newWish(whole vector) wish { return wish{whole: whole, slice: whole.over(whole[gpu])} }
 
 // newClass computes the demand of a job: the best case of its model, limited to one server.
@@ -61,7 +62,8 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 }
 
 // best is the demand of a job in its best case, and its speed with that relative to its proportional share. A job that
-// can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it lacks.
+// can fit on one server asks for at most a whole server, and its speed then falls linearly with the cores it lacks. A
+// larger job whose best case exceeds one server in a resource gets only its share of that, and the speed of the share.
 func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) {
 	n := float64(gpus)
 	want = vector{n, n * model.CPUs, n * model.Memory, n * storagePerGPU, 0}
@@ -92,7 +94,8 @@ func (s *shape) slowed(speed, best, got, share float64) float64 {
 	return 1 + float64(slope*(got-share))
 }
 
-// iterations is how many whole iterations fit in a round. The rest of the round is lost.
+// iterations is how many whole iterations fit in a round. The rest of the round is lost. The bound keeps the conversion
+// to int64 defined for iterations that take nearly no time.
 func iterations(round, iteration float64) int64 {
 	if whole := math.Floor(round / iteration); whole < 1<<62 {
 		return int64(whole)

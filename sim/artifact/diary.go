@@ -19,7 +19,8 @@ type diary struct {
 	devices []int    // of the job that is being recorded
 }
 
-// record records the state of the cluster right after a round.
+// record records the state of the cluster right after a round. Jobs that run and were not started now also ran in the
+// round before; of those that could go on (staying), the others were stopped.
 func (e *engine) record(now float64) {
 	if !e.Detail {
 		return

@@ -85,7 +85,8 @@ func (e *engine) classOf(given trace.Job) *class {
 	return c
 }
 
-// begin prepares the first round and returns its time.
+// begin prepares the first round and returns its time. In mode Generated it takes one job only: the next one is drawn
+// when that has arrived.
 func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	if e.Mode == Generated {
 		err = e.take()

@@ -132,7 +132,7 @@ func (k *knapsack) listMoves(g *group) {
 }
 
 // deal assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
-// recursion. Jobs that remain after the last rank make the best choice.
+// recursion. Jobs that remain after the last rank make the best choice, rank 0, which loses nothing.
 func (k *knapsack) deal(rank, left int, m move) {
 	if rank >= len(k.ranked) {
 		k.take(0, left, &m)
@@ -158,7 +158,8 @@ func (k *knapsack) take(rank, n int, m *move) {
 	m.loss += float64(float64(n) * r.loss)
 }
 
-// extend adds a group to all states, in every way that may lead to a solution within the limit.
+// extend adds a group to all states, in every way that may lead to a solution within the limit. Moves are sorted by
+// loss, so after the first one that exceeds the limit none is left.
 func (k *knapsack) extend(i int) {
 	next := k.layers[i+1][:0]
 	if k.seen == nil {

@@ -59,7 +59,8 @@ func newOptions(s *shape, c *class, round float64) []option {
 	return useful
 }
 
-// newOption is an amount of cores and GB per GPU with its speed relative to the proportional share.
+// newOption is an amount of cores and GB per GPU with its speed relative to the proportional share. Amounts are rounded
+// down to their units, as the capacities are.
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
@@ -106,7 +107,7 @@ type optimizer struct {
 const mostKnown = 1 << 16
 
 // optimize gives every selected job an option. Of the jobs of a class, those first in the policy's order get the faster
-// ones.
+// ones. If some jobs have been given another round already, the selection is the last one, and nothing is left to do.
 func (e *engine) optimize(now float64) {
 	if len(e.allocated) > 0 {
 		return
@@ -131,7 +132,8 @@ func (c *chooser) pick() *option {
 }
 
 // chooseOptions determines how many selected jobs of each class get which option. This depends only on the numbers of
-// jobs.
+// jobs, which are therefore the key of the cache. Jobs of a class with one option leave nothing to choose: their
+// amounts are taken off the capacities before.
 func (e *engine) chooseOptions() {
 	o := &e.opt
 	cpus, memory := int64(e.total[cpu]*amounts), int64(e.total[memory]*amounts)

@@ -80,7 +80,8 @@ func (e *engine) sort(now float64) {
 }
 
 // reorder sorts a queue in which few jobs are out of place. It removes each job that must not follow its predecessor,
-// together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them in again.
+// together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them in again. No
+// two entries are equal, since they differ in their places, so an unstable sort serves.
 func (e *engine) reorder() {
 	kept := 0
 	e.strays = e.strays[:0]
@@ -106,7 +107,7 @@ func (e *engine) reorder() {
 	e.merge(kept, e.strays)
 }
 
-// merge merges sorted strays into the first n entries of the queue, from the end.
+// merge merges sorted strays into the first n entries of the queue, from the end, where there is room for them.
 func (e *engine) merge(n int, strays []entry) {
 	for to, m := len(e.queue)-1, len(strays); m > 0; to-- {
 		if n > 0 && strays[m-1].before(&e.queue[n-1]) {
@@ -123,7 +124,8 @@ func (e *engine) merge(n int, strays []entry) {
 const tooLong = 1000 * 3600
 
 // flagStarving permanently marks jobs as urgent that have not run for a thousand hours. They come first from the next
-// round on.
+// round on, except under FIFO, which knows no urgency. The queue is searched only when some job may have waited that
+// long (starve).
 func (e *engine) flagStarving(now float64) {
 	e.alarm = false
 	if e.key == nil || now-e.starve <= tooLong {
@@ -141,7 +143,7 @@ func (e *engine) flagStarving(now float64) {
 	}
 }
 
-// bySize sorts the selected jobs by descending GPUs, stably.
+// bySize sorts the selected jobs by descending GPUs, stably: it appends them once more, size by size.
 func (e *engine) bySize() {
 	chosen := len(e.selected)
 	for _, size := range e.sizes {

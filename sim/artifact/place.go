@@ -43,7 +43,8 @@ func (e *engine) occupy(i int32, j *job) {
 }
 
 // firstFit takes free GPUs in the order of their numbers, each with a slice of the wish, wherever a slice fits. The
-// GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does.
+// GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does. Servers
+// before the first with room are skipped by the next job with this wish.
 func (e *engine) firstFit(w *wish, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
@@ -56,7 +57,7 @@ func (e *engine) firstFit(w *wish, gpus int) bool {
 	return gpus == 0
 }
 
-// slices adds a part with as many slices as fit on the server, at most most.
+// slices adds a part with as many slices as fit on the server, at most most, and returns how many.
 func (e *engine) slices(number int, w *wish, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
@@ -73,7 +74,8 @@ func (e *engine) slices(number int, w *wish, most int) int {
 }
 
 // consolidate places a job on one server if possible, the one with the fewest free GPUs, and otherwise slice by slice,
-// on servers with few free GPUs first.
+// on servers with few free GPUs first. A slice takes the last free GPUs of its server, as in the artifact; so does a
+// job with one GPU, which the artifact places only in this way.
 func (e *engine) consolidate(w *wish, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {

@@ -59,7 +59,8 @@ func (e *engine) tell(ctx context.Context, now float64) error {
 
 // endLeases ends the round before: all resources are returned, and jobs that have finished leave. It returns whether
 // the last job of the window has finished: then the simulation ends at once, and later jobs of the same moment remain
-// unfinished.
+// unfinished. With an agenda, leases end in its order. If amounts are exact, clear empties the servers at once, and
+// only if anything has changed.
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {

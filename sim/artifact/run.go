@@ -38,7 +38,7 @@ func newEngine(config Config) (*engine, error) {
 	return e, nil
 }
 
-// outcome returns the result of the simulation.
+// outcome returns the result of the simulation. Package sim replaces its setting by one that also names the workload.
 func (e *engine) outcome() outcome.Run {
 	e.run.Setting = outcome.Setting{
 		Engine: "artifact", Policy: string(e.Policy), Allocator: string(e.Allocator), Placement: string(e.Placement),

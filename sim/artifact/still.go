@@ -5,7 +5,8 @@ import "math"
 // This file has no counterpart in the artifact: rounds that cannot differ from the one before are not computed again.
 
 // unchanged says whether this round's placement begins with all of the last one's: the allocator would meet the same
-// jobs in the same order, as far as it had gone, on an equally empty cluster.
+// jobs in the same order, as far as it had gone, on an equally empty cluster. Where jobs are selected first, there must
+// also be no GPU left for a job behind them, or no such job.
 func (e *engine) unchanged() bool {
 	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
 		return false
@@ -32,7 +33,9 @@ func (e *engine) again() {
 }
 
 // skip holds several rounds at once that cannot differ from the last one, and returns the time of the last of them.
-// Only policies with steady keys have such rounds.
+// Only policies with steady keys have such rounds. None are skipped if amounts leave residues (exact), if events are
+// taken from an agenda, if a job has just become urgent and will come first in the next round, or if each round is
+// recorded.
 func (e *engine) skip(now float64) float64 {
 	if !e.exact || e.ordered || e.alarm || e.Detail || !e.Policy.steady() {
 		return now
@@ -53,8 +56,8 @@ func (e *engine) skip(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds before the one at whose end a job finishes, and before any in which a waiting job could
-// be served.
+// quiet is the number of rounds before the one at whose end a job finishes, before any in which a waiting job could be
+// served, before Until, and before a job becomes urgent.
 func (e *engine) quiet(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {

@@ -49,7 +49,8 @@ func (e *engine) chooseTargets(gpus int) {
 	}
 }
 
-// makeRoom downgrades as many peers on a server as this fraction of the amount needs.
+// makeRoom downgrades as many peers on a server as this fraction of the amount needs, and all of them if that is not
+// enough. Which ones is decided before the first is downgraded.
 func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 	need := whole.times(fraction)
 	for r := range need {
@@ -125,7 +126,8 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 }
 
 // downgrade repeats the round of a placed job with no more than its share, at the speed of the share, in the same
-// place. Its whole demand is replaced, even in resources in which it was below the share.
+// place. Its whole demand is replaced, even in resources in which it was below the share. The round that was credited
+// when it was placed is taken back first. If a server has more room than before, wishes that did not fit may fit again.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
 	if j.lends {

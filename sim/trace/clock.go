@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reckoning is the way in which a log gives times; untold before the first one.
+// reckoning is the way in which a log gives times; untold: no time was read yet, or a text is none.
 type reckoning int
 
 const (
