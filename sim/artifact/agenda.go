@@ -75,9 +75,9 @@ func (e *engine) keepOrder() bool {
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
 }
 
-// expect puts the lease ends of this round and the next round on the agenda, if it is needed. It opens an agenda for
-// this round alone if amounts are not exact or if the round ends the window, the cases that do not need earlier
-// content.
+// expect puts the lease ends of this round and the next round on the agenda, if it is needed. It opens one when amounts
+// are exact no longer, and for the round that ends the window. Since at most one arrival is left then, earlier events
+// do not matter.
 func (e *engine) expect(next float64) {
 	e.ordered = e.ordered && e.keepOrder()
 	if !e.ordered && (!e.exact || e.lastOfWindow()) {

@@ -39,8 +39,8 @@ func (e *engine) stuck() error {
 	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
-// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS. It
-// stops at the first round position without a free GPU, and the jobs behind are not seen.
+// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS. Without
+// a free GPU it stops, and the jobs behind are not seen.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.seen)
 	for ; k < len(e.queue) && e.free > 0; k++ {

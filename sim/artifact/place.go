@@ -44,7 +44,7 @@ func (e *engine) occupy(i int32, j *job) {
 
 // firstFit takes free GPUs in the order of their numbers, each with a slice of the wish, wherever a slice fits. The
 // GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does. Servers
-// before the first with room are skipped by the next job with this wish.
+// before the first with room are skipped for this wish until something is freed.
 func (e *engine) firstFit(w *wish, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {

@@ -69,6 +69,7 @@ func (s figures) allocation(runs []*run, number int) illustration {
 			rows[i] = append(rows[i], panel)
 		}
 		for j, panel := range rows[i] {
+			// A little room remains above the highest line.
 			panel.Y.Max = 1.04 * most
 			s.trim(panel, i, runs[j])
 		}
@@ -133,7 +134,8 @@ func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Pan
 	}, highest
 }
 
-// end is when the last round of a run ends, in seconds.
+// end is when the last round of a run ends, in seconds. It is at least a second after that round's beginning, even if
+// the setting has no time between rounds, so that the axis has a length.
 func end(r *outcome.Run) float64 {
 	last := r.Rounds[len(r.Rounds)-1].At
 	return max(r.Ended, last+max(1, r.Setting.RoundSeconds))

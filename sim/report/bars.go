@@ -25,7 +25,8 @@ type place struct {
 	runs          []*run
 }
 
-// bars shows the mean completion time and the makespan of all runs at a load, as a group of bars for each policy.
+// bars shows the mean completion time and the makespan of all runs at a load, as a group of bars for each policy. Only
+// the left panel has labels. Y.Min is the negative number of bars and gaps, hence the sign in the height.
 func (s figures) bars(load int) illustration {
 	places, all := s.places(load)
 	mean := s.barPanel(places, "mean completion time [h]", meanCompletion)
@@ -81,7 +82,8 @@ func (s figures) placeLabel(p place) string {
 	return s.panels[p.panel] + " · " + s.series[p.series].label
 }
 
-// barPanel draws one quantity of all runs as bars. Its axis leaves room for the label after the longest bar.
+// barPanel draws one quantity of all runs as bars. Its axis leaves room for the label after the longest bar. Above the
+// first bar and below the last one are 0.8: half a bar, and as much space.
 func (s figures) barPanel(places []place, label string, value quantity) *figure.Panel {
 	panel := &figure.Panel{
 		X: figure.Axis{Label: label, Ticks: 5}, Grid: figure.UprightGrid,

@@ -65,7 +65,8 @@ func pooled(runs []*run) (completions []float64, counted int) {
 // wide is the ratio between the longest completion time and the 5th percentile above which the axis is logarithmic.
 const wide = 40
 
-// completionAxis makes an axis in hours for all completion times at a load.
+// completionAxis makes an axis in hours for all completion times at a load. A logarithmic axis begins at the time
+// within which one job of 200 had finished, since a few very short jobs would stretch it, and has at most five decades.
 func (s figures) completionAxis(load int) figure.Axis {
 	axis := figure.Axis{Label: "job completion time [h]", Max: 1}
 	least, twentieth, most := math.Inf(1), math.Inf(1), 0.0
@@ -90,7 +91,8 @@ func (s figures) completionAxis(load int) figure.Axis {
 // fineness is the number of distinguishable positions along each axis of a line.
 const fineness = 400
 
-// curve is the distribution function of ascending completion times, in hours and percent of the jobs in the window.
+// curve is the distribution function of ascending completion times, in hours and percent of the jobs in the window. It
+// is a staircase: two points for each job, below and above its step. Unfinished jobs keep it below 100 %.
 func curve(completions []float64, counted int, axis figure.Axis) []figure.Point {
 	line := []figure.Point{{X: axis.Min, Y: 0}}
 	for i, seconds := range completions {
@@ -103,7 +105,8 @@ func curve(completions []float64, counted int, axis figure.Axis) []figure.Point 
 
 func share(part, whole int) float64 { return 100 * float64(part) / float64(whole) }
 
-// thinned drops points that are too close to the one before to be distinguished.
+// thinned drops points that are too close to the one before to be distinguished, but never the last one. It uses the
+// memory of line.
 func thinned(line []figure.Point, x figure.Axis, height float64) []figure.Point {
 	kept := line[:1]
 	for i, p := range line[1:] {

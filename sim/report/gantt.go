@@ -20,8 +20,8 @@ const (
 	mostLanes    = 512
 )
 
-// ganttHeight is the height of a picture with this many rows, in points, with its axis: rows are higher if there are
-// few.
+// ganttHeight is the height of a picture with this many rows, in points, with 32 for its axis. A row has 9 as long as
+// all fit into 288, then less, but at least 3; the rows together have 110 to 560, whatever their number.
 func ganttHeight(lanes int) float64 {
 	high := max(3*float64(lanes), min(9*float64(lanes), 288))
 	return 32 + min(max(high, 110), 560)
@@ -216,7 +216,8 @@ func lastStay(stays []stay) (last float64) {
 	return last
 }
 
-// middleOf is the middle between the first arrival and the last finish of the jobs in the window.
+// middleOf is the middle between the first arrival and the last finish of the jobs in the window. An unfinished job,
+// whose finish is negative, counts with its arrival.
 func middleOf(r *run, whole float64) float64 {
 	first, last := whole, 0.0
 	for _, job := range r.Jobs {
@@ -227,7 +228,8 @@ func middleOf(r *run, whole float64) float64 {
 	return (first + last) / 2
 }
 
-// rounded rounds the period to a round number of hours, beginning at a round hour.
+// rounded rounds the period to a round number of hours, beginning at a round hour. The width is rounded down, so that
+// the picture has no more stays than it may; 1e-9 keeps a width that is round already.
 func rounded(middle, width float64) (from, to float64) {
 	step := figure.RoundStep(max(width, 1) / hour / 10)
 	width = math.Floor(width/hour/step+1e-9) * step
@@ -253,7 +255,8 @@ type palette struct {
 	words  string   // what the colours mean
 }
 
-// paint gives tints to the kinds of jobs that held GPUs the longest.
+// paint gives tints to the kinds of jobs that held GPUs the longest. If there are more kinds than tints, the last tint
+// is for all others together.
 func paint(runs []*run, family func(string) string) palette {
 	p := palette{family: family, words: "its colour is the family of its model."}
 	if family == nil {

@@ -54,8 +54,8 @@ const (
 	rowHeight    = 165
 )
 
-// inGrid arranges panels in rows, and returns the height of the figure. Horizontal axes are labelled only at the
-// bottom.
+// inGrid arranges panels in rows, and returns the height of the figure. The last row is filled up with nil. Horizontal
+// axes are labelled only where no panel is below.
 func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
 	columns := columnsFor(len(panels))
 	for first := 0; first < len(panels); first += columns {

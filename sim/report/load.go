@@ -34,6 +34,7 @@ func (s figures) byLoad() illustration {
 }
 
 // means returns the mean completion times of a series in hours at each load, with their standard errors over the seeds.
+// Workloads that were not generated have the load 0 and no place on the axis.
 func (s figures) means(panel, series int) figure.Dots {
 	dots := figure.Dots{Style: s.series[series].style}
 	for l, load := range s.loads {
@@ -49,7 +50,8 @@ func (s figures) means(panel, series int) figure.Dots {
 // mostMarked is how many loads can be labelled along an axis.
 const mostMarked = 8
 
-// loadAxis has a tick at each load, if there are at most mostMarked.
+// loadAxis has a tick at each load, if there are at most mostMarked. The load 0 of workloads that were not generated
+// comes first in s.loads and is left out.
 func (s figures) loadAxis() figure.Axis {
 	loads := s.loads[len(s.loads)-s.generatedLoads():]
 	lowest, highest := loads[0], loads[len(loads)-1]

@@ -71,7 +71,7 @@ func (s figures) compared(load int) bool {
 }
 
 // speedups returns the speed-ups of all series but the proportional one, for models whose jobs have all finished in
-// both runs.
+// both runs. A series of which a run has no base is left out.
 func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
@@ -219,7 +219,8 @@ func nameAt(panel, panels int, model string) string {
 	return plain(model)
 }
 
-// benefitAxis makes an axis for all bars, which begin at 1, with room for the labels to their right.
+// benefitAxis makes an axis for all bars, which begin at 1, with room for the labels to their right: 0.4 of the axis'
+// length, also on a logarithmic one.
 func benefitAxis(benefits []benefit, models []string) figure.Axis {
 	lowest, highest := 1.0, 1.1
 	for _, b := range benefits {
@@ -253,7 +254,8 @@ func marksAround1(axis figure.Axis) []figure.Name {
 	return marks
 }
 
-// addBars adds the bars of a model from the top down.
+// addBars adds the bars of a model from the top down. A series without a value keeps its place empty, so that each
+// series has the same place in all groups.
 func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
 	for _, b := range benefits {
 		if b.panel != p {

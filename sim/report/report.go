@@ -58,7 +58,8 @@ func Write(dir string, runs []outcome.Run, options Options) error {
 	return nil
 }
 
-// makeDirectory creates the directory. It is an error if a file has its name.
+// makeDirectory creates the directory. It is an error if a file has its name. Other errors of looking at it come again
+// from creating it.
 func makeDirectory(dir string) error {
 	found, err := os.Stat(dir)
 	switch {

@@ -50,7 +50,9 @@ func panelOf(s outcome.Setting) outcome.Setting {
 	}
 }
 
-// seriesOf is what the runs of a series have in common: everything else except load and seed.
+// seriesOf is what the runs of a series have in common: everything else except load and seed. A baseline's series has
+// the baseline's name: by its allocator it would be one with the planner's proportional runs, or be named after a log.
+// Its jobs end at once, whatever its setting says of rounds.
 func seriesOf(s outcome.Setting) outcome.Setting {
 	if s.IsBaseline() {
 		s.Allocator, s.AtRounds = s.Policy, false
@@ -143,7 +145,8 @@ func distinct[T comparable](outcomes []outcome.Run, value func(outcome.Setting) 
 	return values
 }
 
-// compare finds for each run the one with proportional shares and otherwise the same setting.
+// compare finds for each run the one with proportional shares and otherwise the same setting. A run with proportional
+// shares is its own base, also where another run has the same setting, or where it is a baseline in another panel.
 func (s *study) compare() {
 	bases := map[outcome.Setting]*run{}
 	for _, r := range s.runs {
@@ -235,7 +238,8 @@ func styleFor(allocator string, taken []bool) int {
 	return style
 }
 
-// turn makes policies the series of a single panel, if there is only one allocator.
+// turn makes policies the series of a single panel, if there is only one allocator. There are no guests then, since a
+// baseline would be a second series.
 func (s *study) turn() {
 	title := s.series[0].label
 	s.series = nil
@@ -309,6 +313,7 @@ func (s *study) generatedLoads() int {
 const mostDetailed = 12
 
 // detailed returns the runs that are shown individually: the first of each policy and allocator at the highest load.
+// Baselines are shown in their first panel only.
 func (s *study) detailed() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
@@ -364,7 +369,7 @@ func p99Completion(s outcome.Summary) float64  { return s.Completion.P99 }
 func makespan(s outcome.Summary) float64       { return s.Makespan }
 
 // average is the mean of a quantity over the runs that have it, with its standard error, which is 0 for fewer than two
-// runs.
+// runs. n is the number of runs that have it; the mean of none is 0.
 func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	var values []float64
 	for _, r := range runs {
@@ -385,7 +390,7 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 }
 
 // gain is how many times smaller a quantity is than with proportional shares, summed over the runs. Only runs count in
-// which, as in their bases, all jobs have finished.
+// which, as in their bases, all jobs have finished; Ratio is called to know that.
 func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	var with, without float64
 	for _, r := range runs {

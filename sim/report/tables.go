@@ -253,6 +253,7 @@ func longest(r *run) (jobs []outcome.Job) {
 }
 
 // waited is how many seconds a job existed without holding resources, before its first run and after preemptions.
+// AttainedGPU counts each of its GPUs, so it is divided by them.
 func waited(r *run, job outcome.Job) float64 {
 	until := r.Ended
 	if job.Done() {

@@ -21,6 +21,9 @@ const (
 // must still escape it.
 func plain(name string) string { return cut(name, longestName) }
 
+// cut makes one line of visible characters of a text, of at most longest characters with the mark. It counts
+// characters, because these bound the width in a picture; printable.Cut counts bytes, of which a Chinese name has three
+// a character, and puts its mark behind them.
 func cut(words string, longest int) string {
 	runes := []rune(printable.Line(words, 0))
 	if len(runes) > longest {
@@ -33,7 +36,8 @@ func cut(words string, longest int) string {
 var acronyms = map[string]string{"fifo": "FIFO", "srtf": "SRTF", "las": "LAS", "ftf": "FTF", "drf": "DRF",
 	outcome.AsItWas: "As it was", outcome.Backfill: "Slurm's backfill"}
 
-// display is the display name of a policy or allocator.
+// display is the display name of a policy or allocator. The loop serves to read the first character, and returns in its
+// first pass.
 func display(name string) string {
 	if acronym, known := acronyms[name]; known {
 		return acronym

@@ -32,7 +32,8 @@ const defaultTicks = 6
 // widest is the maximal width of a label beside an axis, in points.
 const widest = 130
 
-// shape applies this axis' range, ticks and texts to a plot's axis.
+// shape applies this axis' range, ticks and texts to a plot's axis. An empty range becomes one of length 1, since the
+// library would divide by its length.
 func (a Axis) shape(axis *plot.Axis) {
 	if !(a.Max > a.Min) {
 		a.Max = a.Min + 1
@@ -92,7 +93,7 @@ func (a Axis) ticker() plot.Ticker {
 // round makes at most most ticks at multiples of 1, 2 or 5 times a power of ten.
 type round struct{ most int }
 
-// Ticks implements plot.Ticker.
+// Ticks implements plot.Ticker. The small numbers keep a tick or a digit that rounding errors would lose.
 func (r round) Ticks(lowest, highest float64) []plot.Tick {
 	step := RoundStep((highest - lowest) / float64(r.most))
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
@@ -104,7 +105,7 @@ func (r round) Ticks(lowest, highest float64) []plot.Tick {
 	return ticks
 }
 
-// RoundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least least.
+// RoundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least least, but for a rounding error.
 func RoundStep(least float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(least)))
 	for _, factor := range []float64{1, 2, 5} {

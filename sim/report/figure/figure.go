@@ -53,13 +53,14 @@ const (
 	AreaKey
 )
 
-// size is the size of the whole figure.
+// size is the size of the whole figure. Title, note and legend are added to Height, so that panels do not shrink with a
+// long legend.
 func (f Figure) size() (width, height vg.Length) {
 	_, legend := f.legend()
 	return Width, f.headingHeight() + legend + vg.Length(f.Height) + 2*margin
 }
 
-// draw draws the whole figure.
+// draw draws the whole figure from the top down; each part takes its height off the canvas.
 func (f Figure) draw(c draw.Canvas) {
 	c.SetColor(paper)
 	c.Fill(c.Rectangle.Path())

@@ -55,7 +55,8 @@ func upright(box vg.Rectangle) (lines [][]vg.Point) {
 	return lines
 }
 
-// rising returns lines at 45 degrees, clipped to the box.
+// rising returns lines at 45 degrees, clipped to the box. Their distance along X is 1.4 times the gap (√2), so that
+// they are as close to each other as those of the other patterns.
 func rising(box vg.Rectangle) (lines [][]vg.Point) {
 	height := box.Max.Y - box.Min.Y
 	for x := box.Min.X - height + hatchGap/2; x < box.Max.X; x += 1.4 * hatchGap {

@@ -182,7 +182,9 @@ func (v view) boxLabel(box Box, style Style) {
 	v.FillText(words, middle.Add(vg.Point{Y: words.FontExtents().Descent}), box.Label)
 }
 
-// contrast is the colour of text on a background.
+// contrast is the colour of text on a background: dark if the background's brightness as the eye sees it (the usual
+// weights of red, green and blue) is above the middle. The two colours are not those of ink and paper, which are
+// replaced on a dark page (Shades).
 func contrast(under color.NRGBA) color.NRGBA {
 	if 299*int(under.R)+587*int(under.G)+114*int(under.B) > 128_000 {
 		return color.NRGBA{0x1B, 0x1B, 0x1B, 0xFF}

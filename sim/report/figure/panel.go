@@ -60,7 +60,8 @@ func (v view) all(points []Point) []vg.Point {
 	return places
 }
 
-// plot converts the panel to the library's plot.
+// plot converts the panel to the library's plot. The label of the vertical axis is left out: the figure writes it once
+// for the whole row.
 func (p *Panel) plot() *plot.Plot {
 	drawn := plot.New()
 	drawn.BackgroundColor = nil

@@ -8,7 +8,7 @@ import (
 // Shade is a colour as written in an SVG, and the colour that replaces it on a dark page.
 type Shade struct{ Light, Dark string }
 
-// Shades lists the shades of all colours that a figure may contain.
+// Shades lists the colours that are replaced on a dark page. The other tints, and the text on them, stay as they are.
 func Shades() []Shade {
 	return []Shade{
 		shade(paper, "#16191d"), shade(ink, "#e8e8e8"), shade(muted, "#b4b4b4"), shade(rule, "#353a40"),
