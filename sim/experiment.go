@@ -102,7 +102,8 @@ func (e Experiment) cells() []cell {
 	return all
 }
 
-// Drawn returns a workload for each load and seed, with an otherwise equal configuration.
+// Drawn returns a workload for each load and seed, with an otherwise equal configuration. Static jobs all arrive at the
+// beginning, so such a workload has no load, whatever is given.
 func Drawn(name string, config workload.Config, loads []float64, seeds []int64) []Workload {
 	var all []Workload
 	for _, load := range loads {

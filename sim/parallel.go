@@ -74,7 +74,8 @@ type series struct {
 	give     []context.CancelCauseFunc // cancels a cell; nil before it is taken
 }
 
-// next returns the next cell and the context in which it runs; a nil context when nothing is left to do.
+// next returns the next cell and the context in which it runs; a nil context when nothing is left to do: all cells are
+// taken, one before the next has failed, or ctx is cancelled.
 func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,7 +57,8 @@ func (e *engine) take() error {
 	return nil
 }
 
-// findTies finds the last job that arrives at the same time as the one before it.
+// findTies finds the last job that arrives at the same time as the one before it: up to that one, the order of equal
+// arrivals can be visible (see agenda).
 func (e *engine) findTies() {
 	for i := 1; i < len(e.jobs); i++ {
 		if e.jobs[i].arrival == e.jobs[i-1].arrival {

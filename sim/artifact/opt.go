@@ -168,7 +168,8 @@ func (e *engine) countSelected() {
 	}
 }
 
-// share stores in every class of the groups how many jobs take each option.
+// share stores in every class of the groups how many jobs take each option. A full cache is emptied, since it holds no
+// record of which solutions recur.
 func (o *optimizer) share(cpus, memory int64) {
 	takers, known := o.known[string(o.key)]
 	if !known {

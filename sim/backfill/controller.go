@@ -67,7 +67,8 @@ func newController(config Config) *controller {
 	return c
 }
 
-// more says whether the simulation goes on.
+// more says whether the simulation goes on: until Until, until all jobs of the window have finished, or until no job is
+// left and none is to arrive.
 func (c *controller) more() bool {
 	switch {
 	case c.Until > 0 && c.now >= c.Until:

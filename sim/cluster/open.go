@@ -26,6 +26,7 @@ func Open(path string) (Cluster, error) {
 	return c, nil
 }
 
+// readFile reads a file of at most maxFile bytes; one byte more shows that it is longer.
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -79,7 +79,7 @@ func known(value, bound float64) string {
 	return decimal(math.Round(value*1e6) / 1e6)
 }
 
-// writeRecords writes a header and the records of each run, preceded by the columns that identify the run.
+// writeRecords writes a header and the records of each run. With several runs, columns in front identify the run.
 func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run,
 	write func(fields ...string) error) error) error {
 	var front []axis

@@ -155,7 +155,8 @@ func (s *study) facts() []fact {
 // mostListed is the most values in a fact.
 const mostListed = 12
 
-// list joins the different values of the runs.
+// list joins the different values of the runs, and counts those beyond mostListed. An empty value says nothing and is
+// left out.
 func (s *study) list(between string, value func(*run) string) string {
 	var values []string
 	for _, r := range s.runs {

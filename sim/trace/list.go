@@ -58,7 +58,7 @@ func (l *jsonList) advance() error {
 	return l.misplaced("a list of jobs: [{…}, …]")
 }
 
-// read reads an object up to its end.
+// read reads an object up to its end. Each step takes what is in the buffer, which Peek(1) fills if it is empty.
 func (l *jsonList) read() error {
 	if l.skip() != '{' {
 		return l.misplaced("a job: {…}")

@@ -98,7 +98,8 @@ type row struct {
 	jobs  int
 }
 
-// bars draws a histogram; its longest bar has barWidth characters.
+// bars draws a histogram; its longest bar has barWidth characters, and any job is at least one. Without a job nothing
+// is written.
 func bars(b *strings.Builder, title string, rows []row) {
 	width, most, total := 12, 0, 0
 	for _, r := range rows {

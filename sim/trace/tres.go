@@ -36,7 +36,8 @@ func proseOf(header []string) int {
 	return found
 }
 
-// rejoin joins fields that a | in a user's text has split.
+// rejoin joins fields that a | in a user's text has split. It can do so only if one column alone may contain a |. The
+// fields before it are copied, since appending to them would overwrite those behind.
 func (a *accounting) rejoin(t *table) {
 	surplus := len(t.fields) - len(t.header)
 	if surplus <= 0 || a.prose < 0 {

@@ -52,7 +52,8 @@ func (m Mix) sizes() (sizes, error) {
 	return m.weighted(list)
 }
 
-// weighted makes sizes from weights, independent of the order in which they were written.
+// weighted makes sizes from weights, independent of the order in which they were written. A number of GPUs may stand
+// there only once, also if it is written in two ways, as 1 and 01.
 func (m Mix) weighted(list []amount) (sizes, error) {
 	weights := make(map[int]float64, len(list))
 	var gpus []int

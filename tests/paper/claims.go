@@ -64,6 +64,7 @@ func physical(load float64) setup {
 		without: "m5", servers: 4, ratio: 3, jobs: 100, seeds: 10}
 }
 
+// withRatio is the setup on nodes with this many cores per GPU.
 func withRatio(s setup, ratio int) setup {
 	s.ratio = ratio
 	return s
@@ -112,7 +113,8 @@ func (s setup) drawnFrom() []int64 {
 	return seeds
 }
 
-// experiment is the setup as the simulator takes it, without engine and schedules.
+// experiment is the setup as the simulator takes it, without engine and schedules. A batch is drawn as static arrivals.
+// A recorded trace takes the place of everything that would be drawn.
 func (s setup) experiment() (sim.Experiment, error) {
 	split, err := workload.ParseSplit(s.split)
 	if err != nil {

@@ -49,6 +49,8 @@ func (p *paper) grid(ctx context.Context, g grid) error {
 	return nil
 }
 
+// compare prints a row: the artifact, the production engine with free restarts and with real ones, each with its ratio
+// to the artifact.
 func (p *paper) compare(first, much string, artifact, free, real outcome.Summary) {
 	p.row(strings.ToUpper(first), much, hours(artifact), hours(free), ratio(free, artifact), hours(real),
 		ratio(real, artifact),
@@ -57,6 +59,7 @@ func (p *paper) compare(first, much string, artifact, free, real outcome.Summary
 
 func hours(s outcome.Summary) string { return fmt.Sprintf("%.3f", s.CompletionHours.Mean) + cut(s) }
 
+// ratio is a mean over another; a dash if jobs are missing in one of them, since those are the slow ones.
 func ratio(a, b outcome.Summary) string {
 	if cut(a, b) != "" {
 		return "–"

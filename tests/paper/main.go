@@ -60,7 +60,8 @@ func (p *paper) print(ctx context.Context) error {
 	return p.last
 }
 
-// check is the one figure that was published to the last digit.
+// check is the one figure that was published to the last digit. It is printed with all digits, so that one can see that
+// the artifact engine has the same.
 func (p *paper) check(ctx context.Context) error {
 	e, err := single(9, "20,70,10").experiment()
 	if err != nil {
@@ -79,6 +80,8 @@ func (p *paper) check(ctx context.Context) error {
 	return nil
 }
 
+// claim prints a row with the ratio of a claim in each world. The bound of the artifact is simulated by the artifact's
+// engine in all of them.
 func (p *paper) claim(ctx context.Context, c claim) error {
 	e, err := c.setup.experiment()
 	if err != nil {
@@ -104,7 +107,8 @@ func (p *paper) claim(ctx context.Context, c claim) error {
 	return nil
 }
 
-// total is the sum of a figure over the workloads of a setup.
+// total is the sum of a figure over the workloads of a setup. All have equally many, so a ratio of sums is one of
+// means.
 func total(sums []outcome.Summary, of func(outcome.Summary) float64) float64 {
 	sum := 0.0
 	for _, s := range sums {
@@ -128,6 +132,7 @@ func (p *paper) row(cells ...string) { p.line("| " + strings.Join(cells, " | ") 
 
 func (p *paper) rule(columns int) { p.line("|" + strings.Repeat("---|", columns)) }
 
+// line prints a line. It keeps the first error of writing, which print returns at the end.
 func (p *paper) line(text string) {
 	if _, err := fmt.Fprintln(p.out, text); p.last == nil {
 		p.last = err

@@ -32,7 +32,8 @@ var worlds = []world{
 // its window.
 const latest = 2000 * time.Hour
 
-// on is the experiment in this world.
+// on is the experiment in this world. The artifact needs a placement, and random is the published one; the production
+// engine refuses any.
 func (w world) on(e sim.Experiment) (sim.Experiment, error) {
 	own, err := sim.Profiles(profiles.FS)
 	if err != nil {
@@ -53,7 +54,8 @@ func (w world) on(e sim.Experiment) (sim.Experiment, error) {
 	return e, nil
 }
 
-// maxPreemptions is the daemon's default, where restarts cost something.
+// maxPreemptions is the daemon's default, where restarts cost something; 0, without a limit, where they are free, since
+// the artifact has none.
 func maxPreemptions(w world) int {
 	if w.restart == 0 {
 		return 0

@@ -32,8 +32,8 @@ const defaultTicks = 6
 // widest is the maximal width of a label beside an axis, in points.
 const widest = 130
 
-// shape applies this axis' range, ticks and texts to a plot's axis. An empty range becomes one of length 1, since the
-// library would divide by its length.
+// shape applies this axis' range, ticks and texts to a plot's axis. An empty range becomes one of length 1, since
+// positions are parts of it.
 func (a Axis) shape(axis *plot.Axis) {
 	if !(a.Max > a.Min) {
 		a.Max = a.Min + 1

@@ -79,7 +79,7 @@ func (s Style) line() draw.LineStyle {
 }
 
 func (s Style) dot(c draw.Canvas, at vg.Point) {
-	// The outline of a symbol would have the dashes of the line drawn before it.
+	// A symbol has no dashes, whatever line was drawn before it.
 	c.SetLineDash(nil, 0)
 	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.colour, Radius: 2.6, Shape: s.glyph}, at)
 }

@@ -94,7 +94,7 @@ var bursts = shape{"bursts of arrays", func(r *rand.Rand, count int) []ask {
 	return asks[:count]
 }}
 
-// pick draws one of some numbers, each as often as its weight says.
+// pick draws one of some numbers, each as often as its weight says. The last one is left where rounding leaves a rest.
 func pick(r *rand.Rand, from []int, weights []float64) int {
 	sum := 0.0
 	for _, w := range weights {
@@ -109,7 +109,9 @@ func pick(r *rand.Rand, from []int, weights []float64) int {
 	return from[len(from)-1]
 }
 
-// jobs draws the trace, and stretches its arrivals to the load.
+// jobs draws the trace, and stretches its arrivals to the load. Its jobs are asked for once with one iteration: that
+// says how long an iteration takes, and so how many make the drawn length. Jobs of one array have one model, which the
+// first of them draws.
 func (d draw) jobs(s *site) (sim.Workload, error) {
 	r := rand.New(rand.NewPCG(d.seed, 24))
 	asks := d.shape.jobs(r, d.count)
@@ -152,6 +154,8 @@ func (s *site) families() map[string][]string {
 
 func family(p *sensitivity.Profile) string { return strings.ToLower(p.Task) }
 
+// drawModel draws a model: a family has the mix's part, and its models have equal parts of that. The families have a
+// fixed order, since that of a map would draw other models for the same seed each time.
 func drawModel(r *rand.Rand, families map[string][]string, mix map[string]float64) string {
 	var names []string
 	var weights []float64

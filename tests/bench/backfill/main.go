@@ -37,6 +37,8 @@ func main() {
 	}
 }
 
+// compare prints the table, a row for each trace, and counts the traces that are worse. A trace that cannot be read or
+// simulated ends it at once; worse ones do not, so that the table is whole.
 func compare(ctx context.Context, logs []string) error {
 	site, err := newSite()
 	if err != nil {

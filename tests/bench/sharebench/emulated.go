@@ -54,7 +54,8 @@ type measure struct {
 // tooLate is how many times as long as alone a step may take, as in share_gpu.py.
 const tooLate = 1.6
 
-// by is what jobs that are alike have in common.
+// by is what jobs that are alike have in common: the kind and the gap, by which a trial's jobs are compared with their
+// own steps alone.
 type by struct {
 	kind string
 	gap  float64
@@ -85,7 +86,8 @@ func emulate(plan string, out io.Writer) error {
 var modes = map[string]testbed.Mode{"alone": testbed.Queue, "timeslice": testbed.Slicing, "turns": testbed.Turns,
 	"lookahead": testbed.LookAhead, "mps": testbed.Fill, "mps prio": testbed.Fill}
 
-// run runs a trial, and notes how long the steps of a job alone are.
+// run runs a trial. A trial of mode alone notes how long the steps of its job are, for trials after it in the plan.
+// Only MPS can bound the threads, so the percentage of other modes is ignored.
 func (t trial) run(alone map[by]float64) (outcome, error) {
 	mode, is := modes[t.Mode]
 	if !is || mode == testbed.Fill && (t.Percent < 25 || t.Percent > 100) {
@@ -115,7 +117,7 @@ func (t trial) run(alone map[by]float64) (outcome, error) {
 	return o, nil
 }
 
-// client has kernels of a millisecond.
+// client has kernels of about a millisecond, and at least one a step; together they take as long as the step.
 func (j job) client() testbed.Client {
 	kernels := max(1, int(j.Step))
 	class := share.Low
@@ -126,7 +128,8 @@ func (j job) client() testbed.Client {
 		Gap: milliseconds(j.Gap)}
 }
 
-// measured is what came of it; alone is how long its steps take then, and 0 where nobody knows.
+// measured is what came of it; alone is how long its steps take then, and 0 where no trial before has measured it. Then
+// no part of late steps is known. Without steps all figures are 0.
 func (j job) measured(steps []testbed.Step, seconds, alone float64) measure {
 	m := measure{Kind: j.Kind, Prio: j.Prio, Gap: j.Gap, Rate: float64(len(steps)) / seconds}
 	var took, waits []float64
@@ -153,6 +156,7 @@ func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 func milliseconds(x float64) time.Duration { return time.Duration(x * float64(time.Millisecond)) }
 
+// quantile is the value at this part of the sorted ones, without interpolation; 0 of none.
 func quantile(all []float64, q float64) float64 {
 	if len(all) == 0 {
 		return 0

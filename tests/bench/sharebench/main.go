@@ -59,10 +59,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return fmt.Errorf("%q: want broker, mps or emulated", args[0])
 }
 
-// jobWord is by which a process says of which job it is: 1 and 4 are important ones.
+// jobWord is the variable by which a process says of which job it is. Jobs 1 and 4 have class high.
 const jobWord = "SHAREBENCH_JOB="
 
-// serve is the node's broker until it is told to end. It says ready when it is.
+// serve is the node's broker until it is told to end. It says ready when it is. It does what root does on a node: it
+// writes the stamp of each job itself, owned by its own user. A process is believed which job it belongs to, since
+// there are no cgroups of Slurm. Without look-ahead the zero rules hold: turns by class alone, with no least share.
 func serve(ctx context.Context, dir string, lookAhead bool, out io.Writer) error {
 	for job, class := range map[int]share.Class{1: share.High, 2: share.Low, 3: share.Low, 4: share.High} {
 		s := share.Stamp{V: share.StampVersion, Job: job, UID: os.Geteuid(), Class: class, Memory: 1 << 17}
@@ -80,12 +82,14 @@ func serve(ctx context.Context, dir string, lookAhead bool, out io.Writer) error
 		Ready: func() { fmt.Fprintln(out, "ready", node.SocketPath(dir, 0)) }}).Serve(ctx)
 }
 
+// stamp writes the file from which the broker knows a job, as the prolog does. The first error explains the others.
 func stamp(dir string, s share.Stamp) error {
 	path := node.StampPath(dir, s.Job)
 	text, err := json.Marshal(s)
 	return errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o644))
 }
 
+// jobOf is the job that a process names in its environment when it starts.
 func jobOf(pid, _ int) (int, error) {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
@@ -99,10 +103,12 @@ func jobOf(pid, _ int) (int, error) {
 	return 0, errors.New("it says nothing of a job")
 }
 
-// fill keeps the MPS daemon of this user until it is told to end, and says what each class needs.
+// fill keeps the MPS daemon of this user until it is told to end, and says what each class needs. Serve must have seen
+// the GPU without jobs before: a job that it finds at its first look may have begun without the daemon, and would take
+// turns.
 func fill(ctx context.Context, dir string, threads int, out io.Writer) error {
 	m := mps.Manager{Dir: dir, LowThreads: threads}
-	if _, err := m.Serve(ctx, 0, nil); err != nil { // nobody is there yet
+	if _, err := m.Serve(ctx, 0, nil); err != nil { // no job runs yet
 		return err
 	}
 	mode, err := m.Serve(ctx, 0, []node.Run{{Job: 1, UID: os.Geteuid(), Stamped: time.Now().UnixNano()}})
