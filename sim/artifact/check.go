@@ -94,8 +94,8 @@ func (e *engine) names() []string {
 	return names
 }
 
-// checkPlace requires arrivals in order, and ascending IDs in mode Generated. There the source is never read to its
-// end, so this takes the place of findTwins, and tells that no job of the window can follow.
+// checkPlace requires arrivals in order, and ascending IDs in mode Generated. There jobs are read one by one, so the
+// order takes the place of findTwins, and shows when no job of the window can follow.
 func (e *engine) checkPlace(given trace.Job) error {
 	if !(given.Arrival >= 0 && given.Arrival <= longest) {
 		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, longest)

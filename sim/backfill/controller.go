@@ -104,6 +104,7 @@ func (c *controller) step() error {
 	return nil
 }
 
+// end is when the simulation ends at the latest.
 func (c *controller) end() time.Duration {
 	if c.Until > 0 {
 		return c.Until

@@ -38,6 +38,8 @@ const (
 	networkGb = "network_gb_s"
 )
 
+// measures lists the numbers of a group. Each format reads and prints them by these, so that all have the same bounds
+// and errors.
 func measures() []measure {
 	return []measure{
 		count(servers, maxServers, func(g *Group) *int { return &g.Servers }),

@@ -24,6 +24,7 @@ type study struct {
 	turned bool      // panels stand for allocators and series for policies
 }
 
+// series is the name and the look of the runs that are compared as one, in every panel.
 type series struct {
 	label string
 	style figure.Style

@@ -12,6 +12,7 @@ type phillyJob struct {
 	Attempts  []phillyAttempt `json:"attempts"`
 }
 
+// phillyAttempt is one run of a job; its detail lists the GPUs of each server.
 type phillyAttempt struct {
 	Start  string `json:"start_time"`
 	End    string `json:"end_time"`
@@ -47,10 +48,11 @@ func readPhilly(name string, r io.Reader) (*Trace, error) {
 	return p.log.traceSince(p.begin), jobs.err
 }
 
+// phillyLog gathers the jobs of the log.
 type phillyLog struct {
 	log   *log
-	seen  map[string]int
-	begin float64
+	seen  map[string]int // IDs with their lines
+	begin float64        // the first submission of a job with attempts, in seconds of the clock
 }
 
 // take stores a job, or counts why it was left out. The reason is that of its last attempt. A job whose submission is

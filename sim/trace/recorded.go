@@ -37,6 +37,7 @@ func readRecorded(name string, r io.Reader) (*Trace, error) {
 	return trace, t.err
 }
 
+// ratio reads the value of the remark; errors name it by the words of the remark.
 func (t *table) ratio(value string) (int, error) {
 	n, err := t.whole(strings.Trim(ratioRemark, "# :"), value, 1, maxRatio)
 	return int(n), err

@@ -233,6 +233,7 @@ func untimed(text string) bool {
 	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
 }
 
+// moment reads a time; unknown if the record has none, as for a job that never started.
 func (a *accounting) moment(t *table, c column) (float64, error) {
 	if untimed(t.text(c)) {
 		return unknown, nil

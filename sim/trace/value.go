@@ -36,6 +36,7 @@ func (p place) wrong(field, value, want string) error {
 	return p.errorf("%w", wrong(field, value, want))
 }
 
+// errorf makes an error that names the trace, and the line if the place has one.
 func (p place) errorf(format string, args ...any) error {
 	where := "trace " + p.name
 	if p.line > 0 {
@@ -117,6 +118,7 @@ func decimal(text string) (float64, bool) {
 	return x, err == nil
 }
 
+// isWhole says whether a text is a whole number, possibly negative.
 func isWhole(text string) bool {
 	_, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return err == nil

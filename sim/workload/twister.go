@@ -72,6 +72,7 @@ func (t *twister) twist() {
 	t.at = 0
 }
 
+// twisted joins the top bit of a word with the other bits of the next, and mixes them as the published generator does.
 func twisted(word, next uint32) uint32 {
 	y := word&(1<<31) | next&(1<<31-1)
 	return y>>1 ^ 0x9908b0df&-(y&1)

@@ -54,6 +54,7 @@ type Band struct {
 // bandOpacity keeps the grid and other bands visible.
 const bandOpacity = 0x48
 
+// draw draws along the upper line, and back along the lower one.
 func (b Band) draw(v view) {
 	outline := v.all(b.High)
 	for i := len(b.Low) - 1; i >= 0; i-- {

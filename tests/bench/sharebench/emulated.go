@@ -22,6 +22,7 @@ type trial struct {
 	Jobs    []job `json:"jobs"`
 }
 
+// job is a job of a trial, as share_gpu.py writes it.
 type job struct {
 	Kind string  `json:"kind"`
 	Prio int     `json:"prio"` // 2: important
@@ -35,6 +36,7 @@ type outcome struct {
 	Jobs []measure `json:"jobs"`
 }
 
+// measure is what was measured of one job; waits are from the wish for the GPU until the step runs.
 type measure struct {
 	Kind string  `json:"kind"`
 	Prio int     `json:"prio"`
