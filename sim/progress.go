@@ -48,9 +48,9 @@ func (e Experiment) expected(w Workload) int {
 	return w.length()
 }
 
-// of returns the function by which a cell reports its progress; nil if nobody asked for progress, so that engines need
-// not compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell
-// writes it.
+// of returns the function by which a cell reports its progress; nil if no progress is wanted, so that engines need not
+// compute it. It reads the cell's reading without the lock, which is safe: only the worker that runs the cell writes
+// it.
 func (m *meter) of(c cell) func(finished int, at float64) {
 	if m.tell == nil {
 		return nil

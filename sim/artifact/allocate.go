@@ -3,8 +3,8 @@ package artifact
 import "fmt"
 
 // allocate gives jobs their resources in the order of the queue, beginning behind the jobs that it has already seen:
-// those that again has given another round. What is held is summed only if that has changed. Opt holds nothing on
-// servers and sums it itself.
+// those that again has given another round. It sums the amounts held only if they have changed. Opt holds nothing on
+// servers and sums its options itself.
 func (e *engine) allocate(now float64) error {
 	var err error
 	before := len(e.allocated)

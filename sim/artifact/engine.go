@@ -42,8 +42,8 @@ type engine struct {
 	seen      []int32 // the beginning of the queue, as far as the allocator has gone through it
 	selected  []int32 // the jobs selected for the round, if the policy or allocator selects before it places
 	left      int     // GPUs that the selected jobs leave free
-	targets   []part  // see tune
-	peers     []peer
+	targets   []part  // see chooseTargets
+	peers     []peer  // see rankPeers
 
 	agenda  agenda
 	ordered bool // the agenda is kept, because the order of equal events can be visible

@@ -70,7 +70,7 @@ func (c *controller) sample(until time.Duration) {
 	c.sampled, c.stirred, c.started = due, false, 0
 }
 
-// outcome returns the results, including jobs that have not finished; what ended jobs held was added when they ended.
+// outcome returns the results, including jobs that have not finished; those that have ended were added when they ended.
 // The sums are rounded to hide the errors of adding many floats.
 func (c *controller) outcome() outcome.Run {
 	for _, j := range c.running {

@@ -81,8 +81,8 @@ func (s *site) span(j *outcome.Job, run slurmtest.Run, to float64) {
 	}
 }
 
-// outcome returns the results, including jobs that have not finished, whose runs count until now. What ended jobs held
-// was added when they ended.
+// outcome returns the results, including jobs that have not finished, whose runs count until now. Jobs that have ended
+// were added when they ended.
 func (s *site) outcome() outcome.Run {
 	now := s.clock.Now()
 	s.run.Ended = since(now)

@@ -74,7 +74,7 @@ func (s *site) submit(j trace.Job) error {
 }
 
 // comment is the directive of the job's user; empty if the job does not opt in. The length is left out if the user does
-// not declare it and the log has a time limit, from which the daemon then takes it. A declared length of 0.000s would be
+// not declare it and the log has a time limit, which the daemon then plans with. A declared length of 0.000s would be
 // refused, so it is at least a millisecond. The grace for saving is 60 s, the daemon's default
 // (directive.DefaultGrace), whatever the profile says of saving.
 func (s *site) comment(j trace.Job, length float64) string {

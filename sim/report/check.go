@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// check returns an error for rounds and spans that no simulation can produce and no plot can show. What statistics need
-// is checked by package outcome, and such a fault is shown in the report.
+// check returns an error for rounds and spans that no simulation can produce and no plot can show. Package outcome
+// checks the values that statistics need; such a fault is shown in the report.
 func check(run outcome.Run) error {
 	if err := checkSetting(run.Setting); err != nil {
 		return err

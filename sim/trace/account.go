@@ -73,7 +73,7 @@ func (l *log) fold(j accounted) {
 }
 
 // past says when the job ran, if all of its runs have times; otherwise it is zero. Runs that took no time are ignored.
-// A run that still goes on counts as ended when it was last seen. What the job held is that of the last run of each
+// A run that still goes on counts as ended when it was last seen. Cores and memory are those of the last run of each
 // component, added in the order of names, since the last digit of a sum depends on the order.
 func (j *accounted) past() Past {
 	p := Past{Started: math.Inf(1)}

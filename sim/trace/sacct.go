@@ -209,7 +209,7 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Slurm adds to CANCELLED who cancelled the job, which a trace does not need.
+	// Slurm adds the user that cancelled a job to CANCELLED; a trace does not need it.
 	state, _, _ := strings.Cut(t.text(a.columns.state), " ")
 	if state, err = t.label(a.columns.state.name, a.log.names.keep(state)); err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func withRatio(s setup, ratio int) setup {
 
 const times = "%.2f×"
 
-// artifactsOpt is the bound of the artifact, whoever is held against it.
+// artifactsOpt is the bound of the artifact, with which the allocator of each world is compared.
 const artifactsOpt = "opt of the artifact"
 
 var claims = []claim{

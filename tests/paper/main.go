@@ -60,8 +60,8 @@ func (p *paper) print(ctx context.Context) error {
 	return p.last
 }
 
-// check is the one figure that was published to the last digit. It is printed with all digits, so that one can see that
-// the artifact engine has the same.
+// check prints the one figure that was published to the last digit, with all digits, to show that the artifact engine
+// has the same.
 func (p *paper) check(ctx context.Context) error {
 	e, err := single(9, "20,70,10").experiment()
 	if err != nil {
