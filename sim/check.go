@@ -66,7 +66,8 @@ func (e Experiment) checkSchedules() error {
 	return nil
 }
 
-// checkSchedule requires names that the engine knows, and a placement only for the artifact engine.
+// checkSchedule requires names that the engine knows, and a placement only for the artifact engine. Baselines belong to
+// the production engine; for the other one their names are unknown.
 func (e Engine) checkSchedule(s Schedule) error {
 	if s.isBaseline() && e == Production {
 		return nil

@@ -100,7 +100,8 @@ func (e *engine) openAgenda() {
 	}
 }
 
-// lastOfWindow says whether this round completes the window while other jobs end with it.
+// lastOfWindow says whether this round completes the window while other jobs end with it. That is known at its
+// beginning, when its iterations are credited.
 func (e *engine) lastOfWindow() bool {
 	if !e.windowed() {
 		return false

@@ -14,7 +14,8 @@ import (
 // windowed says whether the simulation ends with the window.
 func (e *engine) windowed() bool { return e.Window != outcome.Window{} }
 
-// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning.
+// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning. A source with more than
+// mostJobs counts as endless.
 func (e *engine) takeAll(ctx context.Context) error {
 	for !e.drained {
 		if err := e.take(); err != nil {
@@ -33,7 +34,7 @@ func (e *engine) takeAll(ctx context.Context) error {
 	return e.findTwins()
 }
 
-// take reads the next job from the source, if there is one.
+// take reads the next job from the source, if there is one. With it, amounts may cease to be exact.
 func (e *engine) take() error {
 	given, more := e.Jobs.Next()
 	if !more {
@@ -67,7 +68,7 @@ func (e *engine) findTies() {
 	}
 }
 
-// classOf returns the class of a checked job. The classes of a model are sorted by GPUs.
+// classOf returns the class of a checked job, and makes it if it is new. The classes of a model are sorted by GPUs.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
 	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs,
@@ -137,7 +138,8 @@ func (e *engine) admit(now float64) error {
 	}
 }
 
-// nextArrival returns the next job that arrives by now; from the agenda, if that is kept.
+// nextArrival returns the next job that arrives by now; from the agenda, if that is kept. There the ends of leases and
+// the round that are due now are events, too, so an arrival before them is due.
 func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	switch {
 	case e.ordered && e.agenda[0].kind == arrival:

@@ -1,6 +1,7 @@
 package artifact
 
-// place places a job where the wish fits, by the run's placement. If it does not fit, nothing changes.
+// place places a job where the wish fits, by the run's placement. If it does not fit, nothing changes, and the wish is
+// not tried again until something is freed.
 func (e *engine) place(i int32, w *wish) bool {
 	e.refresh(w)
 	if w.none {

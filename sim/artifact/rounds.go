@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// simulate holds rounds until the simulation ends.
+// simulate holds rounds until the simulation ends. At one moment jobs arrive first, then leases end, then the round is
+// held: the order of the artifact's events (see kind).
 func (e *engine) simulate(ctx context.Context) error {
 	now, err := e.begin(ctx)
 	if err != nil {

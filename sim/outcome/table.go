@@ -55,7 +55,7 @@ func wordsOf(runs []Run) (columns []column) {
 // table is the results, one line each.
 type table []Result
 
-// each extracts a value from every result that has statistics.
+// each extracts a value from every result that has statistics; for the others it is missing.
 func (t table) each(of func(s Summary) float64) []amount {
 	amounts := make([]amount, len(t))
 	for i, r := range t {

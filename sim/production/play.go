@@ -94,7 +94,8 @@ func (s *site) skip() {
 	}
 }
 
-// untilRound is the time from now until the n-th next round, or until the end.
+// untilRound is the time from now until the n-th next round, or until the end. Rounds are at multiples of Round after
+// First, also if one took longer.
 func (s *site) untilRound(n time.Duration) time.Duration {
 	passed := s.clock.Now().Sub(opening())
 	due := s.First + ((passed-s.First)/s.Round+n)*s.Round

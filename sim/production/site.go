@@ -46,7 +46,8 @@ type site struct {
 	run outcome.Run // the outcome so far
 }
 
-// newSite builds the site. If jobs share GPUs, every GPU gets shards and every profile a GPUBusy.
+// newSite builds the site. If jobs share GPUs, every GPU gets shards and every profile a GPUBusy, by which the planner
+// predicts how fast jobs are together.
 func newSite(config Config) *site {
 	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()

@@ -42,7 +42,8 @@ func (s *site) fail(err error) {
 	}
 }
 
-// submit submits a job as its user would with sbatch.
+// submit submits a job as its user would with sbatch. The job's rate is relative to the speed with its request, so that
+// its work is as long as the request takes.
 func (s *site) submit(j trace.Job) error {
 	asked, err := users.Ask(s.Cluster, s.Profiles, j)
 	if err != nil {
@@ -95,8 +96,8 @@ func (s *site) comment(j trace.Job, length float64) string {
 
 // timeLimit is a job's time limit in whole minutes, as Slurm has it. It is the log's limit if that is enough for the
 // job with a restart, and otherwise the shortest that is enough. 1 % is added to the length, since the share in whole
-// MiB is slightly smaller than the exact share. If jobs share GPUs no job has a limit, since their speed there is not
-// known in advance.
+// MiB is slightly smaller than the exact share; with AtRounds a round is added, too. If jobs share GPUs no job has a
+// limit, since their speed there is not known in advance.
 func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	if s.Users.Sharing > 0 {
 		return 0

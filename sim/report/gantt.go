@@ -92,7 +92,8 @@ func staysOf(spans []outcome.Span) []stay {
 	return stays
 }
 
-// devices returns the GPUs of a span, and marks them as held until its end.
+// devices returns the GPUs of a span. If the engine did not record them, it chooses the lowest ones that are free, and
+// marks these as held until the end of the span.
 func devices(span outcome.Span, busy map[int][]float64) []int {
 	if span.Devices != nil {
 		return span.Devices
@@ -292,7 +293,8 @@ func (p palette) keys() (keys []figure.Key) {
 // gap is the space between rows, as a part of a row's height.
 const gap = 0.06
 
-// boxes draws the stays in a period, one mark for each kind.
+// boxes draws the stays in a period, one mark for each kind. Rows go down from 0, and kinds without a tint of their own
+// have the next one, that of the others.
 func (p palette) boxes(stays []stay, rows layout, from, to float64) []figure.Mark {
 	sorted := make([][]figure.Box, figure.Tints())
 	for _, s := range stays {

@@ -50,6 +50,7 @@ func Read(name string, r io.Reader, format Format) (*Trace, error) {
 		return nil, err
 	}
 	head, err := text.Peek(headSize)
+	// A file shorter than headSize is no error.
 	if err != nil && err != io.EOF {
 		return nil, place{name: name}.stopped(err)
 	}

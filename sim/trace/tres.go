@@ -146,7 +146,8 @@ const maxPriority = 1<<32 - 1
 // unlimited is the limit that Slurm assumes for jobs without one, in seconds.
 const unlimited = 365 * day
 
-// limit is a job's time limit in seconds; 0 if it is unknown or only refers to the partition's.
+// limit is a job's time limit in seconds; 0 if it is unknown or only refers to the partition's. A plain number is in
+// minutes.
 func (a *accounting) limit(t *table) (float64, error) {
 	c := a.columns.limitRaw
 	if t.text(c) == "" {

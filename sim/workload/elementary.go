@@ -76,7 +76,8 @@ func horner(coefficients []float64, x float64) float64 {
 	return sum
 }
 
-// gauss draws from the normal distribution with mean 0 and variance 1, by the polar method of Marsaglia.
+// gauss draws from the normal distribution with mean 0 and variance 1, by the polar method of Marsaglia. The second
+// number that the method yields is dropped, so that a draw depends on no earlier one.
 func (t *twister) gauss() float64 {
 	for {
 		x, y := t.uniform(-1, 1), t.uniform(-1, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// world is an engine and what it takes for granted.
+// world is an engine and the assumptions under which it simulates.
 type world struct {
 	name    string
 	engine  sim.Engine

@@ -155,7 +155,8 @@ func (k Key) sample(c draw.Canvas, box vg.Rectangle) {
 	c.StrokeLine2(k.Style.line(), box.Min.X, middle, box.Max.X, middle)
 }
 
-// panels draws the grid of panels with frames of equal size.
+// panels draws the grid of panels with frames of equal size. Room for the labels of the rows is taken off at the left
+// before the panels are aligned.
 func (f Figure) panels(c draw.Canvas) {
 	edge := c.Min.X
 	if slices.ContainsFunc(f.Rows, func(row []*Panel) bool { return row[0].Y.Label != "" }) {
@@ -189,7 +190,7 @@ func nameRow(c draw.Canvas, edge vg.Length, frame vg.Rectangle, label string) {
 	c.FillText(style, vg.Point{X: edge, Y: (frame.Min.Y + frame.Max.Y) / 2}, fit(style, label, frame.Max.Y-frame.Min.Y))
 }
 
-// fit shortens a text to a width.
+// fit shortens a text to a width, with a mark at its end; if nothing fits, the mark is left.
 func fit(style draw.TextStyle, text string, width vg.Length) string {
 	if style.Width(text) <= width {
 		return text

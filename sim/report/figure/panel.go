@@ -88,7 +88,8 @@ func (d content) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// grid draws lines across the panel at the labelled ticks.
+// grid draws lines across the panel at the labelled ticks. The library's ticks are logarithms already on a logarithmic
+// axis, so they are placed without Axis.along.
 func (p *Panel) grid(v view, drawn *plot.Plot) {
 	if p.Grid != NoGrid {
 		for _, tick := range named(drawn.X) {

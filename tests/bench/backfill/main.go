@@ -82,7 +82,8 @@ func compare(ctx context.Context, logs []string) error {
 	return ctx.Err()
 }
 
-// newSite is the cluster of all traces: 16 nodes of 8 GPUs, with the built-in profiles.
+// newSite is the cluster of all traces: 16 nodes of 8 GPUs, with the built-in profiles. The shortest run and the
+// preemptions of a round are the daemon's defaults; restarts of a job are not limited.
 func newSite() (*site, error) {
 	own, err := sim.Profiles(profiles.FS)
 	if err != nil {
