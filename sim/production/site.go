@@ -19,8 +19,8 @@ import (
 const (
 	partition    = "gpu"
 	lease        = 20 * 365 * 24 * time.Hour
-	startTimeout = time.Minute
-	extension    = ".json"
+	startTimeout = time.Minute // the default
+	extension    = ".json" // of profiles in comments, as files on a site have it
 )
 
 // opening is the start of the virtual clock. The value does not matter.

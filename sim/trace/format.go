@@ -50,7 +50,7 @@ var packed = []struct{ magic, kind string }{
 }
 
 // unreadable says what is wrong with a file that is not readable text; empty if it may be read. A tar archive has its
-// mark at byte 257 of the first header. Compressed with gzip it has been unpacked by now.
+// mark at byte 257. Text compressed with gzip has been unpacked before.
 func unreadable(head []byte) string {
 	for _, p := range packed {
 		if bytes.HasPrefix(head, []byte(p.magic)) {

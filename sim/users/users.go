@@ -49,8 +49,8 @@ func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Jo
 }
 
 // home returns the capacity of a server in the group that the job is requested for, and the number of servers. The
-// parts must be equal, because a request has one size for all its nodes: 6 GPUs on servers of 4 are two times 3, and 7
-// have no place on them.
+// parts must be equal, because a request has one size for all its nodes: on servers of 4, 6 GPUs are two times 3, and 7
+// are seven times 1.
 func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 	for _, g := range c.Groups {
 		if gpus < 1 || g.GPUs < 1 {
