@@ -78,7 +78,7 @@ func heldUntil(j trace.Job, end float64) float64 {
 type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
 
 // pastRounds returns the cluster's state at multiples of apart seconds, without the times at which nothing had changed.
-// A change counts at the next multiple; of several changes before it, only the sum of the last is kept.
+// A change counts at the next multiple; of several changes before it, only the state after the last is kept.
 func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 	var changes []shift
 	for _, j := range jobs {

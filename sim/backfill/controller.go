@@ -31,7 +31,8 @@ type job struct {
 }
 
 // controller is the simulated slurmctld with its nodes and jobs. It has two schedulers, as Slurm: walk starts jobs in
-// the order of the queue after each change, and backfill plans all of the queue at intervals.
+// the order of the queue after each change, and backfill plans the first jobs of the queue (bf_max_job_test) at
+// intervals.
 type controller struct {
 	Config
 	now   time.Duration

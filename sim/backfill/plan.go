@@ -52,7 +52,8 @@ func (c *controller) place(j *job, free *calendar) bool {
 			return true
 		case at > c.now+c.Slurm.Window:
 			return false
-		// The nodes were looked at from begin on; those that are reserved later may be in use at the end of the job.
+		// The nodes are unreserved while a job that begins at begin runs. One that begins later runs into later
+		// reservations.
 		case free.overlaps(on, at, at+j.limit):
 			begin = at
 			continue

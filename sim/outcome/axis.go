@@ -97,7 +97,7 @@ func whenPositive(x float64) string {
 	return decimal(x)
 }
 
-// restOf is the percentage of the remainder; empty if the part is 0. Six digits hide the rounding error of 1-part.
+// restOf is the percentage of the remainder; empty if the part is 0. It has six digits, which hide the error of 1-part.
 func restOf(part float64) string {
 	if part <= 0 {
 		return ""

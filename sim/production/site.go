@@ -20,7 +20,7 @@ const (
 	partition    = "gpu"
 	lease        = 20 * 365 * 24 * time.Hour
 	startTimeout = time.Minute // the default
-	extension    = ".json" // of profiles in comments, as files on a site have it
+	extension    = ".json"     // of profiles in comments, as files on a site have it
 )
 
 // opening is the start of the virtual clock. The value does not matter.
