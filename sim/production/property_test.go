@@ -93,6 +93,29 @@ func TestNobodyHoldsItsGPUsLongerThanWithTheShareBeyondItsRestarts(t *testing.T)
 	})
 }
 
+// A user whose trainer takes two minutes to save asks for as much grace. With less each preemption would cost the
+// progress of the whole run.
+func TestAJobThatTakesLongToSaveLosesNoProgress(t *testing.T) {
+	preempted := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		config, _ := anyConfig(rt, t)
+		for _, p := range config.Profiles {
+			p.CheckpointSeconds = 120
+		}
+		p := config.Profiles["lstm"]
+		for _, j := range simulate(t, config).Jobs {
+			preempted += j.Starts - 1
+			most := j.Length + float64(j.Starts-1)*(p.CheckpointSeconds+p.StartSeconds+config.Poll.Seconds()+1)
+			if held := j.AttainedGPU / float64(j.GPUs); held > most*(1+1e-9)+0.001 {
+				rt.Fatalf("job %d of %.1f s held its GPUs for %.1f s in %d runs", j.ID, j.Length, held, j.Starts)
+			}
+		}
+	})
+	if preempted == 0 {
+		t.Error("no job was preempted")
+	}
+}
+
 func TestTheSameInputGivesTheSameOutcome(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		config, jobs := anyConfig(rt, t)

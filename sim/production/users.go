@@ -52,7 +52,7 @@ func (s *site) submit(j trace.Job) error {
 	p, owed := asked.Profile, asked.Owed
 	_, err = s.slurm.Submit(slurmtest.Spec{
 		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j),
-		Comment: s.comment(j, asked.Length), TimeLimit: s.timeLimit(j, asked),
+		Comment: s.comment(j, asked), TimeLimit: s.timeLimit(j, asked),
 		Request: slurm.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
 			GPUs: j.GPUs, GRES: s.gres(j),
@@ -76,13 +76,14 @@ func (s *site) submit(j trace.Job) error {
 
 // comment is the directive of the job's user; empty if the job does not opt in. The length is left out if the user does
 // not declare it and the log has a time limit, which the daemon then plans with. A declared length of 0.000s would be
-// refused, so it is at least a millisecond. The grace for saving is 60 s, the daemon's default
-// (directive.DefaultGrace), whatever the profile says of saving.
-func (s *site) comment(j trace.Job, length float64) string {
+// refused, so it is at least a millisecond. The grace for saving is the daemon's default of 60 s, or longer for a
+// profile that takes longer: its user would ask for as much, or lose the progress of each run that is preempted.
+func (s *site) comment(j trace.Job, asked users.Request) string {
 	if !s.Users.OptsIn(j.ID) {
 		return ""
 	}
-	checkpoint := " synergy-checkpoint=USR1@60"
+	grace := min(3600, max(60, math.Ceil(2*asked.Profile.CheckpointSeconds)))
+	checkpoint := fmt.Sprintf(" synergy-checkpoint=USR1@%.0f", grace)
 	if !s.Users.Saves(j.ID) {
 		checkpoint = ""
 	}
@@ -91,7 +92,7 @@ func (s *site) comment(j trace.Job, length float64) string {
 		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
 	}
 	return fmt.Sprintf("synergy-profile=%s%s%s synergy-length=%.3fs", j.Model, extension, checkpoint,
-		math.Max(length, 0.001))
+		math.Max(asked.Length, 0.001))
 }
 
 // timeLimit is a job's time limit in whole minutes, as Slurm has it. It is the log's limit if that is enough for the
