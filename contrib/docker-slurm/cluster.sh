@@ -191,7 +191,7 @@ clear_the_way() {
 }
 
 wait_until_ready() {
-    local deadline=$((SECONDS + 120 + NODES)) missing="" login
+    local deadline=$((SECONDS + 240 + NODES)) missing="" login
     login=$(container login)
     until missing=$(docker exec "$login" ready.sh 2>&1); do
         ((SECONDS < deadline)) || { logs --tail 5 >&2; die "not ready: $missing"; }

@@ -135,7 +135,7 @@ run_mariadb() {
 # The daemon's user is an operator and no more: a test cluster run as root
 # would hide every permission error.
 register_accounts() {
-    wait_for 60 slurmdbd sacctmgr -n show cluster
+    wait_for 240 slurmdbd sacctmgr -n show cluster
     sacctmgr -iQ add cluster synergy || true
     sacctmgr -iQ add account users || true
     sacctmgr -iQ add user alice,bob,synergy account=users || true
@@ -146,7 +146,7 @@ run_slurmdbd() {
     start_munge
     render slurmdbd.conf
     chown slurm:slurm /etc/slurm/slurmdbd.conf && chmod 0600 /etc/slurm/slurmdbd.conf
-    wait_for 60 mariadb bash -c 'exec 3<>/dev/tcp/mariadb/3306'
+    wait_for 240 mariadb bash -c 'exec 3<>/dev/tcp/mariadb/3306'
     register_accounts &
     exec slurmdbd -D
 }
@@ -178,7 +178,7 @@ install_lua() {
 run_slurmctld() {
     start_munge
     install_lua
-    wait_for 90 accounts accounts_registered
+    wait_for 240 accounts accounts_registered
     keep_token_fresh &
     [[ $FAKE_CLOCK != yes ]] || fake_clock
     exec slurmctld -D -i
@@ -194,7 +194,7 @@ fake_clock() {
 
 # Anyone may open the socket, as anyone may open the port: the token decides.
 run_slurmrestd() {
-    wait_for 90 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
+    wait_for 240 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
     rm -f /shared/slurmrestd/slurmrestd.sock
     umask 0
     # One heap for all its threads, which is kept between two listings: without this it has grown by 300 MB with each listing of
@@ -215,7 +215,7 @@ make_fake_gpus() {
 run_slurmd() {
     start_munge
     make_fake_gpus
-    wait_for 90 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
+    wait_for 240 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
     ((PER_CONTAINER > 1)) || exec slurmd -D -N "$(hostname)"
     run_slurmds "$(hostname)"
 }
