@@ -246,9 +246,9 @@ func TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects(t *testing.T) {
 }
 
 // exposed is the most that systemd may say of the unit: 10 is a service with nothing taken away, below 2 is what it
-// calls OK. What remains is the network (slurmrestd, --listen), IPAddressDeny and PrivateUsers, which depend on the site
-// (the latter would stop the daemon on hosts without user namespaces), AF_UNIX (systemd, munge, slurmrestd's socket),
-// RootDirectory (the host's scontrol) and DeviceAllow (the hardware clock, by ProtectClock).
+// calls OK. What remains is the network (slurmrestd, --listen), IPAddressDeny and PrivateUsers, which depend on the
+// site (the latter would stop the daemon on hosts without user namespaces), AF_UNIX (systemd, munge, slurmrestd's
+// socket), RootDirectory (the host's scontrol) and DeviceAllow (the hardware clock, by ProtectClock).
 const exposed = 1.5
 
 func TestTheUnitGivesTheDaemonLittleToHarm(t *testing.T) {
