@@ -1,6 +1,6 @@
 // Command paper compares the claims of the Synergy paper (OSDI'22) with the results of the reference engine and the
-// production engine, and prints the table as it stands in docs/paper.md. Given the folder with the traces that were
-// published with the paper's artifact, it looks at these, too.
+// production engine, and prints the tables of which docs/paper.md has the figures, shorter. Given the folder with the
+// traces that were published with the paper's artifact, it looks at these, too.
 package main
 
 import (
