@@ -1,6 +1,6 @@
 // Command backfill compares the daemon's default, Slurm's order with Tune, with Slurm's own backfill with proportional
 // requests: 128 GPUs, rounds of 15 s, time limits as short as they can be, profiles that are right. It prints the table
-// that stands in docs/performance.md, and fails where a mean or a 99th percentile is worse by more than 2 %. Files in
+// of docs/performance.md, and fails where a mean or a 99th percentile is worse by more than 2 %. Files in
 // the recorded format (job_id,model,arrival,iterations,gpus), named as arguments, are replayed, too.
 package main
 
