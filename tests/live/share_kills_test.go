@@ -90,7 +90,7 @@ jq '.model="heavy" | .gpu_busy=1 | .throughput_samples_per_s[][] /= 4' light.jso
 	c.WaitFor("it takes turns again", func() bool { return c.turnsOf(gpu, high) > 5 })
 
 	since := time.Now()
-	if killed := c.MustExec("n1", "root", "timeout", "300", "bash", "-c", killHolders, "bash", fmt.Sprint(gpu),
+	if killed := c.MustExec("n1", "root", "timeout", "600", "bash", "-c", killHolders, "bash", fmt.Sprint(gpu),
 		"500"); killed != "500" {
 		t.Errorf("killed: %q", killed)
 	}
