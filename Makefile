@@ -137,7 +137,7 @@ SHARE := share share_kills share_offence share_run
 SELDOM := seldom
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
-live = $(SUITE) "live$(1)" tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
+live = $(SUITE) "live$(1)" tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 45m
 
 test-live-rounds: # all the others
 	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(SHARE) $(SELDOM) $(TORCH_TESTS))|$(DEVICES))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
@@ -164,7 +164,7 @@ test-live-share:
 NEXT := TestWhatTheWordChanges|TestStepsOfAPart|TestWhateverPlainSlurmStarts|TestAPluginForAnother
 
 test-live-next:
-	@SLURM=26.05 $(SUITE) live-next tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
+	@SLURM=26.05 $(SUITE) live-next tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m -run '$(NEXT)|TestSlurmrestKeeps' \
 		./bridge/conformance ./tests/live
 
 # On one Slurm is enough: what it shows is of the Python package. It is no part of make test: on two cores that have other work a training is not disturbed as
