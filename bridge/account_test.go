@@ -166,8 +166,8 @@ func read(j slurm.Job) *managedJob {
 	return t
 }
 
-// Every moment of a record that has passed is moved with Slurm's clock. A new field of that kind belongs to shift, or to
-// the few here that are none.
+// Every moment of a record that has passed is moved with Slurm's clock. A new field of that kind belongs to shift and
+// here.
 func TestEachPastMomentOfARecordMovesWithSlurmsClock(t *testing.T) {
 	moment := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	r := &Record{First: moment, Until: moment, FailedAt: moment, ReturnedAt: moment, Asked: moment,

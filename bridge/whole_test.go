@@ -46,7 +46,8 @@ func TestAnExclusiveJobMayNameAlternativeFeatures(t *testing.T) {
 	nodes := slurmtest.Rack(1, server, "gpu")
 	nodes[0].Features = []string{"a100"}
 	w := newSite(t, nodes)
-	id := w.submit(1, model("res18"), forAges, exclusive, func(s *slurmtest.Spec) { s.Features = []string{"h100|a100"} })
+	either := func(s *slurmtest.Spec) { s.Features = []string{"h100|a100"} }
+	id := w.submit(1, model("res18"), forAges, exclusive, either)
 	w.rounds(1)
 	if job := w.job(id); job.State != slurm.Running || job.Runs.PerNode.CPUs != 24 {
 		t.Errorf("%s with %s: %s", job.State, job.Runs.PerNode, job.Extra)

@@ -270,8 +270,8 @@ func (n *node) paint(c cell, times int) {
 
 const mostCells = 256
 
-// Amounts says in a line for each resource what the node has and who has it, in the words of Use. Parts that are nothing
-// are left out.
+// Amounts says in a line for each resource what the node has and which jobs hold it, in the words of Use. Parts that
+// are nothing are left out.
 func (n node) Amounts() (lines []string) {
 	for _, a := range amounts(n.GPUs, n.Cores, n.Memory) {
 		stranded := "idle without a GPU"

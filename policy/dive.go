@@ -137,7 +137,7 @@ func (r *repack) takesPart(n int) bool {
 
 // classify sorts the movable jobs into classes; false if there are too many.
 func (r *repack) classify() bool {
-	// The grounds keep their numbers when group classifies the jobs that are left anew: the stands are marked with them.
+	// Grounds keep their numbers when group classifies the jobs that are left anew: stands are marked with them.
 	r.classes, r.class = nil, resized(r.class, len(r.movable))
 	type alike struct {
 		class *jobClass

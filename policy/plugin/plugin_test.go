@@ -97,6 +97,7 @@ var misbehaviours = map[string]func(){
 		}
 		fmt.Println("1|1|unix|" + listener.Addr().String() + "|grpc")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Hour) // the signal may come a moment later
 	},
 	"escapee": func() { // a child in a session of its own keeps the output open
 		child := exec.Command("sleep", "20")
