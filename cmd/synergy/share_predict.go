@@ -15,6 +15,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
@@ -109,11 +110,11 @@ func (o *predictOptions) run(out io.Writer, args []string) error {
 	}
 	answer := o.expect(jobs)
 	if o.json {
-		return asJSON(out, answer)
+		return ask.JSON(out, answer)
 	}
-	s := screenOf(out)
+	s := ask.NewText(out)
 	answer.show(s)
-	return done(s.err)
+	return done(s.Err())
 }
 
 // readCandidate reads a job of the command line. place is its index among the arguments: the first is class high by
@@ -133,7 +134,7 @@ func readCandidate(arg string, place int) (candidate, error) {
 			return c, err
 		}
 		p := all[0]
-		c.Name += " " + printable.Line(p.Model, longestName)
+		c.Name += " " + printable.Line(p.Model, ask.LongestName)
 		c.Busy, c.Known, c.Memory = p.GPUBusy, p.GPUBusy > 0, p.GPUMemory
 		words = words[1:]
 	}
@@ -277,7 +278,7 @@ func gibibytes(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1
 
 // show prints what was known of the jobs, their speeds in each mode of sharing, memory, waits, and the planner's
 // decision.
-func (a *togetherness) show(s *screen) {
+func (a *togetherness) show(s *ask.Text) {
 	rows := [][]string{{"job", "class", "GPU busy", "GPU memory"}}
 	for _, j := range a.Jobs {
 		busy, memory := "not known, so 1", "not known"
@@ -289,8 +290,8 @@ func (a *togetherness) show(s *screen) {
 		}
 		rows = append(rows, []string{j.Name, string(j.Class), busy, memory})
 	}
-	s.table(rows, 0)
-	s.write("\n")
+	s.Table(rows, 0)
+	s.Blank()
 	rows = [][]string{{"speed, of alone"}}
 	for _, j := range a.Jobs {
 		rows[0] = append(rows[0], j.Name)
@@ -304,31 +305,31 @@ func (a *togetherness) show(s *screen) {
 		}
 		rows = append(rows, append(row, fmt.Sprintf("%.2f", sum)))
 	}
-	s.table(rows, 0)
-	s.write("\n")
-	s.say(0, fmt.Sprintf("memory: %s of the %s that jobs may use together", gibibytes(a.Memory.Needed),
+	s.Table(rows, 0)
+	s.Blank()
+	s.Say(0, fmt.Sprintf("memory: %s of the %s that jobs may use together", gibibytes(a.Memory.Needed),
 		gibibytes(a.Memory.Most)))
 	if a.Wait != nil {
-		s.say(0, a.Wait.String())
+		s.Say(0, a.Wait.String())
 	}
 	a.verdict(s)
 }
 
 // verdict says what the planner would do, which is usually the same in both modes.
-func (a *togetherness) verdict(s *screen) {
+func (a *togetherness) verdict(s *ask.Text) {
 	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
 	switch {
 	case turns && fill:
-		s.say(0, "the planner would put them on one GPU")
+		s.Say(0, "the planner would put them on one GPU")
 	case fill:
-		s.say(0, "the planner would put them on one GPU of a node that fills its GPUs, if they are of one user")
+		s.Say(0, "the planner would put them on one GPU of a node that fills its GPUs, if they are of one user")
 	case turns:
-		s.say(0, "the planner would put them on one GPU, but not where the node fills it and they are of one user")
+		s.Say(0, "the planner would put them on one GPU, but not where the node fills it and they are of one user")
 	}
 	said := map[string]bool{}
 	for _, why := range slices.Concat(a.Refused, a.RefusedToFill) {
 		if !said[why] {
-			s.say(0, "would not be put on one GPU: "+why)
+			s.Say(0, "would not be put on one GPU: "+why)
 		}
 		said[why] = true
 	}

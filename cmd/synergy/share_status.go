@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
@@ -21,8 +22,9 @@ const usualBroker = node.Folder + "/broker.sock"
 
 // shareStatusOptions are the flags of synergy share status.
 type shareStatusOptions struct {
-	whyNotOptions        // of a job
-	socket        string // of the node's broker
+	source ask.Source // of a job
+	socket string     // of the node's broker
+	json   bool
 }
 
 func shareStatusCommand() *cobra.Command {
@@ -52,7 +54,7 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 	}
 	here, job, out := newGroup("Of this node"), newGroup("Of a job"), newGroup("Output")
 	here.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
-	o.define(job)
+	job.rounds(&o.source)
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
 	grouped(command, here, job, out)
 	return command
@@ -70,76 +72,76 @@ func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, answerOfBroker)
 	defer cancel()
 	var status wire.Status
-	if err := bySocket(path).get(ctx, "/status", &status); err != nil {
-		if errors.Is(err, errSilent) {
+	if err := ask.BySocket(path).Get(ctx, "/status", &status); err != nil {
+		if errors.Is(err, ask.ErrSilent) {
 			err = unseen{fmt.Errorf("%s: no broker answers: is synergy-broker running on this node, and are you root?",
 				path)}
 		}
 		return err
 	}
 	if o.json {
-		return asJSON(out, status)
+		return ask.JSON(out, status)
 	}
-	s := screenOf(out)
+	s := ask.NewText(out)
 	showBroker(s, &status)
-	return done(s.err)
+	return done(s.Err())
 }
 
 // showBroker prints the broker's state, GPU by GPU.
-func showBroker(s *screen, status *wire.Status) {
-	s.say(0, fmt.Sprintf("broker %s, up for %s, policy %s", cell(status.Release, longestName), ago(seconds(status.Up)),
-		cell(status.Policy, longestName)))
+func showBroker(s *ask.Text, status *wire.Status) {
+	s.Say(0, fmt.Sprintf("broker %s, up for %s, policy %s", ask.Cell(status.Release, ask.LongestName),
+		ask.Ago(seconds(status.Up)), ask.Cell(status.Policy, ask.LongestName)))
 	for i := range status.GPUs {
-		s.write("\n")
+		s.Blank()
 		showGPU(s, &status.GPUs[i])
 	}
 	for _, job := range status.StillFrozen {
-		s.say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, short(job.Since),
-			cell(job.Error, longestSentence)))
+		s.Say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, short(job.Since),
+			ask.Cell(job.Error, ask.LongestSentence)))
 	}
 	if last := status.LastStampError; last != nil {
-		s.say(0, fmt.Sprintf("jobs that could not be stamped, and take no turns: %d; the last, job %d, %s ago: %s",
-			status.StampErrors, last.Job, short(last.Since), cell(last.Error, longestSentence)))
+		s.Say(0, fmt.Sprintf("jobs that could not be stamped, and take no turns: %d; the last, job %d, %s ago: %s",
+			status.StampErrors, last.Job, short(last.Since), ask.Cell(last.Error, ask.LongestSentence)))
 	}
 	for _, code := range sorted(status.Refused) {
 		if n := status.Refused[code]; n > 0 {
-			s.say(0, fmt.Sprintf("refused %s: %d times", cell(code, longestName), n))
+			s.Say(0, fmt.Sprintf("refused %s: %d times", ask.Cell(code, ask.LongestName), n))
 		}
 	}
 }
 
 // showGPU prints the state of one GPU: what was stopped there, its clients, and what each class had of it.
-func showGPU(s *screen, g *wire.GPU) {
-	title := fmt.Sprintf("GPU %d, %s, %s of its memory booked", g.GPU, cell(g.Mode, longestName),
+func showGPU(s *ask.Text, g *wire.GPU) {
+	title := fmt.Sprintf("GPU %d, %s, %s of its memory booked", g.GPU, ask.Cell(g.Mode, ask.LongestName),
 		gibibytes(g.MemoryBooked))
 	if g.Freezes+g.Offences > 0 {
 		title += fmt.Sprintf(", %d times a job was stopped that would not let go, %d told to the daemon", g.Freezes,
 			g.Offences)
 	}
-	s.say(0, title)
+	s.Say(0, title)
 	if g.WhyTurns != "" {
-		s.say(2, "jobs take turns: "+cell(g.WhyTurns, longestSentence))
+		s.Say(2, "jobs take turns: "+ask.Cell(g.WhyTurns, ask.LongestSentence))
 	}
 	if len(g.Clients) == 0 {
-		s.say(2, "nobody is there")
+		s.Say(2, "nobody is there")
 	} else {
 		rows := [][]string{{"  job", "class", "state", "for", "turns", "had it for", "memory", "pid"}}
 		for _, c := range g.Clients {
-			rows = append(rows, []string{"  " + strconv.Itoa(c.Job), cell(c.Class, longestName),
-				cell(c.State, longestName), short(c.Since), strconv.Itoa(c.Turns), short(c.Used),
+			rows = append(rows, []string{"  " + strconv.Itoa(c.Job), ask.Cell(c.Class, ask.LongestName),
+				ask.Cell(c.State, ask.LongestName), short(c.Since), strconv.Itoa(c.Turns), short(c.Used),
 				gibibytes(c.Memory) + " of " + gibibytes(c.MemoryCap), strconv.Itoa(c.PID)})
 		}
-		s.table(rows, shownRows)
+		s.Table(rows, shownRows)
 	}
 	for _, c := range g.Clients {
 		if c.IsSilent() {
-			s.say(2, fmt.Sprintf("job %d asks for no turns: it is stopped while others have theirs", c.Job))
+			s.Say(2, fmt.Sprintf("job %d asks for no turns: it is stopped while others have theirs", c.Job))
 		}
 	}
 	for _, class := range sorted(g.Classes) {
 		h := g.Classes[class]
-		s.say(2, fmt.Sprintf("%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
-			cell(class, longestName), h.Turns, short(h.Held), short(h.WaitP50), short(h.WaitP95), h.Overrun))
+		s.Say(2, fmt.Sprintf("%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
+			ask.Cell(class, ask.LongestName), h.Turns, short(h.Held), short(h.WaitP50), short(h.WaitP95), h.Overrun))
 	}
 }
 
@@ -151,7 +153,7 @@ func short(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.2f ms", s*1000)
 	}
-	return ago(seconds(s))
+	return ask.Ago(seconds(s))
 }
 
 // seconds converts another program's seconds to a duration, bounded so that it cannot overflow. What is negative or no

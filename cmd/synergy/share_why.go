@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
@@ -39,21 +40,21 @@ type seated struct {
 }
 
 // ofJob says of a job on which GPU it is and beside which jobs, or why it shares none.
-func (o *whyNotOptions) ofJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
-	report, answer, err := o.ask(ctx, name)
+func (o *shareStatusOptions) ofJob(ctx context.Context, out io.Writer, name string, now time.Time) error {
+	report, answer, err := o.source.WhyNot(ctx, name)
 	if err != nil {
 		return err
 	}
 	told := sharingOf(&report, &answer)
 	if o.json {
-		return asJSON(out, told)
+		return ask.JSON(out, told)
 	}
-	s := screenOf(out)
-	s.say(0, fmt.Sprintf("job %d, %s", told.Job, asOf(report.Round, report.Began, now, report.Shadow)))
+	s := ask.NewText(out)
+	s.Say(0, fmt.Sprintf("job %d, %s", told.Job, ask.AsOf(report.Round, report.Began, now, report.Shadow)))
 	for _, line := range told.Says {
-		s.say(2, line)
+		s.Say(2, line)
 	}
-	return done(s.err)
+	return done(s.Err())
 }
 
 // sharingOf is what a round says of one job and sharing: that it did not opt in, why it has no place, that it has a
