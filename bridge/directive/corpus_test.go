@@ -2,9 +2,6 @@ package directive
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +11,7 @@ import (
 
 const comments = "testdata/comments.json"
 
+// The live suite has the gate read the same comments in the Lua of its Slurm, tests/node the plugin and the prolog.
 func TestTheDaemonUnderstandsEachCommentOfTheCorpus(t *testing.T) {
 	for _, c := range corpus.Read(t, comments) {
 		d := Parse(c.Comment)
@@ -88,39 +86,4 @@ func meaningOf(d *Directives) string {
 	}
 	say(rates != nil, "curve=%s@%d", strings.Join(rates, "/"), d.Curve.At.Unix())
 	return strings.Join(all, " ")
-}
-
-// The live suite does the same in the Lua of its Slurm.
-func TestTheGateUnderstandsEachCommentOfTheCorpus(t *testing.T) {
-	cases := corpus.Read(t, comments)
-	dir := t.TempDir()
-	gate, err := os.ReadFile("../../etc/job_submit.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	slurmctld, err := os.ReadFile("testdata/slurmctld.lua")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := fmt.Sprintf("GATE = %q\n%s%s", dir, slurmctld, corpus.Submissions(cases))
-	for name, text := range map[string]string{"job_submit.lua": string(gate), "main.lua": program} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ran := false
-	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4", "lua"} {
-		if _, err := exec.LookPath(lua); err != nil {
-			continue
-		}
-		printed, err := exec.Command(lua, filepath.Join(dir, "main.lua")).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v: %.2000s", lua, err, printed)
-		}
-		t.Run(lua, func(t *testing.T) { corpus.CheckGate(t, cases, string(printed)) })
-		ran = true
-	}
-	if !ran {
-		t.Skip("no Lua on this machine; the live suite has one")
-	}
 }
