@@ -231,8 +231,7 @@ func (u *usage) seat(on []string) {
 	u.n = int64(len(u.on))
 }
 
-// share turns pools into quotas. Pools of the same kind, group and members form one quota, except that each GPU type
-// has a quota of its own.
+// share turns pools into quotas. Pools of the same kind, group and members form one quota, but one for each GPU type.
 func (v *Verdict) share(pools map[poolKey]*pool) {
 	var last *pool
 	for _, p := range sorted(pools) {

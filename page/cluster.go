@@ -54,9 +54,9 @@ type stranded struct{ What, Want string }
 // Many says that there are so many nodes that they are drawn smaller.
 func (c cluster) Many() bool { return len(c.Nodes) > 64 }
 
-// Use divides an amount by who has it. Share is what managed jobs have up to their shares, Lent what they have beyond,
-// Foreign what other jobs have, Closed what is unused on closed nodes. Of what is unused on open nodes, Stranded cannot
-// be used by any job, and Free can.
+// Use divides an amount of a node or of all nodes. Allocated are Share (to managed jobs, up to their shares), Lent (to
+// managed jobs, beyond that) and Foreign (to other jobs). Idle are Closed (on closed nodes), Stranded (no job can use
+// it) and Free.
 type Use struct{ Total, Share, Lent, Foreign, Closed, Stranded, Free int }
 
 // Idle is what is unused on open nodes.
@@ -71,7 +71,7 @@ type node struct {
 	Rows                []row  // managed jobs that hold something of it
 }
 
-// cell is one GPU and who has it.
+// cell is one GPU and the managed job that holds it; 0: none does.
 type cell struct {
 	Kind string // share, foreign, closed, stranded, free
 	Job  int

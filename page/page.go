@@ -37,7 +37,9 @@ func File(name string) (text []byte, kind string, ok bool) {
 // The pages, and what leads to them from each page. The queue is a section of the cluster's page, and jobs are linked
 // where they are named.
 var (
-	clusterPage, jobPage, profilesPage = framed("cluster.html"), framed("job.html"), framed("profiles.html")
+	clusterPage  = pageTemplate("cluster.html")
+	jobPage      = pageTemplate("job.html")
+	profilesPage = pageTemplate("profiles.html")
 
 	places = []place{{"Cluster", "/"}, {"Queue", "/#queue"}, {"Profiles", "/profiles"}}
 )
@@ -45,9 +47,9 @@ var (
 // place is an entry of the navigation.
 type place struct{ Name, Path string }
 
-// framed is a page of two templates in frame.html: "main", and "top" for what is under the title, which a page may
-// leave out.
-func framed(file string) *template.Template {
+// pageTemplate parses frame.html with the file of one page. The file defines the template "main", and may define "top",
+// which stands under the title.
+func pageTemplate(file string) *template.Template {
 	return template.Must(template.New("frame.html").Funcs(words).ParseFS(files, "frame.html", file))
 }
 

@@ -95,10 +95,12 @@ func tenuresOf(b *board) []tenure {
 	return b.tenures.of
 }
 
-// endOrder is a number that orders jobs by when they end: by time limit, in nanoseconds; behind all these, jobs without
-// time limit by when they started, in units of rules.patience.
+// endOrder orders jobs by when they are expected to end. For a job with a time limit it is its latest end in
+// nanoseconds since the epoch. All jobs without one come behind these: they are put at never, and among them the
+// earliest start comes first. Starts count in whole units of rules.patience, so that jobs which started at about the
+// same time are equal and compareExpectedWaits goes on to the next criterion.
 func endOrder(b *board, i int) int64 {
-	const never = math.MaxInt64 / 2
+	const never = math.MaxInt64 / 2 // the other half is room for the starts
 	if b.jobs[i].TimeLimit == 0 {
 		return never + runBegan(b, i).UnixNano()/int64(b.c.Rules.patience())
 	}

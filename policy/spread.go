@@ -46,7 +46,7 @@ func (b *board) fresh() []int {
 	return b.started
 }
 
-// spreadOn hands out what is left on server n.
+// spreadOn hands out the free cores and memory of server n in steps, until no job on it gains by more.
 func spreadOn(b *board, n int) {
 	for takeStep(b, n) {
 	}

@@ -20,7 +20,7 @@ type Node struct {
 	Name                 string
 	Features, Partitions []string
 	GPUs                 int
-	Shards               []int // per GPU, if each GPU has a type of its own and shards; otherwise empty
+	Shards               []int // of each GPU, if gres.conf gives every GPU another type and shards; else empty
 	Broker               bool  // a broker has announced itself
 }
 

@@ -43,7 +43,7 @@ type Job struct {
 	Either bool
 	Lease  int // the lease job on which it depends; 0: none. See Leases
 
-	Array int // ID of the array of which it is a task, or whose tasks it stands for; 0: none
+	Array int // ID of its array: the job is one task, or stands for all tasks not yet split off; 0: no array
 	Task  int // its index in the array, if it is one task
 	// Tasks are the indices of the tasks for which the job is Slurm's common record, or the first of them, ascending.
 	// They have no jobs of their own yet. Empty: the job is one task.

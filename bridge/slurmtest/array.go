@@ -99,6 +99,6 @@ func (s *Slurm) enough(j *job) bool {
 
 // Split implements slurm.Splitter.
 func (l *Line) Split(ctx context.Context, array int, tasks []int) error {
-	return l.say(Call{Verb: Split, Job: array},
+	return l.call(Call{Verb: Split, Job: array},
 		func() error { return l.slurm.(slurm.Splitter).Split(ctx, array, tasks) })
 }

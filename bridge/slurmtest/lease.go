@@ -107,7 +107,7 @@ func (l leased) leases() slurm.Leases {
 }
 
 func (l leased) Renew(ctx context.Context, length time.Duration) (job int, err error) {
-	err = l.line.say(Call{Verb: Renew}, func() error {
+	err = l.line.call(Call{Verb: Renew}, func() error {
 		job, err = l.leases().Renew(ctx, length)
 		return err
 	})
@@ -115,5 +115,5 @@ func (l leased) Renew(ctx context.Context, length time.Duration) (job int, err e
 }
 
 func (l leased) End(ctx context.Context) error {
-	return l.line.say(Call{Verb: Lapse}, func() error { return l.leases().End(ctx) })
+	return l.line.call(Call{Verb: Lapse}, func() error { return l.leases().End(ctx) })
 }

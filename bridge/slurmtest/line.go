@@ -93,7 +93,7 @@ func NewLine(manager slurm.Manager, clock Sleeper, fault Fault) *Line {
 
 // Observe implements slurm.Manager.
 func (l *Line) Observe(ctx context.Context) (observed slurm.Observed, err error) {
-	err = l.say(Call{Verb: Observe}, func() error {
+	err = l.call(Call{Verb: Observe}, func() error {
 		observed, err = l.slurm.Observe(ctx)
 		return err
 	})
@@ -105,18 +105,19 @@ func (l *Line) Observe(ctx context.Context) (observed slurm.Observed, err error)
 
 // Update implements slurm.Manager.
 func (l *Line) Update(ctx context.Context, update slurm.Update) error {
-	return l.say(Call{Verb: Update, Job: update.Job, Update: update},
+	return l.call(Call{Verb: Update, Job: update.Job, Update: update},
 		func() error { return l.slurm.Update(ctx, update) })
 }
 
 // Signal implements slurm.Manager.
 func (l *Line) Signal(ctx context.Context, job int, signal slurm.Signal) error {
-	return l.say(Call{Verb: Signal, Job: job, Signal: signal}, func() error { return l.slurm.Signal(ctx, job, signal) })
+	return l.call(Call{Verb: Signal, Job: job, Signal: signal},
+		func() error { return l.slurm.Signal(ctx, job, signal) })
 }
 
 // Requeue implements slurm.Manager.
 func (l *Line) Requeue(ctx context.Context, job int) error {
-	return l.say(Call{Verb: Requeue, Job: job}, func() error { return l.slurm.Requeue(ctx, job) })
+	return l.call(Call{Verb: Requeue, Job: job}, func() error { return l.slurm.Requeue(ctx, job) })
 }
 
 // Now implements Sleeper.
@@ -133,8 +134,8 @@ func (l *Line) Sleep(ctx context.Context, d time.Duration) error {
 	return l.clock.Sleep(ctx, d)
 }
 
-// say makes one call, subject to the fault.
-func (l *Line) say(call Call, do func() error) error {
+// call makes one call, subject to the fault.
+func (l *Line) call(call Call, do func() error) error {
 	call, alive := l.begin(call)
 	if !alive {
 		return ErrDied

@@ -8,8 +8,8 @@ import (
 // device is one GPU of a node.
 type device struct{ node, name string }
 
-// deviceOf returns the shared GPU of a placement; seat is false if the placement has GPUs of its own.
-func deviceOf(g *policy.Placement) (at device, seat bool) {
+// deviceOf returns the shared GPU of a placement; false if the placement has whole GPUs, or there is none.
+func deviceOf(g *policy.Placement) (at device, shared bool) {
 	if g == nil || g.Device == "" || len(g.Nodes) != 1 {
 		return device{}, false
 	}

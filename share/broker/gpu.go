@@ -201,9 +201,9 @@ func (g *gpu) of(class share.Class) *had {
 // next one, and is stopped as soon as possible.
 const mostHeld = 2 * time.Second
 
-// freeze stops the job of a client that did not yield when told to. The clock is held until the job stands or mostHeld
-// has passed, whichever is first. It is always a job with a client of its own, so c.peer is set: do leaves the broker's
-// own clients out.
+// freeze stops the job of a client that did not yield when told to. The GPU's clock is held until the job is stopped,
+// but no longer than mostHeld. The client is always a job's own, so c.peer is set: do passes no silent clients, which
+// the broker itself stands for.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
 		return // nothing may stay stopped after the broker's end

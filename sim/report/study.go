@@ -13,8 +13,8 @@ import (
 
 // study is the runs of a report, arranged for comparison. Panels are shown side by side, one for each policy; series
 // are compared within a panel, one for each allocator; loads are points of an axis; and results are averaged over
-// seeds. A baseline, which has no policy of a planner, is a series of its own in every panel with the same workload and
-// cluster.
+// seeds. A baseline is no policy of the planner, so it has no panel. It is shown as one more series in every panel with
+// its workload and cluster.
 type study struct {
 	runs   []*run
 	guests []*run    // baselines once more, for panels after their first

@@ -166,11 +166,11 @@ func (a *explained) ask(report *bridge.Report) {
 }
 
 // foresee adds when a job that waits is expected to start: it plays the rounds to come forward from what the last one
-// saw, until stop. It adds nothing for a job that can never start as it is (cureOf), and nothing for one that the last
-// round has started itself.
+// saw, until stop. It adds nothing for a job that can never start as it is (remedyOf), and nothing for one that the
+// last round has started itself.
 func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
-		cureOf(a.Why.Wait) != nil {
+		remedyOf(a.Why.Wait) != nil {
 		return
 	}
 	// The report brings the profiles of its jobs along, so no folder is named and no note is due.

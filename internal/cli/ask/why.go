@@ -23,12 +23,12 @@ var whyTitles = map[story.JobState]string{
 func (a *explained) showWhy(t *Text, now time.Time) {
 	if a.Why == nil {
 		if a.Wait != nil {
-			lines := append([]string{waitsFor(a.Wait, a.Ahead, a.Next)}, cureOf(a.Wait)...)
+			lines := append([]string{waitsFor(a.Wait, a.Ahead, a.Next)}, remedyOf(a.Wait)...)
 			section(t, whyTitles[story.StateWaits], lines)
 		}
 		return
 	}
-	section(t, whyTitles[a.Why.State], append([]string{a.Why.Says, a.circumstances(now)}, cureOf(a.Why.Wait)...))
+	section(t, whyTitles[a.Why.State], append([]string{a.Why.Says, a.circumstances(now)}, remedyOf(a.Why.Wait)...))
 	if len(a.Why.Kinds) > 0 {
 		t.Say(2, "nodes:")
 	}
@@ -48,9 +48,9 @@ func (a *explained) showWhy(t *Text, now time.Time) {
 	}
 }
 
-// cureOf says of a job that waits for good that no room helps it; nil: it waits for something that can come about.
-// foresee asks for nil, too, since such a job never starts.
-func cureOf(w *bridge.Wait) []string {
+// remedyOf says what to do about a job that can never start as it is requested; nil for a job that waits for room, its
+// turn or a limit, which may come by itself. foresee makes no estimate for a job with a remedy.
+func remedyOf(w *bridge.Wait) []string {
 	if w != nil && w.Reason == bridge.Misconfigured {
 		return []string{"no room that comes free helps it: change the request, or ask the administrator"}
 	}
