@@ -96,7 +96,7 @@ func playHolder() {
 	fmt.Println("joined")
 	must(l.turn())
 	fmt.Println("holds")
-	select {}
+	stay()
 }
 
 // playInherited is a holder with a child that has its connection, and would keep it open.
@@ -112,8 +112,11 @@ func playInherited() {
 	must(cmd.Start())
 	fmt.Println("holds")
 	fmt.Println(cmd.Process.Pid)
-	select {}
+	stay()
 }
+
+// stay waits to be killed. Without cgo Go ends a process all of whose goroutines wait for ever.
+func stay() { time.Sleep(time.Hour) }
 
 func playSitter() { time.Sleep(time.Minute) }
 
