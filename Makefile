@@ -84,6 +84,11 @@ WAITING := (TestTheProfileCommand|TestDeftsExperimentsOnTheCommandLine|TestARunO
 # What a round does at the same time is raced in the other tests of ./bridge.
 DYING := (TestDying.*|TestAPluginThatDiesAtAnyCallLosesNoJob)
 
+# Packages whose tests want a processor within milliseconds, as leases, grants and freezes of GPUs do. One at a time, and the others beside them at a lower
+# priority.
+CLOCKED := share/broker share/client share/mps launcher profiling/local profiling/inside policy/plugin cmd/synergy-broker cmd/synergy-emujob
+clocked := $(CLOCKED:%=./%)
+
 # Packages whose tests wait for no clock, or a virtual one. Simulations are one goroutine after the other, and what the documentation has executed are other
 # programs: what those do at the same time is raced in ./bridge and where they are.
 PATIENT := bridge bridge/slurmrest sim sim/backfill
@@ -93,10 +98,16 @@ patient := $(PATIENT:%=./%) $(UNRACED:%=./%)
 test-unit: lint test-timed test-patient ## all tests that need no Slurm, with the race detector where there are goroutines
 
 test-timed:
-	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy ./contrib/deft
-	@$(SUITE) "unit, raced" env $(RACED) -vet=off -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	@$(MAKE) --no-print-directory --jobs 2 test-clocked test-raced
 	@$(SUITE) "nvml, raced" env $(WITH_NVML) go test -race -vet=off -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
+
+test-clocked:
+	@$(SUITE) "scripts that wait" go test -run '^$(WAITING)$$' ./cmd/synergy ./contrib/deft
+	@$(SUITE) "unit, raced, clocked" env $(RACED) -vet=off -p 1 -timeout 30m $(clocked)
+
+test-raced:
+	@$(SUITE) "unit, raced" nice -n 15 env $(RACED) -vet=off -p 1 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(clocked) $(sequential) $(patient))")
 
 test-patient:
 	@$(SUITE) lint nice -n 15 $(MAKE) --no-print-directory lint

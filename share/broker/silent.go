@@ -31,12 +31,14 @@ type presence struct {
 // epoch and ignored.
 type silent struct {
 	*client
-	cost     time.Duration // time from stopping until nothing of the job is left on the GPU, as last measured
-	least    time.Time     // until when its slice lasts although it is told to yield
-	standing bool          // the job is stopped, or is being stopped
-	stopping bool          // it is being stopped
-	holds    bool          // the GPU's clock is held until it is stopped
-	failed   int           // failed stops in a row
+	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has no
+	// slice the measurement ages (tryShorter).
+	cost     time.Duration
+	least    time.Time // until when its slice lasts although it is told to yield
+	standing bool      // the job is stopped, or is being stopped
+	stopping bool      // it is being stopped
+	holds    bool      // the GPU's clock is held until it is stopped
+	failed   int       // failed stops in a row
 	epoch    int
 	timer    *time.Timer
 }
@@ -44,7 +46,10 @@ type silent struct {
 const (
 	// mostFailed is how many stops in a row may fail before the broker gives up stopping a silent job.
 	mostFailed = 3
-	stopAgain  = time.Second // wait after a failed stop before the next, while the job has no slice
+	stopAgain  = time.Second          // wait after a failed stop before the next, while the job has no slice
+	shortStop  = 5 * time.Millisecond // a stop that is too quick to matter
+	// halfLife is how long a job must be without a slice until half as much is expected of its stop.
+	halfLife = 5 * time.Second
 )
 
 // notice updates which jobs share the GPU. A job whose stamp has changed is another run, or was given something else:
@@ -227,11 +232,25 @@ func (s *silent) stood(took time.Duration, err error, nothing bool) {
 	})
 }
 
-// waits plans another try to stop a job that has no slice and could not be stopped.
+// waits plans what to do with a job that has no slice: another try if it could not be stopped, and a shorter slice if
+// its stop took long.
 func (s *silent) waits() {
-	if s.state == wire.Waiting && s.failed > 0 {
+	switch {
+	case s.state != wire.Waiting:
+	case s.failed > 0:
 		s.after(stopAgain, s.stop)
+	case s.cost-s.gpu.drain() > shortStop:
+		s.after(halfLife, s.tryShorter)
 	}
+}
+
+// tryShorter asks for a shorter slice, as if the stop took half as long. One slow stop on a busy machine would otherwise
+// be believed for ever: a slice that fits into no gap is never had, and so its stop is never measured again.
+func (s *silent) tryShorter() {
+	s.cost = s.gpu.drain() + (s.cost-s.gpu.drain())/2
+	s.gpu.happened(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,
+		Estimate: s.step()})
+	s.waits()
 }
 
 // giveUp stops managing a job that cannot be stopped; it runs beside the slices of others.

@@ -170,6 +170,35 @@ func TestAJobThatNeverSpeaksIsOutOfTheWayWhenTheImportantOneIsExpected(t *testin
 	t.Error("in no try the important one waited for nothing and the silent one had 5 turns in 10 gaps")
 }
 
+// TestAJobWhoseFirstStopWasSlowHasTurnsAgain as soon as it is stopped quickly: if that one stop were believed for ever,
+// no gap would be long enough for a slice, and without a slice no other stop is measured.
+func TestAJobWhoseFirstStopWasSlowHasTurnsAgain(t *testing.T) {
+	jobs := make(chan int, 1)
+	b, c := slowly(t, identifyBy(jobs), soon, func(c *settings) { c.Rules = turns.Rules{LookAhead: true} })
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	stamp(t, b.dir, 8, 0, share.High, 1024)
+	jobs <- 8
+	high := join(t, b.dir, 0)
+	await(t, "a job that is silent", func() bool {
+		tell(t, b)
+		return slices.Equal(silentOf(b), []int{7})
+	})
+	high.ask()
+	time.Sleep(400 * time.Millisecond)
+	c.takes("1")
+	high.want(wire.Grant)
+	high.release()
+	turnsOf := func() int { return b.Status().GPUs[0].Clients[1].Turns }
+	for range 5 {
+		before := turnsOf()
+		medianWait(high, 10)
+		if turnsOf()-before >= 5 {
+			return
+		}
+	}
+	t.Errorf("it had %d turns in 50 gaps: %+v", turnsOf(), b.Status().GPUs[0])
+}
+
 // medianWait is how long the client waits for its turn, over turns of 20 ms with gaps of half a second.
 func medianWait(c *caller, rounds int) time.Duration {
 	waits := make([]time.Duration, rounds)

@@ -87,6 +87,9 @@ func (a *Arbiter) Step(now time.Duration, e Event) []Effect {
 		a.ask(c, e)
 	case e.Kind == Release && (c.phase == holding || c.phase == frozen) && e.Seq == c.seq:
 		a.release(c, e)
+	case e.Kind == Revise && c.phase == waiting:
+		c.declared = max(0, e.Estimate)
+		c.job.steps, c.job.drains = recent{}, recent{}
 	case e.Kind == Leave:
 		a.leave(c)
 	case e.Kind == Drained && c == a.stopped:

@@ -220,6 +220,27 @@ func TestWhoWasFrozenGetsOnBesideItsEqualsButNotBesideTheImportant(t *testing.T)
 	s.want(s.ask(3, 10*ms), "freeze 1")
 }
 
+// TestARevisedStepIsBelievedInPlaceOfWhatWasSeen: the caller saw one slow stop, and knows that it was a busy machine.
+func TestARevisedStepIsBelievedInPlaceOfWhatWasSeen(t *testing.T) {
+	s := newScene(t, Rules{LookAhead: true})
+	s.join(share.Low, 1)
+	s.join(share.High, 2)
+	s.want(s.ask(1, 10*ms), "grant 1")
+	s.at(10 * ms)
+	s.want(s.ask(2, 10*ms), "yield 1")
+	s.at(100 * ms)
+	s.want(s.release(1), "grant 2") // 90 ms after the yield
+	for range 3 {                   // gaps of 60 ms
+		s.at(s.now + 10*ms)
+		s.release(2)
+		s.at(s.now + 60*ms)
+		s.want(s.ask(2, 10*ms), "grant 2")
+	}
+	s.want(s.ask(1, 10*ms), "")
+	s.want(s.release(2), "")
+	s.want(s.step(Event{Kind: Revise, Client: 1, Estimate: 20 * ms}), "grant 1")
+}
+
 func TestAFrozenClientThatHasDrainedIsNotWaitedFor(t *testing.T) {
 	s := newScene(t, Rules{Drain: 2 * time.Second})
 	s.join(share.Low, 1)

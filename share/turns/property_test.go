@@ -317,7 +317,7 @@ func FuzzNothingThatIsSaidBreaksAPromise(f *testing.F) {
 	f.Add(uint8(10), []byte("\x00\x01\x00\x01\x01\x01\x05\x0a\x00\x02\x00\x02\x01\x02\x05\x0a"+
 		"\x05\x00\xff\x00\x02\x01\x01\x01"))
 	f.Add(uint8(0), []byte("\x00\x01\x00\x01\x00\x02\x00\x01\x01\x01\x01\x00\x03\x01\x01\x00"))
-	kinds := []Kind{Join, Ask, Release, Leave, Tick, Drained, "nonsense"}
+	kinds := []Kind{Join, Ask, Release, Leave, Tick, Drained, Revise, "nonsense"}
 	f.Fuzz(func(t *testing.T, rules uint8, said []byte) {
 		all := everyRules()
 		w := newWatcher(all[int(rules)%len(all)])
