@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/directive"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
 // Match is an administrator's rule for shadow mode. It says how to treat a job without a directive; the first rule that
@@ -28,29 +29,8 @@ func (m *Match) Fits(j *slurm.Job) bool {
 		slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return fits(m.Partition, p) })
 }
 
-// fits says whether text matches the pattern, in which * stands for any text. An empty pattern fits all.
-func fits(pattern, text string) bool {
-	if pattern == "" {
-		return true
-	}
-	parts := strings.Split(pattern, "*")
-	last := len(parts) - 1
-	if last == 0 {
-		return pattern == text
-	}
-	rest, begins := strings.CutPrefix(text, parts[0])
-	if !begins {
-		return false
-	}
-	for _, part := range parts[1:last] {
-		at := strings.Index(rest, part)
-		if at < 0 {
-			return false
-		}
-		rest = rest[at+len(part):]
-	}
-	return strings.HasSuffix(rest, parts[last])
-}
+// fits says whether text matches the pattern. An empty pattern fits all.
+func fits(pattern, text string) bool { return pattern == "" || spelling.Fits(pattern, text) }
 
 // matching is the part of a Runner that applies the rules.
 type matching struct{ *Runner }

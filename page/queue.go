@@ -92,7 +92,7 @@ func (a Asked) at(from int) string {
 }
 
 // waitersOf returns the waiting jobs in the policy's order, and after them the jobs that the policy did not order, by
-// cause. Of a job that the snapshot does not have, since no round plans it, name and user stay empty.
+// cause. What is shown of a job that no round plans comes from its Wait, since the snapshot does not have it.
 func waitersOf(report bridge.Report) []waiter {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
@@ -104,7 +104,10 @@ func waitersOf(report bridge.Report) []waiter {
 	}
 	all := make([]waiter, 0, len(waits))
 	for _, wait := range waits {
-		w := waiter{Wait: wait}
+		w := waiter{Wait: wait, Name: wait.Name, User: wait.User, GPUs: wait.GPUs}
+		if !wait.Since.IsZero() {
+			w.Since = report.Snapshot.Now.Sub(wait.Since)
+		}
 		if job := jobs[wait.Job]; job != nil {
 			w.Name, w.User, w.GPUs = job.Name, job.User, job.GPUs
 			w.Since = report.Snapshot.Now.Sub(job.Arrival)

@@ -110,7 +110,7 @@ func matches(f *Facts) (found []finding) {
 			case part.pattern == "":
 			case part.why != "":
 				unknown[fmt.Sprintf("no %s of a rule was looked up: %s", part.key, part.why)] = true
-			case !slices.ContainsFunc(part.all, func(name string) bool { return fits(part.pattern, name) }):
+			case !slices.ContainsFunc(part.all, func(name string) bool { return spelling.Fits(part.pattern, name) }):
 				found = append(found, fail(orNearest(part.pattern, part.all, "", "mend the rule: it fits no job"),
 					"rule %d: %s: %s fits none; there are %s", rule.Number, part.key, part.pattern, few(part.all)))
 			}
@@ -141,22 +141,4 @@ func profileOf(rule Rule, folders []Folder) []finding {
 	return []finding{fail(orNearest(rule.Profile, all, "", "put it into one of profile_dirs, or mend the rule"),
 		"rule %d: profile: %s is in none of profile_dirs, or cannot be used; they have %s", rule.Number, rule.Profile,
 		few(all))}
-}
-
-// fits says whether text matches the pattern, in which * matches any text.
-func fits(pattern, text string) bool {
-	first, rest, any := strings.Cut(pattern, "*")
-	after, begins := strings.CutPrefix(text, first)
-	if !any {
-		return pattern == text
-	}
-	if !begins {
-		return false
-	}
-	for at := range len(after) + 1 {
-		if fits(rest, after[at:]) {
-			return true
-		}
-	}
-	return false
 }

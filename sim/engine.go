@@ -8,7 +8,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
-	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
 // Engine is a simulator.
@@ -145,6 +144,8 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 	if err != nil {
 		return outcome.Run{}, err
 	}
+	habits := e.Site.Users
+	habits.Seed = c.workload.Seed
 	return production.Run(ctx, production.Config{
 		Cluster:   e.Cluster,
 		Policy:    first,
@@ -160,9 +161,8 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 		AtRounds:  e.Site.AtRounds,
 		Detail:    e.Detail,
 		Certify:   e.Site.Certify,
-		Users: users.Habits{Outside: e.Site.Users.Outside, Unsaved: e.Site.Users.Unsaved, Sharing: e.Site.Users.Sharing,
-			Seed: c.workload.Seed},
-		Mode:     e.Site.Mode,
-		Progress: tell,
+		Users:     habits,
+		Mode:      e.Site.Mode,
+		Progress:  tell,
 	})
 }

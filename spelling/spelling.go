@@ -1,4 +1,5 @@
-// Package spelling finds which of some names was probably meant by a mistyped one. Pure.
+// Package spelling compares names as people type them: with a pattern, and with those that a mistyped one may have meant.
+// Pure.
 package spelling
 
 import (
@@ -22,6 +23,27 @@ func Nearest(typed string, names []string) string {
 		return names[k]
 	}
 	return best
+}
+
+// Fits says whether text matches the pattern, in which * stands for any text.
+func Fits(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	last := len(parts) - 1
+	if last == 0 {
+		return pattern == text
+	}
+	rest, begins := strings.CutPrefix(text, parts[0])
+	if !begins {
+		return false
+	}
+	for _, part := range parts[1:last] {
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return strings.HasSuffix(rest, parts[last])
 }
 
 // longestName is longer than names that people mistype.

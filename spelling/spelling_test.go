@@ -1,6 +1,26 @@
 package spelling
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
+
+// TestAStarStandsForAnyText; the last pattern would take years if each star were tried with each text.
+func TestAStarStandsForAnyText(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		fits          bool
+	}{
+		{"ann", "ann", true}, {"ann", "anna", false}, {"*", "", true}, {"*", "ann", true}, {"a*", "ann", true},
+		{"*n", "ann", true}, {"b*", "ann", false}, {"a*a", "a", false}, {"a*a", "aa", true}, {"", "", true},
+		{"", "a", false}, {"l*-*x", "ml-vox", false}, {"*l-*x", "ml-vox", true}, {"a*b*c", "acb", false},
+		{strings.Repeat("*a", 40) + "*b", strings.Repeat("a", 200), false},
+	} {
+		if got := Fits(c.pattern, c.text); got != c.fits {
+			t.Errorf("%q fits %q: %v, want %v", c.pattern, c.text, got, c.fits)
+		}
+	}
+}
 
 func TestTheNameThatDiffersByAFewLettersWasMeant(t *testing.T) {
 	names := []string{"vision", "speech", "visitors", "ml"}

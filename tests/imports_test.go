@@ -53,7 +53,7 @@ var inward = map[string][]string{
 	"savings":              {"gres"},
 	"savings/book":         {"savings"},
 	"bridge": {"gres", "sensitivity", "sensitivity/learned", "policy", "policy/bound", "policy/snapshot",
-		"policy/forecast", "limits", "savings", "share"},
+		"policy/forecast", "limits", "savings", "share", "spelling"},
 	"bridge/slurm":     {"gres"},
 	"bridge/directive": {"sensitivity/learned", "share"},
 	"bridge/leader":    {"bridge", "bridge/slurm"},

@@ -145,7 +145,11 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	case err != nil:
 		return nil, broken(text, err)
 	}
-	if err := loader.Load(&second); !errors.Is(err, io.EOF) {
+	switch err := loader.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil: // the line of what cannot be read is known, that of the document is not
+		return nil, broken(text, err)
+	default:
 		return nil, fmt.Errorf("line %d: a second document begins: keep everything in one", second.Line)
 	}
 	return &document, nil

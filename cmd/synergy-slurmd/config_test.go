@@ -186,6 +186,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"- a":                  `^line 1: want keys with values`,
 		"partitions: [":        `^line \d: `,
 		"a: 1\n---\nb: 1":      `^line 2: a second document begins`,
+		"a: 1\n---\nb: [":      `^line [34]: `,
 		"rate: x\nlease: soon": `(?s)^line 1: rate.*\nline 2: lease`,
 	} {
 		_, err := parseConfig([]byte(text), fiveMinutes)

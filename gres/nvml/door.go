@@ -107,7 +107,9 @@ func (l leaf) describe() (inventory.GPU, error) {
 	}
 	g.Minor, g.Name, g.UUID = minor, inventory.Printable(name), inventory.Printable(uuid)
 	g.Memory, g.PCI = mebibytes(memory.Total), address(pci)
-	g.MIG = l.mig()
+	if g.MIG, failed = l.mig(); failed != nil {
+		return inventory.GPU{}, failed
+	}
 	return g, nil
 }
 
@@ -148,23 +150,23 @@ func (l leaf) mpsClients() int {
 }
 
 // mig returns how the GPU is divided. For a driver older than MIG, and a GPU that cannot be divided, the mode is
-// "unsupported". An error counts as such, too.
-func (l leaf) mig() inventory.MIG {
+// "unsupported". An error of that call counts as such, too; one about a part does not, since parts are what Slurm gives.
+func (l leaf) mig() (m inventory.MIG, err error) {
 	if !l.has("nvmlDeviceGetMigMode") {
-		return inventory.MIG{Mode: inventory.MIGUnsupported}
+		return inventory.MIG{Mode: inventory.MIGUnsupported}, nil
 	}
 	now, pending, ret := l.GetMigMode()
 	if ret != nvml.SUCCESS {
-		return inventory.MIG{Mode: inventory.MIGUnsupported}
+		return inventory.MIG{Mode: inventory.MIGUnsupported}, nil
 	}
-	m := inventory.MIG{Mode: migMode(now)}
+	m.Mode = migMode(now)
 	if pending != now {
 		m.Pending = migMode(pending)
 	}
 	if m.Mode == inventory.MIGOn {
-		m.Parts = l.parts()
+		m.Parts, err = l.parts()
 	}
-	return m
+	return m, err
 }
 
 func migMode(mode int) string {
@@ -174,12 +176,12 @@ func migMode(mode int) string {
 	return inventory.MIGOff
 }
 
-// parts returns the MIG devices of the GPU; unused device slots are skipped. A part whose name cannot be read has no
-// profile.
-func (l leaf) parts() []inventory.Part {
+// parts returns the MIG devices of the GPU; unused device slots are skipped. A part whose name cannot be read is an error:
+// without it nobody knows what the GPU gives.
+func (l leaf) parts() ([]inventory.Part, error) {
 	places, ret := l.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {
-		return nil
+		return nil, nil
 	}
 	var all []inventory.Part
 	for i := range places {
@@ -187,14 +189,17 @@ func (l leaf) parts() []inventory.Part {
 		if ret != nvml.SUCCESS {
 			continue
 		}
-		name, _ := handle.GetName()
+		name, ret := handle.GetName()
+		if ret != nvml.SUCCESS {
+			return nil, fmt.Errorf("name of MIG device %d: %w", i, ret)
+		}
 		uuid, _ := handle.GetUUID()
 		memory, _ := handle.GetMemoryInfo()
 		_, profile, _ := strings.Cut(name, " MIG ")
 		all = append(all, inventory.Part{UUID: inventory.Printable(uuid),
 			Profile: strings.ToLower(inventory.Printable(profile)), Memory: mebibytes(memory.Total)})
 	}
-	return all
+	return all, nil
 }
 
 // usage fails if the memory is unknown. An unknown busy time is no error, since GPUs in MIG mode have none.

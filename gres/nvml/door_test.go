@@ -247,3 +247,23 @@ func TestAStateThatTheDriverTellsIsSeen(t *testing.T) {
 		t.Errorf("%d clients, mode %s, MIG %v", g.MPSClients, g.ComputeMode, g.MIG)
 	}
 }
+
+// TestAPartWithoutANameCostsItsGPUAndNoOther: without its profile nobody knows what the GPU gives.
+func TestAPartWithoutANameCostsItsGPUAndNoOther(t *testing.T) {
+	s := server(dgxA100, "", 40960)
+	cut(s, 1)
+	d := s.Devices[1].(*dgxa100.Device)
+	named := d.GetMigDeviceHandleByIndexFunc
+	d.GetMigDeviceHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		part, ret := named(i)
+		if i == 4 {
+			part.(*mock.Device).GetNameFunc = func() (string, nvml.Return) { return "", nvml.ERROR_UNKNOWN }
+		}
+		return part, ret
+	}
+	n := seen(t, s, dgxA100)
+	if len(n.GPUs) != 7 || len(n.Unreadable) != 1 || n.Unreadable[0].Index != 1 ||
+		!strings.Contains(n.Unreadable[0].Reason, "name of MIG device 4") {
+		t.Errorf("%d GPUs, unreadable %v", len(n.GPUs), n.Unreadable)
+	}
+}

@@ -41,8 +41,12 @@ func (a AddNodes) Apply(c *Case) error {
 		names[c.Cluster.Nodes[i].Name] = true
 	}
 	like := c.Cluster.Nodes[k]
-	// As new: no foreign jobs, not drained, not reserved.
+	// As new: no jobs, not drained, not reserved.
 	like.Foreign, like.ForeignEnds, like.Closed, like.Reserved = gres.Vector{}, nil, "", nil
+	like.Devices = slices.Clone(like.Devices)
+	for i := range like.Devices {
+		like.Devices[i].Foreign, like.Devices[i].Job = false, 0
+	}
 	for number, added := 1, 0; added < a.N; number++ {
 		if like.Name = fmt.Sprintf("new%d", number); !names[like.Name] {
 			c.Cluster.Nodes = append(c.Cluster.Nodes, like)

@@ -105,6 +105,21 @@ func TestMoreNodesAreFreeAndNamedLikeNobody(t *testing.T) {
 	}
 }
 
+// TestNobodyUsesTheGPUsOfANewNode though jobs use those of the node that it is like, and that one keeps them.
+func TestNobodyUsesTheGPUsOfANewNode(t *testing.T) {
+	c := site(waiting(5, 1, 1))
+	c.Cluster.Nodes[0].Devices = []policy.Device{{Name: "g0", Seats: 4, Job: 5}, {Name: "g1", Seats: 4, Foreign: true}}
+	if err := (whatif.AddNodes{N: 1, Like: "n1"}).Apply(&c); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.Cluster.Nodes[2].Devices); got != "[{g0 0G 4  false 0} {g1 0G 4  false 0}]" {
+		t.Errorf("%s", got)
+	}
+	if was := c.Cluster.Nodes[0].Devices; was[0].Job != 5 || !was[1].Foreign {
+		t.Errorf("the other node's are %v", was)
+	}
+}
+
 func TestNothingStartsOnDrainedNodesAndWhatRunsGoesOn(t *testing.T) {
 	c := site(runs(1, 4, "n1"), waiting(5, 8, 1))
 	a := ask(t, c, 5, whatif.Drain{Nodes: []string{"n1", "n2"}})

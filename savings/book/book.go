@@ -89,18 +89,19 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 // Close writes what is still pending.
 func (b *Book) Close() error { return b.write() }
 
-// write writes the state before the line. A daemon that dies in between, or finds the disk full, loses the line but
-// never books it twice. So what is pending is dropped even after an error. If there is none, its time is zero; the
-// first round has a time but no seconds, and makes a state alone.
+// write writes the state before the line. A daemon that dies in between loses the line but never books it twice. So
+// what is pending is dropped once the state is written, even if the line is not; before that it is kept for the next
+// write. If there is none, its time is zero; the first round has a time but no seconds, and makes a state alone.
 func (b *Book) write() error {
 	line, runs := b.pending, b.runs
-	b.pending, b.runs, b.wrote = Line{}, nil, line.At
+	b.wrote = line.At
 	if line.At.IsZero() {
 		return nil
 	}
 	if err := b.writeState(); err != nil {
 		return fmt.Errorf("write ledger of savings: %w", err)
 	}
+	b.pending, b.runs = Line{}, nil
 	if err := appended(filepath.Join(b.dir, runsOf(line.At)), runs...); err != nil {
 		return fmt.Errorf("write runs of the ledger of savings: %w", err)
 	}

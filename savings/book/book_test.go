@@ -206,6 +206,31 @@ func TestAClockThatJumpsAheadRemovesNoDay(t *testing.T) {
 	}
 }
 
+// TestAFullDiskCostsNoMinute: what could not be written is written with the next minute.
+func TestAFullDiskCostsNoMinute(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	note(t, b, at(0), at(10))
+	state := filepath.Join(dir, "state.json")
+	kept, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(state), os.MkdirAll(filepath.Join(state, "in the way"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Note(at(20), time.Hour); err == nil {
+		t.Fatal("it was written: the test shows nothing")
+	}
+	if err := errors.Join(os.RemoveAll(state), os.WriteFile(state, kept, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	note(t, b, at(30))
+	if sum, _, _ := read(t, dir, noon); sum.Seconds != 30*60 {
+		t.Errorf("%v s, want 30 minutes", sum.Seconds)
+	}
+}
+
 func TestADamagedStateIsRefusedByItsPath(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")

@@ -73,10 +73,14 @@ type hold struct {
 // fresh stops what is not stopped yet, and reports whether there was anything. A cgroup or process that stands already
 // and is not in an earlier record was stopped by others, and is left out. A process that cannot be read has ended.
 func (h *hold) fresh(ctx context.Context) (bool, error) {
+	pids, err := h.proc.ofJob(h.now.Job, h.uid)
+	if err != nil {
+		return false, err
+	}
 	freezable := map[string]bool{} // by cgroup; each is examined once, since it may have thousands of processes
 	var dirs []string
 	var signals []process
-	for _, pid := range h.proc.ofJob(h.now.Job, h.uid) {
+	for _, pid := range pids {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
@@ -322,12 +326,12 @@ func parseStat(stat []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// ofJob returns the processes that a user has in a job, without the broker and Slurm's own. None if /proc cannot be
-// listed.
-func (p Proc) ofJob(job, uid int) []int {
+// ofJob returns the processes that a user has in a job, without the broker and Slurm's own. If /proc cannot be
+// listed, it is unknown what runs: an error, and not a job without processes.
+func (p Proc) ofJob(job, uid int) ([]int, error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var pids []int
 	for _, entry := range entries {
@@ -342,7 +346,7 @@ func (p Proc) ofJob(job, uid int) []int {
 			pids = append(pids, pid)
 		}
 	}
-	return pids
+	return pids, nil
 }
 
 // freezable returns the cgroup by which a process of a job can be frozen: one of the job's in which all processes are

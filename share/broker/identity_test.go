@@ -440,3 +440,12 @@ func TestWhatWasStoppedBeforeStaysWrittenDown(t *testing.T) {
 		}
 	}
 }
+
+// TestWhereProcIsNotListedNoJobCountsAsStopped: what runs is unknown then, and a job that is believed to stand would
+// run beside the next.
+func TestWhereProcIsNotListedNoJobCountsAsStopped(t *testing.T) {
+	f := &freezer{proc: Proc{Root: filepath.Join(t.TempDir(), "away"), Cgroups: t.TempDir()}, dir: t.TempDir()}
+	if err := f.freeze(t.Context(), 7, os.Getuid()); err == nil || !strings.Contains(err.Error(), "freeze job 7") {
+		t.Errorf("%v, want an error", err)
+	}
+}

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -30,12 +31,12 @@ type top struct {
 }
 
 // Run writes the answer, and unless it is to be once draws it on a terminal again after each round, until ctx ends. The
-// ledger of a daemon that is down gets no new rounds, so it is drawn once.
+// ledger of a daemon that is down gets no new rounds, so it is drawn once, also where it was not named.
 func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	if o.Every < time.Second {
 		return fmt.Errorf("--every %s: want 1s or more", o.Every)
 	}
-	if o.Once || o.JSON || o.Ledger != "" {
+	if o.Once || o.JSON || o.Ledger != "" || o.isDown(ctx) {
 		return o.draw(ctx, out, "", time.Now())
 	}
 	ticker := time.NewTicker(o.Every)
@@ -51,6 +52,12 @@ func (o *Top) Run(ctx context.Context, out io.Writer) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// isDown reports that no daemon was named and the usual one does not answer.
+func (o *Top) isDown(ctx context.Context) bool {
+	_, err := o.Newest(ctx)
+	return o.Daemon == "" && errors.Is(err, ErrSilent)
 }
 
 // draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the whole
