@@ -36,7 +36,8 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 }
 
 // notAfter corrects times that lie more than stableRun in the future, because Slurm's clock was set back while no
-// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them. A job that seems to have
+// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and no report counts that is older than
+// Beside.Since. A job that seems to have
 // been asked to leave in the future is asked again, since its grace would last until then.
 func (r *Record) notAfter(now time.Time) {
 	limit := now.Add(stableRun)
@@ -51,6 +52,9 @@ func (r *Record) notAfter(now time.Time) {
 	}
 	if r.ReturnedAt.After(limit) {
 		r.ReturnedAt = now
+	}
+	if r.Beside.Since.After(limit) {
+		r.Beside.Since = now
 	}
 	if r.Asked.After(limit) {
 		r.Asked = time.Time{}

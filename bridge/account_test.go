@@ -171,17 +171,19 @@ func read(j slurm.Job) *managedJob {
 func TestEachPastMomentOfARecordMovesWithSlurmsClock(t *testing.T) {
 	moment := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	r := &Record{First: moment, Until: moment, FailedAt: moment, ReturnedAt: moment, Asked: moment,
-		Refused: Refusal{At: moment}, NoPlace: NoPlace{Since: moment}}
+		Refused: Refusal{At: moment}, NoPlace: NoPlace{Since: moment}, Beside: Beside{Since: moment}}
 	r.shift(-time.Hour)
 	for name, at := range map[string]time.Time{"First": r.First, "Until": r.Until, "FailedAt": r.FailedAt,
-		"ReturnedAt": r.ReturnedAt, "Asked": r.Asked, "Refused.At": r.Refused.At, "NoPlace.Since": r.NoPlace.Since} {
+		"ReturnedAt": r.ReturnedAt, "Asked": r.Asked, "Refused.At": r.Refused.At, "NoPlace.Since": r.NoPlace.Since,
+		"Beside.Since": r.Beside.Since} {
 		if want := moment.Add(-time.Hour); !at.Equal(want) {
 			t.Errorf("%s is %s, want %s", name, at, want)
 		}
 	}
-	late := &Record{ReturnedAt: moment.Add(time.Hour)}
-	if late.notAfter(moment); !late.ReturnedAt.Equal(moment) {
-		t.Errorf("a job came back at %s, which is to come", late.ReturnedAt)
+	late := &Record{ReturnedAt: moment.Add(time.Hour), Beside: Beside{Since: moment.Add(time.Hour)}}
+	if late.notAfter(moment); !late.ReturnedAt.Equal(moment) || !late.Beside.Since.Equal(moment) {
+		t.Errorf("a job came back at %s, and others beside it at %s, which is to come", late.ReturnedAt,
+			late.Beside.Since)
 	}
 }
 

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -92,7 +93,7 @@ func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, aske
 		if n.Closed != "" || here.gpus < j.GPUs || !mayUse(j, n) {
 			continue
 		}
-		share := gres.Proportional(n.Total, j.GPUs).Max(j.Floor)
+		share := belowCeiling(gres.Proportional(n.Total, j.GPUs).Max(j.Floor), j.Ceiling)
 		ceiling := j.Ceiling
 		if share.CPUs > here.left.CPUs {
 			ceiling.CPUs = here.left.CPUs - here.left.CPUs%max(1, j.Tasks)
@@ -113,6 +114,12 @@ func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, aske
 		}
 	}
 	return best, found
+}
+
+// belowCeiling is at most the ceiling of each resource that has one.
+func belowCeiling(v, ceiling gres.Vector) gres.Vector {
+	return gres.Vector{GPUs: v.GPUs, CPUs: min(v.CPUs, cmp.Or(ceiling.CPUs, v.CPUs)),
+		Memory: min(v.Memory, cmp.Or(ceiling.Memory, v.Memory))}
 }
 
 // mayUse says that a node meets the job's request for GPU type, features and node names.

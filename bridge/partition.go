@@ -66,7 +66,9 @@ func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 		func(a Avoided) bool { return a.Partition == partition || !a.Until.After(now) },
 	)
 	r.Avoids = append(r.Avoids, Avoided{partition, until})
-	return len(t.record.avoided(now)) < len(t.choice())
+	// It may avoid partitions that are no longer its own.
+	avoided := t.record.avoided(now)
+	return slices.ContainsFunc(t.choice(), func(part string) bool { return !slices.Contains(avoided, part) })
 }
 
 // avoided lists the partitions that are not tried at now.

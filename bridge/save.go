@@ -134,7 +134,8 @@ func (t saving) waiting(r *savings.Round) {
 	classes := map[wantClass]int{}
 	for i, tn := range t.scene.managed {
 		j := &c.Jobs[i]
-		if tn.State != slurm.Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
+		// A job that ran since waits from its requeue on, whenever it arrived.
+		if tn.State != slurm.Pending || j.Barred != "" || tn.Submitted.After(t.booked) || t.booked.IsZero() {
 			continue
 		}
 		// Shadow mode starts nothing, so what the plan would use stays idle. A slot on a shared GPU would use no idle

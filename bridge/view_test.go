@@ -25,6 +25,19 @@ func viewer() *Runner {
 	}
 }
 
+// TestAPartitionThatAJobNoLongerHasIsNoneThatRefusesIt: an administrator took it from c, which refused it, to d.
+func TestAPartitionThatAJobNoLongerHasIsNoneThatRefusesIt(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	j := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Pending, Partition: "a,d"}, record: &Record{
+		Own: slurm.Request{Partition: "a,d"}, Avoids: []Avoided{{"c", now.Add(time.Hour)}}}}
+	if !j.avoid("a", "AccountNotAllowed", now) {
+		t.Error("it was refused in a, and counts as refused in d")
+	}
+	if j.avoid("d", "AccountNotAllowed", now) {
+		t.Error("it was refused in a and d, and may start in a third one")
+	}
+}
+
 func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 	const ours = "managed"
 	known := Records{{Job: 7}}

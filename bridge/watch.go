@@ -64,7 +64,7 @@ func (t *turn) look(ctx context.Context, records func() Records) (slurm.Observed
 // shift moves the record's times. The user's own begin time is a date and stays.
 func (r *Record) shift(step time.Duration) {
 	for _, at := range []*time.Time{&r.First, &r.Until, &r.FailedAt, &r.Refused.At, &r.ReturnedAt, &r.Asked,
-		&r.NoPlace.Since} {
+		&r.NoPlace.Since, &r.Beside.Since} {
 		if !at.IsZero() {
 			*at = at.Add(step)
 		}

@@ -72,7 +72,7 @@ func TestWhatIsRestoredIsWhatWasBackedUpAndWhatWasThereIsKept(t *testing.T) {
 
 	settled(t, files.Ledger, 42, 5)
 	past(t, filepath.Join(files.History, days[1]), "now")
-	content, kept, err := ledger.Restore(backup, files, noon)
+	content, kept, err := ledger.Restore(backup, ledger.Files{Ledger: files.Ledger, History: files.History + "/"}, noon)
 	must(t, err)
 	equal(t, "what is restored", content, saved)
 	equal(t, "what is kept", kept, []string{files.History + ".before-20261121T120000Z",

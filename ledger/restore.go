@@ -35,6 +35,8 @@ func restore(source string, files Files, now time.Time) (content Content, kept [
 	if held != nil {
 		defer pages.Release(held)
 	}
+	// A folder that is named as history/ would get its copies inside of it.
+	files = Files{filepath.Clean(files.Ledger), filepath.Clean(files.History)}
 	fresh := Files{files.Ledger + ".restoring", files.History + ".restoring"}
 	defer fresh.remove()
 	fresh.remove() // left by a restore that was killed

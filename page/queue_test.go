@@ -48,8 +48,8 @@ func TestTheQueueIsInTheOrderOfThePlan(t *testing.T) {
 // TestAJobThatNoRoundPlansIsShownByItsOwnRequest: the snapshot does not have it.
 func TestAJobThatNoRoundPlansIsShownByItsOwnRequest(t *testing.T) {
 	report := waiting(1)
-	report.Waits = append(report.Waits, bridge.Wait{Job: 17, Reason: bridge.OnHold, Cause: bridge.CauseHeld, Name: "train",
-		User: "eve", GPUs: 4, Since: noon.Add(-time.Minute)})
+	report.Waits = append(report.Waits, bridge.Wait{Job: 17, Reason: bridge.OnHold, Cause: bridge.CauseHeld,
+		Name: "train", User: "eve", GPUs: 4, Since: noon.Add(-time.Minute)})
 	w := queueOf(report, Asked{User: "eve"}).Rows
 	if len(w) != 1 || w[0].Name != "train" || w[0].GPUs != 4 || w[0].Since != time.Minute {
 		t.Errorf("%+v", w)

@@ -1,5 +1,5 @@
-// Package spelling compares names as people type them: with a pattern, and with those that a mistyped one may have meant.
-// Pure.
+// Package spelling compares names as people type them: with a pattern, and with those that a mistyped one may have
+// meant. Pure.
 package spelling
 
 import (

@@ -101,7 +101,11 @@ func (a administration) comment(ctx context.Context, job, uid int) (name, commen
 	var own strings.Builder
 	found := false
 	err = eachLine(ctx, func(line string) {
-		if match := record.FindStringSubmatch(line[:min(len(line), columnsOf)]); match != nil {
+		var match []string
+		if len(line) >= columnsOf { // a squeue that is killed leaves a part of a line
+			match = record.FindStringSubmatch(line[:columnsOf])
+		}
+		if match != nil {
 			if found = match[1] == strconv.Itoa(job) && match[3] == strconv.Itoa(uid); found {
 				name = match[2]
 			}

@@ -76,6 +76,7 @@ func TestAReportThatDoesNotReachSlurmIsAnError(t *testing.T) {
 	for prints, want := range map[string]string{
 		"echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1": "Unable to contact",
 		row("7", "7", strings.Repeat("x", 5000)):                                     "want at most 4096",
+		"printf '%-20s%-30s1001 ' 7 7; exit 1":                                       "exit status 1",
 		"sleep 60":                                                                   "killed",
 	} {
 		a, told := controller(t, prints)

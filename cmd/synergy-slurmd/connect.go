@@ -186,7 +186,7 @@ func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate &&
-		config.partition() == c.config.partition()
+		config.Audit == c.config.Audit && config.partition() == c.config.partition()
 	c.config = config
 	if !c.fresh || !same {
 		c.shut()

@@ -197,8 +197,8 @@ const storyLimit = 10 * time.Second
 // storyOf returns a job's story from the history, if there is one, and from the last reports. With a history only the
 // last report is read beside it, for what the job does now.
 func storyOf(ctx context.Context, reports archive, job int) (story.Story, error) {
-	kept, is := reports.(remembered)
-	if !is || kept.past.reader() == nil {
+	past, reader := historyOf(reports)
+	if reader == nil {
 		last, err := latestOf(reports, pastRounds)
 		return story.Of(job, last), err
 	}
@@ -208,9 +208,19 @@ func storyOf(ctx context.Context, reports archive, job int) (story.Story, error)
 	}
 	within, cancel := context.WithTimeout(ctx, storyLimit)
 	defer cancel()
-	passages, gaps, err := kept.past.reader().Story(within, job)
-	kept.past.tellGaps(gaps)
+	passages, gaps, err := reader.Story(within, job)
+	past.tellGaps(gaps)
 	return story.Join(job, passages, story.Of(job, last)), err
+}
+
+// historyOf returns the history that is kept beside the reports, and its reader; nil: there is none. Each request asks
+// for the reader once, since the store may be closed at any moment.
+func historyOf(reports archive) (*historian, *history.Reader) {
+	kept, is := reports.(remembered)
+	if !is {
+		return nil, nil
+	}
+	return kept.past, kept.past.reader()
 }
 
 // tellGaps logs for the administrator which days readers have to do without.
@@ -232,8 +242,8 @@ func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 		serveText(w, told, err)
 	}))
 	mux.Handle("GET /history", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
-		kept, is := reports.(remembered)
-		if !is || kept.past.reader() == nil {
+		_, reader := historyOf(reports)
+		if reader == nil {
 			http.Error(w, "no history is kept: name a folder as history.path in the configuration", http.StatusNotFound)
 			return
 		}
@@ -244,7 +254,7 @@ func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 		}
 		within, cancel := context.WithTimeout(r.Context(), writeLimit/2)
 		defer cancel()
-		runs, more, gaps, err := kept.past.reader().Runs(within, q)
+		runs, more, gaps, err := reader.Runs(within, q)
 		answer := runsAnswer{Runs: append([]story.Run{}, runs...), More: more}
 		for _, gap := range gaps {
 			answer.Gaps = append(answer.Gaps, gap.Error())
@@ -304,8 +314,8 @@ func question(words url.Values, now time.Time) (history.Question, error) {
 
 // keptRound returns a round with all that is needed to plan it again, from the history or else from the last reports.
 func keptRound(reports archive, number int) ([]byte, error) {
-	if kept, is := reports.(remembered); is && kept.past.reader() != nil {
-		if text, err := kept.past.reader().Round(number); !errors.Is(err, history.ErrNoRound) {
+	if _, reader := historyOf(reports); reader != nil {
+		if text, err := reader.Round(number); !errors.Is(err, history.ErrNoRound) {
 			return text, err
 		}
 	}

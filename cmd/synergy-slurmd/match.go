@@ -21,16 +21,17 @@ func matchRules(c *Config, value *yaml.Node) error {
 	}
 	list := make([]bridge.Match, len(value.Content))
 	var problems []error
+	understood := true // of the rule before
 	for i, item := range value.Content {
 		rule, err := readRule(item)
-		if err == nil && i > 0 && list[i-1].MatchesAll() {
+		if err == nil && i > 0 && understood && list[i-1].MatchesAll() {
 			err = errors.New("no job comes to this rule: the one before it, without user, account, partition, " +
 				"job_name and container, fits all: put it last")
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("rule %d, line %d: %w", i+1, item.Line, err))
 		}
-		list[i] = rule
+		list[i], understood = rule, err == nil
 	}
 	c.Match = list
 	return errors.Join(problems...)

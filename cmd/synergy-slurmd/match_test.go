@@ -16,6 +16,8 @@ func TestAWrongRuleIsRefusedWithItsPlaceAndARemedy(t *testing.T) {
 
 		"[{profile: auto}, {profile: x.json, user: a}]": `rule 2, line 2: no job comes to this rule`,
 
+		"[{profile: 'a b', user: ann}, {user: bob, profile: r.json}]": `^line 2: match: rule 1, line 2: [^\n]*$`,
+
 		"[{container: '*', profile: auto}, {profile: x.json}]": `rule 2, line 2: no job comes to this rule`,
 		"[{profile: a}]": `profile: "a": want the name of a profile's file, as .*, or auto$`,
 

@@ -306,6 +306,16 @@ func TestAFolderIsProposedWhereAPartOfThePathIsMistyped(t *testing.T) {
 	}
 }
 
+// TestAFolderThatTheDaemonWouldMakeIsFineAlsoWithASlashBehindIt.
+func TestAFolderThatTheDaemonWouldMakeIsFineAlsoWithASlashBehindIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "savings")
+	for _, typed := range []string{path, path + "/"} {
+		if place := folderFor("savings", typed, ""); place.Why != "" || place.Path != path {
+			t.Errorf("%s: %+v", typed, place)
+		}
+	}
+}
+
 func TestAFolderOfRootsOwnIsNoneOfTheDaemonsUser(t *testing.T) {
 	base := t.TempDir()
 	for _, up := range []string{base, filepath.Dir(base)} {

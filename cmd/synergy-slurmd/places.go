@@ -50,6 +50,7 @@ func placeOf(name, path, daemons string) preflight.Place {
 // folderFor says whether this process can write to a folder, or make it if it is missing. The daemon would also make
 // missing folders above it, but these are reported, since they are more likely a mistyped path.
 func folderFor(name, path, daemons string) preflight.Place {
+	path = filepath.Clean(path) // of /srv/savings/ the folder above would be that folder itself
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || madeByUnit[path] {
 		return folderAt(name, path, daemons)
 	}

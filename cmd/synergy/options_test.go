@@ -133,8 +133,8 @@ func TestTheDefaultsAreThePapersAndTheDaemons(t *testing.T) {
 
 // The line is for a report, where a reader takes it to get the same figures.
 func TestTheCommandLineOfAReportGivesTheSameExperiment(t *testing.T) {
-	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --ends rounds"
-	file := []string{"scheduler: [FIFO+fair, SRTF+tune]", "round: 90", "durations: lognormal:30m,1.0"}
+	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --ends rounds --min-run 0"
+	file := []string{"scheduler: [FIFO+fair, SRTF+tune]", "round: 90", "durations: lognormal:30m,1.0", "teardown: 0"}
 	o := typed(t, line+" --report out -q --record r.csv --jobs-out j.csv", append(file, "parallel: 4")...)
 	again := o.command()
 	for _, word := range []string{"report", "parallel", "quiet", "record", "jobs-out"} {

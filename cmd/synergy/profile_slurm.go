@@ -514,6 +514,9 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 		return nil
 	}
 	m.told.clear()
+	if m.outcome.Ended { // what the job says of its end is nearer to the cause than its state
+		return m.measured()
+	}
 	if err != nil {
 		return failed{fmt.Errorf("%w; %s", err, m.rest())}
 	}

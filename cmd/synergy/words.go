@@ -165,10 +165,10 @@ func (s *span) Set(text string) error {
 	return nil
 }
 
-// String is empty for 0, so that the help shows no default.
+// String is "0" for 0: pflag shows no default of that, and Set reads it.
 func (s *span) String() string {
 	if *s == 0 {
-		return ""
+		return "0"
 	}
 	return time.Duration(*s).String()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,8 +85,9 @@ func (o *clusterOptions) onCluster(
 		return nil, nil, err
 	}
 	r := &clusterRun{o, t, folder, own, nil, notes}
-	if err := os.RemoveAll(r.at("run")); err != nil {
-		return nil, nil, err
+	// The file that lets the jobs begin, from an earlier run. A folder of that name is somebody else's.
+	if err := os.Remove(r.at("run")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w: the jobs wait for a file of this name: want a folder without it", err)
 	}
 	defer r.cancel()
 	for i := range t.Models {

@@ -150,7 +150,7 @@ func (l leaf) mpsClients() int {
 }
 
 // mig returns how the GPU is divided. For a driver older than MIG, and a GPU that cannot be divided, the mode is
-// "unsupported". An error of that call counts as such, too; one about a part does not, since parts are what Slurm gives.
+// "unsupported". An error of that call counts as such, too; one about a part does not, since Slurm gives parts.
 func (l leaf) mig() (m inventory.MIG, err error) {
 	if !l.has("nvmlDeviceGetMigMode") {
 		return inventory.MIG{Mode: inventory.MIGUnsupported}, nil
@@ -176,8 +176,8 @@ func migMode(mode int) string {
 	return inventory.MIGOff
 }
 
-// parts returns the MIG devices of the GPU; unused device slots are skipped. A part whose name cannot be read is an error:
-// without it nobody knows what the GPU gives.
+// parts returns the MIG devices of the GPU; unused device slots are skipped. A part whose name cannot be read is an
+// error: without it nobody knows what the GPU gives.
 func (l leaf) parts() ([]inventory.Part, error) {
 	places, ret := l.GetMaxMigDeviceCount()
 	if ret != nvml.SUCCESS {

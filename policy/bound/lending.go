@@ -54,12 +54,14 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 		free[n] = in.nodes[n].open.Minus(in.nodes[n].used).Max(gres.Vector{})
 	}
 	beyond := make([]bool, len(in.nodes)) // by node: a job that cannot give back holds more than its share there
+	byID := indexOf(in.cluster.Jobs)      // decisions ascend in ID, and the jobs of a snapshot have any order
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
-		if d.Grant == nil || i >= len(in.cluster.Jobs) || in.cluster.Jobs[i].ID != d.Job || !in.placed(d.Grant) {
-			continue // decisions of a plan that passes policy.Check are in the order of the jobs
+		at, known := byID[d.Job]
+		if d.Grant == nil || !known || !in.placed(d.Grant) {
+			continue
 		}
-		j := &in.cluster.Jobs[i]
+		j := &in.cluster.Jobs[at]
 		if in.givesBack(j) || in.partners[j.ID] {
 			continue
 		}

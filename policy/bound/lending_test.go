@@ -2,6 +2,7 @@ package bound_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,14 @@ func TestACertificateSaysWhatIsKeptFromJobsThatCannotGiveBack(t *testing.T) {
 	if _, cert := starving(t, false, 1, 0); cert.Lending.Lent != 2 ||
 		!strings.Contains(cert.String(), "; 2 GPUs free without their share, which is lent for good") {
 		t.Errorf("%+v: %s", cert.Lending, cert.String())
+	}
+}
+
+func TestTheOrderOfASnapshotsJobsMakesNoDifferenceToWhatIsKept(t *testing.T) {
+	c, cert := starving(t, false, 0.001, 0)
+	slices.Reverse(c.Jobs)
+	if again := bound.Certify(&c, policy.Decide(c, policy.FIFO(), policy.Tune())); again.Lending != cert.Lending {
+		t.Errorf("%+v, want %+v", again.Lending, cert.Lending)
 	}
 }
 

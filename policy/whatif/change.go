@@ -256,7 +256,8 @@ func NewRequest(c *Case, job, gpus, nodes int) *Request {
 }
 
 // Apply changes the request. If the job has one task per GPU it keeps that. Task counts are per node, so this is known
-// only of a job whose user named the number of nodes.
+// only of a job whose user named the number of nodes. If the planner chooses how many nodes the new GPUs are on, as
+// many tasks as before are assumed on each.
 func (r *Request) Apply(c *Case) error {
 	j, err := waiting(c, r.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -272,7 +273,10 @@ func (r *Request) Apply(c *Case) error {
 		return fmt.Errorf("%d GPUs for job %d cannot be divided equally over %d nodes", gpus, r.Job, nodes)
 	}
 	if j.Nodes > 0 && j.Tasks > 1 && j.Tasks == j.GPUs/j.Nodes {
-		j.Tasks = gpus / max(1, nodes)
+		j.Tasks = min(j.Tasks, gpus)
+		if nodes > 0 {
+			j.Tasks = gpus / nodes
+		}
 	}
 	j.GPUs, j.Nodes = gpus, nodes
 	return nil

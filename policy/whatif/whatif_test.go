@@ -120,6 +120,20 @@ func TestNobodyUsesTheGPUsOfANewNode(t *testing.T) {
 	}
 }
 
+// TestAJobWithATaskForEachGPUKeepsThemOnEachNode though nobody says how many nodes the other GPUs are on.
+func TestAJobWithATaskForEachGPUKeepsThemOnEachNode(t *testing.T) {
+	job := waiting(5, 16, 2)
+	job.Tasks = 8
+	c := site(job)
+	third := c.Cluster.Nodes[0]
+	third.Name = "n3"
+	c.Cluster.Nodes = append(c.Cluster.Nodes, third)
+	a := ask(t, c, 5, whatif.NewRequest(&c, 5, 24, 0))
+	if g := a.After.Job.Grant; g == nil || len(g.Nodes) != 3 || g.PerNode.GPUs != 8 {
+		t.Errorf("%s: it gets %+v", a.Sentence, g)
+	}
+}
+
 func TestNothingStartsOnDrainedNodesAndWhatRunsGoesOn(t *testing.T) {
 	c := site(runs(1, 4, "n1"), waiting(5, 8, 1))
 	a := ask(t, c, 5, whatif.Drain{Nodes: []string{"n1", "n2"}})

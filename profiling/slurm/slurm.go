@@ -101,6 +101,7 @@ func submitting(environment []string) (kept []string) {
 		case strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF" && name != "SLURM_CLUSTERS":
 		case name == "SBATCH_ARRAY_INX", name == "SBATCH_WAIT", name == "SBATCH_GPUS", name == "SBATCH_GPUS_PER_NODE",
 			name == "SBATCH_GPUS_PER_TASK",
+			name == "SBATCH_CLUSTERS", // the job is looked for in this cluster
 			name == "SBATCH_MEM_PER_CPU", name == "SBATCH_MEM_PER_GPU", name == "SBATCH_CPUS_PER_GPU":
 		case name == "SBATCH_COMMENT" && directive(value):
 		default:

@@ -236,7 +236,7 @@ func TestAJobIsSubmittedWithoutWhatMakesAnotherOfIt(t *testing.T) {
 	folder := programs(t,
 		map[string]string{"sbatch": `printf '%s\n' "$@" > "${0%/*}/asked"; env > "${0%/*}/env"; echo '17;ours'`})
 	for _, name := range []string{"SBATCH_ARRAY_INX", "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SBATCH_WAIT",
-		"SBATCH_GPUS"} {
+		"SBATCH_GPUS", "SBATCH_CLUSTERS"} {
 		t.Setenv(name, "lost")
 	}
 	t.Setenv("SBATCH_COMMENT", "synergy-profile=lost.json")

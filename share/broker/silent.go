@@ -31,8 +31,8 @@ type presence struct {
 // epoch and ignored.
 type silent struct {
 	*client
-	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has no
-	// slice the measurement ages (tryShorter).
+	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has
+	// no slice the measurement ages (tryShorter).
 	cost     time.Duration
 	least    time.Time // until when its slice lasts although it is told to yield
 	standing bool      // the job is stopped, or is being stopped
@@ -244,8 +244,8 @@ func (s *silent) waits() {
 	}
 }
 
-// tryShorter asks for a shorter slice, as if the stop took half as long. One slow stop on a busy machine would otherwise
-// be believed for ever: a slice that fits into no gap is never had, and so its stop is never measured again.
+// tryShorter asks for a shorter slice, as if the stop took half as long. One slow stop on a busy machine would
+// otherwise be believed for ever: a slice that fits into no gap is never had, and so its stop is never measured again.
 func (s *silent) tryShorter() {
 	s.cost = s.gpu.drain() + (s.cost-s.gpu.drain())/2
 	s.gpu.happened(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,

@@ -38,8 +38,8 @@ const (
 	Leave   Kind = "leave"   // it is gone, whatever it held
 	Tick    Kind = "tick"    // time has passed, as Arbiter.Wake asked for
 	Drained Kind = "drained" // the frozen client has no kernel left on the GPU; only sent where that can be seen
-	// Revise says that the step for which a client waits takes another time, and that what was seen of its job no longer
-	// holds: Estimate. Only a caller that knows better sends it; it is nothing that a client may say.
+	// Revise says that the step for which a client waits takes another time, and that what was seen of its job no
+	// longer holds: Estimate. Only a caller that knows better sends it; it is nothing that a client may say.
 	Revise Kind = "revise"
 )
 

@@ -47,6 +47,8 @@ func TestAWrongINIIsAnErrorThatNamesLineKeyAndRemedy(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "no section [CLUSTER]: want the cluster file of the paper's artifact"},
 		{"[cluster]\n", "no section [CLUSTER]: want the cluster file of the paper's artifact"},
+		{"[CLUSTER]\n# gpus\nracks = 2\ngpus",
+			"line 4: gpus: want a section in brackets, or a key and a value, as gpus_per_server = 8"},
 		{"[CLUSTER]\nx=1", "line 2: [CLUSTER] x: " + known},
 		{"[CLUSTER]\n[SCHEDULER]\npolicy=FIFO\nracks=1", "line 4: [SCHEDULER] racks: " + known},
 		{"[SCHEDULER]\n[CLUSTER]\nracks=1\n[SCHEDULER]\nracks=1", "line 5: [SCHEDULER] racks: " + known},

@@ -121,13 +121,10 @@ func iniSyntax(text []byte, err error) error {
 		return fmt.Errorf("%s: want sections in brackets and lines like gpus_per_server = 8",
 			shown(strings.TrimSpace(err.Error())))
 	}
-	number := strings.Count(before(string(text), bare.Line), "\n") + 1
-	return fmt.Errorf("line %d: %s: want a section in brackets, or a key and a value, as gpus_per_server = 8",
-		number, shown(strings.TrimSpace(bare.Line)))
-}
-
-// before returns the text in front of part.
-func before(text, part string) string {
-	front, _, _ := strings.Cut(text, part)
-	return front
+	// The error has the text of the line, which may also be a part of another one.
+	wrong := strings.TrimSpace(bare.Line)
+	lines := strings.Split(string(text), "\n")
+	at := slices.IndexFunc(lines, func(line string) bool { return strings.TrimSpace(line) == wrong })
+	return fmt.Errorf("line %d: %s: want a section in brackets, or a key and a value, as gpus_per_server = 8", at+1,
+		shown(wrong))
 }

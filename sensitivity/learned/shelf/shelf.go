@@ -57,9 +57,11 @@ func prepare(dir string) error {
 		return fmt.Errorf("%s has mode %04o: want no right to write for everybody, who could teach in any name", dir,
 			info.Mode().Perm())
 	}
-	cut, err := filepath.Glob(filepath.Join(dir, ".*"+ending+unfinished))
-	for _, file := range cut {
-		_ = os.Remove(file) // a file that stays is overwritten by the next write
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasPrefix(name, ".") && strings.HasSuffix(name, ending+unfinished) {
+			_ = os.Remove(filepath.Join(dir, name)) // a file that stays is overwritten by the next write
+		}
 	}
 	return err
 }

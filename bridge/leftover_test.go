@@ -1,0 +1,28 @@
+package bridge
+
+import (
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave: a job with an exact number of cores (srun -c 4 in an salloc)
+// has them beside a job with nearly all cores of the node, and one that asked for fewer than its share has what is left.
+func TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave(t *testing.T) {
+	total := gres.Vector{GPUs: 8, CPUs: 96, Memory: 800}
+	large := gres.Vector{GPUs: 1, CPUs: 88, Memory: 100}
+	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1", Total: total}},
+		Jobs: []policy.Job{{ID: 1, GPUs: 1, Floor: large,
+			Running: &policy.Placement{Nodes: []string{"n1"}, PerNode: large}}}}
+	nodes := sharesLeft(&c)
+	asked := gres.Vector{GPUs: 1, CPUs: 4}
+	exact := policy.Job{ID: 2, GPUs: 1, Floor: gres.Vector{CPUs: 4}, Ceiling: gres.Vector{CPUs: 4}}
+	if ceiling, found := leftFor(&c, nodes, &exact, asked); found {
+		t.Errorf("with exactly 4 cores: it is owed %v", ceiling)
+	}
+	free := policy.Job{ID: 3, GPUs: 1}
+	if ceiling, found := leftFor(&c, nodes, &free, asked); !found || ceiling.CPUs != 8 {
+		t.Errorf("otherwise: %v, %v, want the 8 cores that are left", ceiling, found)
+	}
+}
