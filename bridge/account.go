@@ -36,9 +36,9 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 }
 
 // notAfter corrects times that lie more than stableRun in the future, because Slurm's clock was set back while no
-// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and no report counts that is older than
-// Beside.Since. A job that seems to have
-// been asked to leave in the future is asked again, since its grace would last until then.
+// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and reports from before
+// Beside.Since do not count. A job that seems to have been asked to leave in the future is asked again, since its grace
+// would last until then.
 func (r *Record) notAfter(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {
