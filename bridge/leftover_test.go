@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave: a job with an exact number of cores (srun -c 4 in an salloc)
-// has them beside a job with nearly all cores of the node, and one that asked for fewer than its share has what is left.
+// TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave: beside a job with nearly all cores of the node, a job with an
+// exact number of cores (srun -c 4 in an salloc) has those, and one that asked for less than its share what is left.
 func TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave(t *testing.T) {
 	total := gres.Vector{GPUs: 8, CPUs: 96, Memory: 800}
 	large := gres.Vector{GPUs: 1, CPUs: 88, Memory: 100}
