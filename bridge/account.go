@@ -6,15 +6,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// account makes sure that every managed job has a record, and brings it up to the time of the observation: service is
-// credited until now.
-func account(managed []*managedJob, now time.Time) {
+// updateRecords makes sure that every managed job has a record, and brings it up to the time of the observation:
+// service is credited until now.
+func updateRecords(managed []*managedJob, now time.Time) {
 	for _, t := range managed {
 		if t.record == nil {
 			t.record = firstRecord(t, now)
 		}
 		t.since = earlier(t.since, now) // Slurm's clock was set back after the run began
-		t.record.notAfter(now)
+		t.record.correctFutureTimes(now)
 		t.record.credit(t, now)
 	}
 }
@@ -31,15 +31,15 @@ func (r *Record) creditUnseen(t *managedJob) {
 func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
-		r.Done = min(r.Done+sped(ran, gain), mostDone)
+		r.Done = min(r.Done+progressMade(ran, gain), mostDone)
 	}
 }
 
-// notAfter corrects times that lie more than stableRun in the future, because Slurm's clock was set back while no
-// daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and reports from before
-// Beside.Since do not count. A job that seems to have been asked to leave in the future is asked again, since its grace
-// would last until then.
-func (r *Record) notAfter(now time.Time) {
+// correctFutureTimes corrects times that lie more than stableRun in the future, because Slurm's clock was set back
+// while no daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and reports from
+// before Beside.Since do not count. A job that seems to have been asked to leave in the future is asked again, since
+// its grace would last until then.
+func (r *Record) correctFutureTimes(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {
 		r.First = now
@@ -63,7 +63,7 @@ func (r *Record) notAfter(now time.Time) {
 
 // firstRecord is the record of a job that the ledger does not know: a new job, or one after the ledger was lost.
 func firstRecord(j *managedJob, now time.Time) *Record {
-	s := j.annotated()
+	s := j.parsedAnnotation()
 	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request, Whole: j.Whole,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
@@ -117,27 +117,27 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 		if !r.Asked.IsZero() && r.Runs > 0 {
 			r.Runs++ // the next run was asked for, so it is no unasked return
 		}
-		r.Cost.hasLeft(t, r.Asked, now)
+		r.Cost.noteLeave(t, r.Asked, now)
 		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
-	r.countReturns(t, now)
+	r.countUnaskedRequeues(t, now)
 }
 
 // mostDone bounds a job's progress: a profile may claim any gain, and no sum of durations may overflow.
 const mostDone = time.Duration(maxService) * time.Second
 
-// sped is the progress made in d at the given gain, at most mostDone.
-func sped(d time.Duration, gain float64) time.Duration {
+// progressMade is the progress made in d at the given gain, at most mostDone.
+func progressMade(d time.Duration, gain float64) time.Duration {
 	return time.Duration(min(float64(d)*gain, float64(mostDone)))
 }
 
 // stableRun is how long a run must last before earlier unasked returns of the job are forgotten.
 const stableRun = 10 * time.Minute
 
-// countReturns counts how often in a row a job came back to the queue without being asked to leave: it exited with the
-// requeue code by itself, its owner requeued it, or its nodes failed. A run that was asked for is in Runs already
-// (credit).
-func (r *Record) countReturns(t *managedJob, now time.Time) {
+// countUnaskedRequeues counts how often in a row a job came back to the queue without being asked to leave: it exited
+// with the requeue code by itself, its owner requeued it, or its nodes failed. A run that was asked for is in Runs
+// already (credit).
+func (r *Record) countUnaskedRequeues(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {
 	case r.Runs == 0:

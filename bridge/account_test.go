@@ -129,7 +129,7 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		jobs := []*managedJob{read(c.job)}
 		jobs[0].gain = 1
 		jobs[0].record = &c.rec
-		account(jobs, noon)
+		updateRecords(jobs, noon)
 		if got := jobs[0].record; !got.Asked.Equal(c.want) {
 			t.Errorf("a job that %s was asked at %s, want %s", c.name, got.Asked, c.want)
 		}
@@ -147,7 +147,7 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 		)
 	}
 	s := viewer().sort(slurm.Observed{At: noon, Jobs: jobs}, known)
-	account(s.managed, noon)
+	updateRecords(s.managed, noon)
 	for _, tn := range s.managed {
 		starts := tn.ID
 		if tn.ID%2 == 1 {
@@ -181,7 +181,7 @@ func TestEachPastMomentOfARecordMovesWithSlurmsClock(t *testing.T) {
 		}
 	}
 	late := &Record{ReturnedAt: moment.Add(time.Hour), Beside: Beside{Since: moment.Add(time.Hour)}}
-	if late.notAfter(moment); !late.ReturnedAt.Equal(moment) || !late.Beside.Since.Equal(moment) {
+	if late.correctFutureTimes(moment); !late.ReturnedAt.Equal(moment) || !late.Beside.Since.Equal(moment) {
 		t.Errorf("a job came back at %s, and others beside it at %s, which is to come", late.ReturnedAt,
 			late.Beside.Since)
 	}

@@ -12,9 +12,9 @@ import (
 // start follows as soon as its nodes are free, and waiting jobs are told why they wait in the time that is left. It
 // ends when every step is done or has failed, or when the next round is due; nothing is begun after that. It returns
 // only errors that end the round; an error with one job stands in its step.
-func (t *turn) act(ctx context.Context) error {
-	a := newActing(t)
-	defer a.putOff()
+func (t *activeRound) act(ctx context.Context) error {
+	a := newExecutor(t)
+	defer a.closeOpenSteps()
 	defer a.noteDisplaced()
 	if err := a.deferStarts(ctx); err != nil {
 		return err
@@ -27,11 +27,11 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("lease")
-	if err := (preempting{a}).ask(ctx); err != nil {
+	if err := (preemptor{a}).ask(ctx); err != nil {
 		return err
 	}
 	t.phase("ask")
-	err := a.follow(ctx)
+	err := a.followSteps(ctx)
 	a.reportLostVictims()
 	if err != nil {
 		return err
@@ -46,9 +46,9 @@ func (t *turn) act(ctx context.Context) error {
 	return err
 }
 
-// acting is the state of one call of act.
-type acting struct {
-	*turn
+// executor is the state of one call of act.
+type executor struct {
+	*activeRound
 	lastObservation
 	steps          steps
 	renewals       []*step       // renewals that are not urgent, the earliest begin time first
@@ -61,12 +61,13 @@ type acting struct {
 	slowestLook    time.Duration // the slowest observation so far
 }
 
-// newActing is the state with which a round begins to act on its steps.
-func newActing(t *turn) *acting {
-	a := &acting{
-		turn: t, lastObservation: lastObservation{at: t.scene.at, jobs: t.seen, nodes: t.scene.nodes},
-		until:         t.began + t.span(),
-		nextAdmission: t.Clock.Elapsed() + admitEvery,
+// newExecutor is the state with which a round begins to act on its steps.
+func newExecutor(t *activeRound) *executor {
+	a := &executor{
+		activeRound:     t,
+		lastObservation: lastObservation{at: t.observation.at, jobs: t.seen, nodes: t.observation.nodes},
+		until:           t.began + t.span(),
+		nextAdmission:   t.Clock.Elapsed() + admitEvery,
 	}
 	a.take(0, false)
 	return a
@@ -75,15 +76,15 @@ func newActing(t *turn) *acting {
 // take makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent to
 // a.renewals. The steps before that get new pointers into the list. admitted marks steps that were added while the
 // round waits (admit.go).
-func (a *acting) take(from int, admitted bool) {
+func (a *executor) take(from int, admitted bool) {
 	for k := range a.report.Steps {
 		if k < from {
 			a.steps[k].Step = &a.report.Steps[k] // appending may have moved the list
 			continue
 		}
 		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
-		s.job = a.scene.find(s.Job)
-		s.expires = s.Verb == Preempt && a.scene.expiring[s.Job]
+		s.job = a.observation.find(s.Job)
+		s.expires = s.Verb == Preempt && a.observation.expiring[s.Job]
 		// With small rounds, a preemption before a time limit is finished by them, and nothing is planned for its
 		// nodes.
 		s.unawaited = s.expires && a.Settings.Watched
@@ -98,10 +99,10 @@ func (a *acting) take(from int, admitted bool) {
 	slices.SortStableFunc(a.renewals, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
-// foresight is how far ahead a full round handles jobs whose time limit comes: until its own end, because no small
+// expiryHorizon is how far ahead a full round handles jobs whose time limit comes: until its own end, because no small
 // round can be held meanwhile. It is 0 for a small round and in shadow mode, which are over soon. Without small rounds
 // it is 0, too, since lead already asks a round earlier.
-func (t *turn) foresight() time.Duration {
+func (t *activeRound) expiryHorizon() time.Duration {
 	if t.small || t.Settings.Shadow || !t.Settings.Watched {
 		return 0
 	}
@@ -110,36 +111,36 @@ func (t *turn) foresight() time.Duration {
 
 // span is how long the round may take. A small round gets twice the time that it waits for a start (startTimeout): a
 // start that cannot be sent at once still has its time.
-func (t *turn) span() time.Duration {
+func (t *activeRound) span() time.Duration {
 	if t.small {
 		return min(2*max(smallStart, t.Settings.Looks), t.Settings.Round)
 	}
 	return t.Settings.Round
 }
 
-// left is the time until the next round is due.
-func (a *acting) left() time.Duration { return a.until - a.Clock.Elapsed() }
+// timeLeft is the time until the next round is due.
+func (a *executor) timeLeft() time.Duration { return a.until - a.Clock.Elapsed() }
 
 // now is the time by Slurm's clock.
-func (t *turn) now() time.Time { return t.watch.now(t.Clock) }
+func (t *activeRound) now() time.Time { return t.watch.now(t.Clock) }
 
-// putOff marks the steps that were not begun, so that a later round does them. A step that was begun and not finished
-// fails with that message, unless the round does not wait for it. Two kinds of steps are dropped from the report:
-// preemptions before a time limit whose moment has not come, and renewals for which a small round had no time.
-func (a *acting) putOff() {
+// closeOpenSteps marks the steps that were not begun, so that a later round does them. A step that was begun and not
+// finished fails with that message, unless the round does not wait for it. Two kinds of steps are dropped from the
+// report: preemptions before a time limit whose moment has not come, and renewals for which a small round had no time.
+func (a *executor) closeOpenSteps() {
 	early, untold := map[int]bool{}, map[int]bool{}
 	for _, s := range a.steps.filter((*step).open) {
 		switch {
 		case s.PutOff, s.Verb == Start && s.stage == sent: // it may still take effect: the next round observes that
 			s.PutOff = true
-		case s.stage == begun && !a.isTime(s):
+		case s.stage == notBegun && !a.isDue(s):
 			early[s.Job] = true
-		case s.stage == begun && a.small && s.Verb == Renew:
+		case s.stage == notBegun && a.small && s.Verb == Renew:
 			untold[s.Job] = true
-		case s.stage == begun:
+		case s.stage == notBegun:
 			s.PutOff = true
 		case s.unawaited:
-			a.reach(s, done)
+			a.setStage(s, done)
 		default:
 			a.fail(s, "the round ended before it was done")
 		}
@@ -150,8 +151,8 @@ func (a *acting) putOff() {
 	}
 }
 
-// follow observes again and again until every step is done or has failed.
-func (a *acting) follow(ctx context.Context) error {
+// followSteps observes again and again until every step is done or has failed.
+func (a *executor) followSteps(ctx context.Context) error {
 	for {
 		if err := a.advance(ctx); err != nil {
 			return err
@@ -159,28 +160,28 @@ func (a *acting) follow(ctx context.Context) error {
 		if !a.steps.anyOpen() {
 			return nil
 		}
-		if a.left() <= 0 {
+		if a.timeLeft() <= 0 {
 			return a.giveUp(ctx)
 		}
 		if err := a.pause(ctx); err != nil {
 			return err
 		}
 		// Telling jobs took longer than there was time: another observation would be one more call beyond the end.
-		if a.left() < 0 {
+		if a.timeLeft() < 0 {
 			return a.giveUp(ctx)
 		}
-		if err := a.look(ctx); err != nil {
+		if err := a.observeAgain(ctx); err != nil {
 			return err
 		}
-		if err := (admission{acting: a}).admit(ctx); err != nil {
+		if err := (admission{executor: a}).admit(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // pause waits until the next observation, and uses the time to renew and tell waiting jobs.
-func (a *acting) pause(ctx context.Context) error {
-	until := a.Clock.Elapsed() + min(a.poll(), a.left())
+func (a *executor) pause(ctx context.Context) error {
+	until := a.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
 	if end := a.until - a.rollBackTime(); a.Clock.Elapsed() < end {
 		// Wake up no later than the last moment at which starts can be taken back.
 		until = min(until, end)
@@ -197,10 +198,10 @@ func (a *acting) pause(ctx context.Context) error {
 // pollDivisors are the divisors of Settings.Poll for the first three waits, which add up to one Poll.
 var pollDivisors = []time.Duration{4, 4, 2}
 
-// poll is the time until the next observation. What was sent mostly takes effect within half a second, so the first
-// observations follow sooner. A wait is at least ten times the slowest observation (but not above Settings.Poll), so
-// that slurmrestd has time for others.
-func (a *acting) poll() time.Duration {
+// pollInterval is the time until the next observation. What was sent mostly takes effect within half a second, so the
+// first observations follow sooner. A wait is at least ten times the slowest observation (but not above Settings.Poll),
+// so that slurmrestd has time for others.
+func (a *executor) pollInterval() time.Duration {
 	soon := a.Settings.Poll
 	if a.looksSinceSend < len(pollDivisors) {
 		soon /= pollDivisors[a.looksSinceSend]
@@ -208,10 +209,11 @@ func (a *acting) poll() time.Duration {
 	return min(a.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
-// look observes jobs, nodes and reservations again. If Slurm's clock was set, it shifts the times in all records.
-func (a *acting) look(ctx context.Context) error {
+// observeAgain observes jobs, nodes and reservations again. If Slurm's clock was set, it shifts the times in all
+// records.
+func (a *executor) observeAgain(ctx context.Context) error {
 	began := a.Clock.Elapsed()
-	seen, err := a.turn.look(ctx, a.records)
+	seen, err := a.activeRound.look(ctx, a.records)
 	if err != nil {
 		return err
 	}
@@ -225,15 +227,15 @@ func (a *acting) look(ctx context.Context) error {
 
 // advance takes every step as far as it can go now. Preemptions come first, since they free what the starts need.
 // secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
-func (a *acting) advance(ctx context.Context) error {
+func (a *executor) advance(ctx context.Context) error {
 	a.noteSecured()
-	if err := (preempting{a}).advance(ctx); err != nil {
+	if err := (preemptor{a}).advance(ctx); err != nil {
 		return err
 	}
 	a.failBlockedStarts()
-	a.sendMoversBack()
-	ready := a.startable()
-	if err := a.stepAside(ctx, ready); err != nil {
+	a.revertMoves()
+	ready := a.readyStarts()
+	if err := a.leaseBlockers(ctx, ready); err != nil {
 		return err
 	}
 	if err := a.startAll(ctx, ready); err != nil {
@@ -245,11 +247,11 @@ func (a *acting) advance(ctx context.Context) error {
 	return a.secure(ctx)
 }
 
-// giveUp ends the round because the next one is due. Preempted jobs that still save go on with it; their records say
-// that they were asked. A start that was sent may still come about, which the next round observes, and one that was not
-// sent has not failed.
-func (a *acting) giveUp(ctx context.Context) error {
-	err := a.rollBack(ctx, a.steps.filter(a.seenSince))
+// giveUp ends the round because the next one is due. Preempted jobs that still save go on with it; their records
+// say that they were asked. A start that was sent may still come about, which the next round observes, and one that was
+// not sent has not failed.
+func (a *executor) giveUp(ctx context.Context) error {
+	err := a.rollBack(ctx, a.steps.filter(a.observedSinceSent))
 	for _, s := range a.steps.filter((*step).awaited) {
 		if s.Verb == Start {
 			s.PutOff = true

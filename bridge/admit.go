@@ -24,8 +24,8 @@ const admitEvery = time.Second
 
 // admission adds starts to a round that is waiting. beside is the small round that plans them.
 type admission struct {
-	*acting
-	beside *turn
+	*executor
+	smallRound *activeRound
 }
 
 // admit adds the starts that have become possible since the round was planned, as long as the round waits for steps
@@ -33,61 +33,61 @@ type admission struct {
 // suffices to take starts back.
 func (a admission) admit(ctx context.Context) error {
 	now := a.Clock.Elapsed()
-	if !a.Settings.Watched || now < a.nextAdmission || a.left() <= a.rollBackTime() || !a.waits() {
+	if !a.Settings.Watched || now < a.nextAdmission || a.timeLeft() <= a.rollBackTime() || !a.hasAwaitedSteps() {
 		return nil
 	}
 	a.nextAdmission = now + admitEvery
-	if news, err := a.look(ctx); !news || err != nil {
+	if news, err := a.detectChange(ctx); !news || err != nil {
 		return err
 	}
 	if err := a.plan(ctx); err != nil {
 		return err
 	}
-	if len(a.beside.report.Steps) == 0 {
+	if len(a.smallRound.report.Steps) == 0 {
 		return nil
 	}
 	return a.adopt(ctx)
 }
 
-// waits says that the round still waits for steps of its own plan.
-func (a admission) waits() bool {
+// hasAwaitedSteps says that the round still waits for steps of its own plan.
+func (a admission) hasAwaitedSteps() bool {
 	return slices.ContainsFunc(a.steps, func(s *step) bool { return s.awaited() && !s.admitted })
 }
 
-// look sorts the last observation, and says whether anything in it could allow a new start. The fingerprint that it
-// stores is the one of small rounds, so the next small round does not plan the same situation again.
-func (a *admission) look(ctx context.Context) (news bool, err error) {
-	t := &turn{Runner: a.Runner, began: a.began, small: true, seen: a.jobs}
+// detectChange sorts the last observation, and says whether anything in it could allow a new start. The fingerprint
+// that it stores is the one of small rounds, so the next small round does not plan the same situation again.
+func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
+	t := &activeRound{Runner: a.Runner, began: a.began, small: true, seen: a.jobs}
 	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
 	seen := slurm.Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
-	t.scene = t.sort(seen, a.records())
-	t.scene.secured = a.steps.secured()
-	account(t.scene.managed, a.at)
-	a.beside = t
-	if anew, err := (splitting{t}).split(ctx); anew || err != nil {
+	t.observation = t.sort(seen, a.records())
+	t.observation.secured = a.steps.secured()
+	updateRecords(t.observation.managed, a.at)
+	a.smallRound = t
+	if anew, err := (arraySplitter{t}).split(ctx); anew || err != nil {
 		return false, err // the next observation shows the tasks
 	}
-	t.refusals = t.refusalsOf(&t.scene)
+	t.refusals = t.refusalsOf(&t.observation)
 	moment := t.situationHash()
-	news = moment != a.last
-	a.last = moment
+	news = moment != a.lastSituation
+	a.lastSituation = moment
 	return news, nil
 }
 
 // plan makes the plan and the steps of the small round.
 func (a admission) plan(ctx context.Context) error {
-	t := a.beside
+	t := a.smallRound
 	t.refreshLimits(ctx)
-	t.report.Snapshot = t.snapshot(&t.scene)
-	t.limit(&t.report.Snapshot)
+	t.report.Snapshot = t.snapshot(&t.observation)
+	t.applyLimits(&t.report.Snapshot)
 	keepRunningButRecall(&t.report.Snapshot)
 	a.withhold(&t.report.Snapshot)
-	if err := (caution{t}).planSafely(ctx); err != nil {
+	if err := (safePlanner{t}).planSafely(ctx); err != nil {
 		return fmt.Errorf("plan beside the round: %w", err)
 	}
-	t.scene.behind = queue{t}.behind(t.report.Plan)
-	t.scene.expiring = t.expiring(&t.scene, t.report.Plan, 0)
-	t.report.Steps = a.admissible(smallSteps(&t.scene, t.diff(&t.scene, t.report.Plan)))
+	t.observation.jobsBehindBlocked = queue{t}.jobsBehindBlocked(t.report.Plan)
+	t.observation.expiring = t.expiring(&t.observation, t.report.Plan, 0)
+	t.report.Steps = a.admissible(smallSteps(&t.observation, t.diff(&t.observation, t.report.Plan)))
 	return nil
 }
 
@@ -142,8 +142,8 @@ func (a admission) admissible(list []Step) []Step {
 
 // adopt takes over the small round's steps: it writes the intent again and appends them to this round's.
 func (a admission) adopt(ctx context.Context) error {
-	t, from := a.beside, len(a.report.Steps)
-	a.scene, a.refusals, a.seen = t.scene, t.refusals, t.seen
+	t, from := a.smallRound, len(a.report.Steps)
+	a.observation, a.refusals, a.seen = t.observation, t.refusals, t.seen
 	a.report.Steps = append(a.report.Steps, t.report.Steps...)
 	a.supersede(t.report.Steps)
 	if err := a.intend(); err != nil {
@@ -152,12 +152,12 @@ func (a admission) adopt(ctx context.Context) error {
 	// Later writes are noted in the jobs of the new scene (written), from which the next round reads on. A job that is
 	// no longer in it keeps its old view.
 	for _, s := range a.steps {
-		if t := a.scene.find(s.Job); t != nil {
+		if t := a.observation.find(s.Job); t != nil {
 			s.job = t
 		}
 	}
 	a.take(from, true)
-	a.report.Outside = a.scene.outside
+	a.report.Outside = a.observation.outside
 	for _, s := range a.steps[from:] {
 		if s.Verb == Start {
 			a.report.Notes = a.appendNotes(a.report.Notes, s.job)
@@ -174,7 +174,7 @@ func (a admission) supersede(by []Step) {
 	}
 	for _, s := range a.steps {
 		if starts[s.Job] && s.open() && (s.Verb == Renew || s.Verb == Arm) {
-			a.reach(s, done)
+			a.setStage(s, done)
 		}
 	}
 	a.renewals = slices.DeleteFunc(a.renewals, func(s *step) bool { return starts[s.Job] })

@@ -21,7 +21,7 @@ type annotation struct {
 	Why  string `json:"why,omitempty"`  // why the job waits, or what it was given
 	Note string `json:"note,omitempty"` // what its user should correct
 	// Share is what the job was granted of a shared GPU; nil: it has its GPUs for itself.
-	Share    *granted       `json:"share,omitempty"`
+	Share    *slotGrant     `json:"share,omitempty"`
 	Begin    int64          `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
 	First    int64          `json:"first"` // first submission, seconds since the epoch
 	Attained float64        `json:"gpu_s"` // service so far, GPU-seconds
@@ -34,7 +34,7 @@ type annotation struct {
 	Time  int `json:"time,omitempty"`
 	Steps int `json:"steps,omitempty"`
 	// Slurms says that the job was handed back because it has no place, and is Slurm's for this wait; nil: it is not.
-	Slurms *slurms `json:"slurms,omitempty"`
+	Slurms *handBackMark `json:"slurms,omitempty"`
 	// Measure is 1 if the job shall measure itself inside its grant and report the curve. Nodes match it as text.
 	Measure int `json:"measure,omitempty"`
 	// Found is the contradiction between the job's speed and its profile; nil: none was found.

@@ -21,20 +21,20 @@ import (
 // existing nodes, and no node is named.
 
 // queue is the part of a round that deals with the place of jobs in Slurm's own queue.
-type queue struct{ *turn }
+type queue struct{ *activeRound }
 
-// arms says that jobs may be armed in this round, besides those for which others are preempted (see secure). They may
+// mayArm says that jobs may be armed in this round, besides those for which others are preempted (see secure). They may
 // not during a preemption, nor while nodes are cleared over several rounds, since an eligible job would take what is
 // freed for another. Nor may they while the plan starts a job on a shared GPU: Slurm's main scheduler stops at the
 // first job for which it has no room, and would not reach the job with the slot behind it.
-func (t queue) arms(plan policy.Plan) bool {
+func (t queue) mayArm(plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
-		!t.sitsDown(plan)
+		!t.grantsSharedGPU(plan)
 }
 
-// sitsDown says that the plan starts a job on a GPU that it may share.
-func (t queue) sitsDown(plan policy.Plan) bool {
-	for i, tn := range t.scene.managed {
+// grantsSharedGPU says that the plan starts a job on a GPU that it may share.
+func (t queue) grantsSharedGPU(plan policy.Plan) bool {
+	for i, tn := range t.observation.managed {
 		if g := plan.Decisions[i].Grant; tn.State == slurm.Pending && g != nil && g.Device != "" {
 			return true
 		}
@@ -42,25 +42,25 @@ func (t queue) sitsDown(plan policy.Plan) bool {
 	return false
 }
 
-// aheadOf lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those that
-// are armed already and not behind twice that number. So a job whose place in line changes a little is not leased and
-// armed again each time. It is nil if no job may be armed in this round (arms).
-func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
+// jobsToArm lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those
+// that are armed already and not behind twice that number. So a job whose place in line changes a little is not leased
+// and armed again each time. It is nil if no job may be armed in this round (mayArm).
+func (t queue) jobsToArm(plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
-	if !t.scene.arms {
+	if !t.observation.mayArm {
 		return nil
 	}
 	ahead := map[int]policy.Next{}
 	snapshot, failing := t.withFailing()
 	place := 0 // position in line
-	for next := range t.line.Ahead(snapshot, t.order(), t.Settings.Allocator) {
-		if !failing[next.Job] && !wantsRoom(plan, next.Job) {
+	for next := range t.queuePlanner.Ahead(snapshot, t.order(), t.Settings.Allocator) {
+		if !failing[next.Job] && !waitsForRoom(plan, next.Job) {
 			continue
 		}
 		if place++; place > 2*most {
 			break
 		}
-		if place <= most || t.scene.find(next.Job).armed(t.scene.at) {
+		if place <= most || t.observation.find(next.Job).isArmed(t.observation.at) {
 			ahead[next.Job] = next
 		}
 	}
@@ -76,8 +76,8 @@ func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
-	for i, tn := range t.scene.managed {
-		why := t.failing(tn.record, t.scene.at)
+	for i, tn := range t.observation.managed {
+		why := t.failing(tn.record, t.observation.at)
 		if why == "" || c.Jobs[i].Barred != why {
 			continue
 		}
@@ -89,9 +89,9 @@ func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	return c, failing
 }
 
-// wantsRoom says that a job waits only for room. A job that waits for limits, a dependency or a node that is down gains
-// nothing from being eligible with another size.
-func wantsRoom(plan policy.Plan, job int) bool {
+// waitsForRoom says that a job waits only for room. A job that waits for limits, a dependency or a node that is down
+// gains nothing from being eligible with another size.
+func waitsForRoom(plan policy.Plan, job int) bool {
 	k, found := slices.BinarySearchFunc(plan.Decisions, job, func(d policy.Decision, id int) int { return d.Job - id })
 	if !found || plan.Decisions[k].Grant != nil {
 		return false
@@ -103,23 +103,23 @@ func wantsRoom(plan policy.Plan, job int) bool {
 	return false
 }
 
-// armed says that a waiting job is eligible with a size that is not its user's.
-func (t *managedJob) armed(now time.Time) bool {
+// isArmed says that a waiting job is eligible with a size that is not its user's.
+func (t *managedJob) isArmed(now time.Time) bool {
 	return t.State == slurm.Pending && !t.WaitsAt(now) && !t.Request.Equal(&t.record.Own)
 }
 
-// armedAs says that a waiting job is armed with the size of next, in all partitions in which it may start now, and has
-// our annotation.
-func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
+// isArmedAs says that a waiting job is armed with the size of next, in all partitions in which it may start now, and
+// has our annotation.
+func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 	want := resized(t.record, next.Nodes, next.PerNode)
 	// Equal passes over the partition if want names none, so the list is compared by itself, too.
 	want.Partition = slurm.Several(t.partitionList())
 	in := t.partitionList() == "" || slurm.SamePartitions(t.Partition, t.partitionList())
-	return !t.WaitsAt(now) && in && t.Request.Equal(&want) && t.told()
+	return !t.WaitsAt(now) && in && t.Request.Equal(&want) && t.hasOurAnnotation()
 }
 
-// arming is the update that arms a job.
-func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
+// armUpdate is the update that arms a job.
+func armUpdate(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
 	return slurm.Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
 		Extra: annotationOf(rec, round, why, note).String(),
@@ -128,11 +128,11 @@ func arming(rec *Record, g policy.Placement, nodes, round int, why, note string,
 
 // armAll arms the next jobs in line after everything else is done. It does nothing about jobs that have started, ended
 // or been held meanwhile.
-func (a *acting) armAll(ctx context.Context) error {
-	err := a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done,
+func (a *executor) armAll(ctx context.Context) error {
+	err := a.forEachStep(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == notBegun }), done,
 		func(s *step) error {
 			rec := s.job.record
-			u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+			u := armUpdate(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
 			u.Request.Partition = s.job.partitionList()
 			err := a.write(ctx, s, u)
 			s.raced = errors.Is(err, slurm.ErrNotPending)
@@ -145,27 +145,27 @@ func (a *acting) armAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.compareRaced(ctx)
+	return a.noteRacedSizes(ctx)
 }
 
-// compareRaced observes the jobs that Slurm started while they were to be armed again: they run with the size with
+// noteRacedSizes observes the jobs that Slurm started while they were to be armed again: they run with the size with
 // which they were armed before.
-func (a *acting) compareRaced(ctx context.Context) error {
+func (a *executor) noteRacedSizes(ctx context.Context) error {
 	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
 	if len(raced) == 0 {
 		return nil
 	}
-	if err := a.look(ctx); err != nil {
+	if err := a.observeAgain(ctx); err != nil {
 		return err
 	}
 	for _, s := range raced {
-		s.compare(a.seenNow(s.Job))
+		s.noteActualSize(a.seenNow(s.Job))
 	}
 	return nil
 }
 
-// compare notes in the step that its job runs with another size than planned.
-func (s *step) compare(j *slurm.Job) {
+// noteActualSize notes in the step that its job runs with another size than planned.
+func (s *step) noteActualSize(j *slurm.Job) {
 	if j.State != slurm.Running || j.Runs.PerNode == s.Grant.PerNode || j.Whole {
 		return
 	}

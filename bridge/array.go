@@ -28,19 +28,19 @@ const (
 	splitAgain = 10 * time.Minute
 )
 
-// unsplit is an array whose tasks could not be given jobs of their own.
-type unsplit struct {
+// splitFailure is an array whose tasks could not be given jobs of their own.
+type splitFailure struct {
 	why      string
 	failures int           // in a row
 	again    time.Duration // when to try again, on the host's monotonic clock
 }
 
-// leftAlone says why rounds do not touch a job with our directive; empty if they do.
-func (r *Runner) leftAlone(j *slurm.Job) string {
+// untouchedReason says why rounds do not touch a job with our directive; empty if they do.
+func (r *Runner) untouchedReason(j *slurm.Job) string {
 	if why := leftAlone(j); why != "" {
 		return why
 	}
-	if !r.Settings.Canary.has(j) {
+	if !r.Settings.Canary.includes(j) {
 		return notInCanary
 	}
 	if !j.StandsForTasks() {
@@ -49,19 +49,19 @@ func (r *Runner) leftAlone(j *slurm.Job) string {
 	if r.Splitter == nil {
 		return "is an array, and nothing here gives its tasks jobs of their own"
 	}
-	if failed := r.unsplit[j.ID]; failed.failures > 1 && r.Clock.Elapsed() < failed.again {
+	if failed := r.splitFailures[j.ID]; failed.failures > 1 && r.Clock.Elapsed() < failed.again {
 		return failed.why
 	}
 	return ""
 }
 
-// splitting is the part of a round that splits arrays.
-type splitting struct{ *turn }
+// arraySplitter is the part of a round that splits arrays.
+type arraySplitter struct{ *activeRound }
 
 // split gives tasks of arrays jobs of their own, as many as may soon start, and says whether the cluster is to be
 // observed anew. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
 // round. If Slurm itself is unreachable, the next call shows it.
-func (t splitting) split(ctx context.Context) (anew bool, err error) {
+func (t arraySplitter) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
 	}
@@ -69,32 +69,32 @@ func (t splitting) split(ctx context.Context) (anew bool, err error) {
 		err := t.Splitter.Split(ctx, array.ID, array.tasks)
 		switch {
 		case err == nil:
-			delete(t.unsplit, array.ID)
+			delete(t.splitFailures, array.ID)
 			anew = true
 		case errors.Is(err, slurm.ErrNotLeader), ctx.Err() != nil:
 			return anew, fmt.Errorf("give tasks of array %d jobs of their own: %w", array.ID, err)
 		case errors.Is(err, slurm.ErrNotPending), errors.Is(err, slurm.ErrGone), errors.Is(err, slurm.ErrHeld):
 			// it has changed: the next observation shows how
 		default:
-			// Jobs are sorted anew, since the array may be left to Slurm from now on (leftAlone).
-			t.giveUpOn(array.ID, err)
+			// Jobs are sorted anew, since the array may be left to Slurm from now on (untouchedReason).
+			t.noteSplitFailure(array.ID, err)
 			anew = true
 		}
 	}
 	return anew, nil
 }
 
-// giveUpOn remembers that an array could not be split, and when to try again.
-func (r *Runner) giveUpOn(array int, err error) {
-	if r.unsplit == nil {
-		r.unsplit = map[int]unsplit{}
+// noteSplitFailure remembers that an array could not be split, and when to try again.
+func (r *Runner) noteSplitFailure(array int, err error) {
+	if r.splitFailures == nil {
+		r.splitFailures = map[int]splitFailure{}
 	}
-	failed := unsplit{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err),
-		r.unsplit[array].failures + 1, r.Clock.Elapsed()}
+	failed := splitFailure{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err),
+		r.splitFailures[array].failures + 1, r.Clock.Elapsed()}
 	if failed.again += splitSoon; failed.failures > 1 {
 		failed.again += splitAgain
 	}
-	r.unsplit[array] = failed
+	r.splitFailures[array] = failed
 }
 
 // arraySplitPlan is an array and those of its tasks that shall get jobs of their own.
@@ -108,15 +108,15 @@ type arraySplitPlan struct {
 // due lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
 // Slurm's order of priority. The GPUs of the cluster bound the waiting tasks of all arrays together, but each array
 // gets at least one job.
-func (t splitting) due() []arraySplitPlan {
-	all := t.sweeps()
+func (t arraySplitter) due() []arraySplitPlan {
+	all := t.splittableArrays()
 	if len(all) == 0 {
 		return nil
 	}
 	slices.SortStableFunc(all, func(a, b arraySplitPlan) int { return cmp.Compare(b.Priority, a.Priority) })
 	room := 0 // for waiting tasks, in GPUs
-	for _, i := range t.scene.topology.managed {
-		room += t.scene.nodes[i].Total.GPUs
+	for _, i := range t.observation.topology.managed {
+		room += t.observation.nodes[i].Total.GPUs
 	}
 	var due []arraySplitPlan
 	for _, s := range all {
@@ -139,15 +139,15 @@ func (t splitting) due() []arraySplitPlan {
 	return due
 }
 
-// sweeps are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. A task that
-// is held, or may not start for another reason of its own, is not counted as active: in Slurm, too, only running tasks
-// count for %N.
-func (t splitting) sweeps() []arraySplitPlan {
+// splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. A
+// task that is held, or may not start for another reason of its own, is not counted as active: in Slurm, too, only
+// running tasks count for %N.
+func (t arraySplitter) splittableArrays() []arraySplitPlan {
 	var all []arraySplitPlan
-	for _, tn := range t.scene.managed {
-		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
+	for _, tn := range t.observation.managed {
+		soon := t.Clock.Elapsed() < t.splitFailures[tn.ID].again
 		if tn.StandsForTasks() && tn.State == slurm.Pending && !tn.Dependency &&
-			!tn.record.NotBefore.After(t.scene.at) &&
+			!tn.record.NotBefore.After(t.observation.at) &&
 			!soon {
 			all = append(all, arraySplitPlan{managedJob: tn})
 		}
@@ -177,7 +177,7 @@ func (t splitting) sweeps() []arraySplitPlan {
 }
 
 // mayGoOn says that a waiting job is managed and not barred.
-func (t splitting) mayGoOn(j *slurm.Job) bool {
-	tn := t.scene.find(j.ID)
-	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == (bar{})
+func (t arraySplitter) mayGoOn(j *slurm.Job) bool {
+	tn := t.observation.find(j.ID)
+	return tn != nil && tn.treatmentAt(t.observation.at) == managed && t.startBarOf(tn, &t.observation) == (barReason{})
 }

@@ -46,32 +46,32 @@ type Audit struct {
 // The rule of the audit, as in docs/job-contract.md. Another batch size, a slow disk or a validation between two
 // reports do not violate it; a profile that promises a multiple of the real speed does.
 const (
-	tooSlow    = 0.5              // part of the speed that the profile claims, below which a window contradicts it
-	windows    = 2                // contradicting windows in a row until the profile is dropped
-	enough     = 20               // iterations that a window must have by the profile's claim; fewer say nothing
-	aheadOfUs  = time.Minute      // by which a node's clock may be ahead of Slurm's
-	unexpected = "a report that " // begins the note on a report that is ignored
+	slowFraction   = 0.5              // part of the speed that the profile claims, below which a window contradicts it
+	maxSlowWindows = 2                // contradicting windows in a row until the profile is dropped
+	minIterations  = 20               // iterations that a window must have by the profile's claim; fewer say nothing
+	maxClockLead   = time.Minute      // by which a node's clock may be ahead of Slurm's
+	reportPrefix   = "a report that " // begins the note on a report that is ignored
 )
 
-// audit compares the reports of running jobs with the claims of their profiles. A contradicted job has no profile from
-// then on. Jobs on a shared GPU are left out, since profiles claim nothing for them: a job that only fills what others
-// leave may run at a fifth of its speed, as it was promised.
-func (r *Runner) audit(s *sortedObservation) {
+// auditSpeeds compares the reports of running jobs with the claims of their profiles. A contradicted job has no profile
+// from then on. Jobs on a shared GPU are left out, since profiles claim nothing for them: a job that only fills what
+// others leave may run at a fifth of its speed, as it was promised.
+func (r *Runner) auditSpeeds(s *sortedObservation) {
 	for _, t := range s.managed {
 		// Each round begins without findings. The kind in ignored counts only together with a doubt.
-		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
-		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.seated() ||
-			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
+		t.ignored, t.ignoredReason, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
+		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.hasSlot() ||
+			!t.isMeasuredHere() && !(learnedReader{r}).learnsFrom(t) {
 			continue
 		}
 		if t.directives.BadProgress != nil {
-			t.doubt = t.directives.BadProgress.Text
+			t.ignoredReason = t.directives.BadProgress.Text
 			continue
 		}
-		t.claimed = promised(r, t)
-		t.doubt = t.record.Audit.addReport(t, t.claimed, s.at, r.Settings.Audit)
+		t.claimed = claimedSpeed(r, t)
+		t.ignoredReason = t.record.Audit.addReport(t, t.claimed, s.at, r.Settings.Audit)
 		if t.record.Audit.Found != nil {
-			t.distrust(t.record.Audit.Found)
+			t.dropProfile(t.record.Audit.Found)
 		}
 	}
 }
@@ -79,29 +79,30 @@ func (r *Runner) audit(s *sortedObservation) {
 // isMeasuredHere says that a running job has a profile, and that the profile holds for the type of GPU on which the job
 // runs. On a node that is not managed the type is unknown, and the profile is taken to hold.
 func (t *managedJob) isMeasuredHere() bool {
-	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere {
+	if t.profile == nil || len(t.nodePlaces) == 0 || t.nodePlaces[0] == unmanagedPlace {
 		return t.profile != nil
 	}
-	return policy.ProfileOn(t.profile, t.topology.gpuType(t.on[0])) != nil
+	return policy.ProfileOn(t.profile, t.topology.gpuType(t.nodePlaces[0])) != nil
 }
 
-// distrust drops a job's profile because of what the audit found.
-func (t *managedJob) distrust(found *Contradiction) {
+// dropProfile drops a job's profile because of what the audit found.
+func (t *managedJob) dropProfile(found *Contradiction) {
 	t.profile, t.note = nil, found.String()
 	if t.State == slurm.Running {
 		t.gain = t.gainNow()
 	}
 }
 
-// found is what the audit found of the job: by its record, or, if the ledger was lost, by its annotation. Nil: nothing.
-func (r *Runner) found(t *managedJob) *Contradiction {
+// contradictionOf is what the audit found of the job: by its record, or, if the ledger was lost, by its annotation.
+// Nil: nothing.
+func (r *Runner) contradictionOf(t *managedJob) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
 	}
 	if t.record != nil {
 		return t.record.Audit.Found
 	}
-	return t.annotated().Found
+	return t.parsedAnnotation().Found
 }
 
 // addReport takes a report into account. It returns why a report is ignored that cannot be true. claim is the profile's
@@ -123,13 +124,13 @@ func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, d
 	switch {
 	case said.At.Before(w.Run): // of an earlier run, or there is no report
 		return false, ""
-	case said.At.After(now.Add(aheadOfUs)):
-		return false, unexpected + "comes from the future is ignored"
+	case said.At.After(now.Add(maxClockLead)):
+		return false, reportPrefix + "comes from the future is ignored"
 	case w.At.IsZero():
 		w.begin(said)
 		return false, ""
 	case said.Iterations < w.Iterations || said.At.Before(w.At):
-		return false, unexpected + "goes back is ignored: iterations are counted from the first start"
+		return false, reportPrefix + "goes back is ignored: iterations are counted from the first start"
 	}
 	return true, ""
 }
@@ -145,11 +146,11 @@ func (w *Window) speed(
 	least time.Duration,
 ) (ran float64, tells bool, doubt string) {
 	took, done := said.At.Sub(w.At), said.Iterations-w.Iterations
-	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
+	if took < least || claim*took.Seconds() < minIterations && (claim > 0 || done < minIterations) {
 		return 0, false, ""
 	}
 	if ran = float64(done) / took.Seconds(); ran > directive.MaxSpeed {
-		return 0, false, unexpected + "tells of more iterations than can be is ignored"
+		return 0, false, reportPrefix + "tells of more iterations than can be is ignored"
 	}
 	return ran, true, ""
 }
@@ -165,31 +166,31 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 	}
 	a.begin(said)
 	t.ran = ran
-	fast := t.directives.Auto && ran*tooSlow > claim // the learned profile is of other data or another batch size
-	if ran == 0 || claim == 0 {                      // the job did not train, or nothing is claimed
+	fast := t.directives.Auto && ran*slowFraction > claim // the learned profile is of other data or another batch size
+	if ran == 0 || claim == 0 {                           // the job did not train, or nothing is claimed
 		return ""
 	}
-	if ran >= claim*tooSlow && !fast {
+	if ran >= claim*slowFraction && !fast {
 		a.Slow = 0
 		return ""
 	}
-	if a.Slow++; a.Slow < windows {
+	if a.Slow++; a.Slow < maxSlowWindows {
 		return ""
 	}
 	t.drifted = t.directives.Auto
 	// Said is bounded, since an annotation with a higher speed would not be believed (credible).
 	if a.Slow = 0; !fast {
-		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
+		a.Slow, a.Found = maxSlowWindows, &Contradiction{Ran: ran, Said: min(claim, directive.MaxSpeed),
 			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
 	}
 	return ""
 }
 
-// promised is how many iterations a second the profile claims for what the job holds; 0 if it has none for these GPUs.
-// A profile counts samples, a report iterations.
-func promised(r *Runner, t *managedJob) float64 {
+// claimedSpeed is how many iterations a second the profile claims for what the job holds; 0 if it has none for these
+// GPUs. A profile counts samples, a report iterations.
+func claimedSpeed(r *Runner, t *managedJob) float64 {
 	if !t.isMeasuredHere() {
 		return 0
 	}
-	return t.profile.Rate(learner{r}.measuredShare(t)) / float64(t.profile.Batch)
+	return t.profile.Rate(learnedReader{r}.measuredShare(t)) / float64(t.profile.Batch)
 }

@@ -41,7 +41,7 @@ func reported(iterations int64, at time.Time) directive.Progress {
 // later.
 func (t *managedJob) report(iterations int64, at time.Duration) *Contradiction {
 	t.directives.Progress = reported(iterations, noon.Add(at))
-	auditor().audit(&sortedObservation{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
+	auditor().auditSpeeds(&sortedObservation{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
 	return t.record.Audit.Found
 }
 
@@ -117,10 +117,10 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 	} {
 		tn := trainee(24)
 		for _, tn.directives.Progress = range says {
-			auditor().audit(&sortedObservation{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
+			auditor().auditSpeeds(&sortedObservation{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
 		}
-		if !strings.Contains(tn.doubt, want) {
-			t.Errorf("%q: want %q", tn.doubt, want)
+		if !strings.Contains(tn.ignoredReason, want) {
+			t.Errorf("%q: want %q", tn.ignoredReason, want)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 func TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tn := trainee(rapid.IntRange(1, 24).Draw(t, "cores"))
-		speed := promised(auditor(), tn) * rapid.Float64Range(0.6, 3).Draw(t, "speed")
+		speed := claimedSpeed(auditor(), tn) * rapid.Float64Range(0.6, 3).Draw(t, "speed")
 		at, done := time.Duration(0), 0.0
 		for range rapid.IntRange(1, 30).Draw(t, "reports") {
 			pause := time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second
@@ -147,7 +147,7 @@ func TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted(t *testing.T) {
 func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tn := trainee(rapid.IntRange(3, 24).Draw(t, "cores"))
-		speed := promised(auditor(), tn) * rapid.Float64Range(0.02, 0.48).Draw(t, "speed")
+		speed := claimedSpeed(auditor(), tn) * rapid.Float64Range(0.02, 0.48).Draw(t, "speed")
 		var found *Contradiction
 		at, done := time.Duration(0), 0.0
 		for range 3 {
@@ -157,10 +157,10 @@ func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 			found = tn.report(int64(done), at)
 		}
 		if enoughToTell := tn.record.Audit.Slow > 0 || found != nil; enoughToTell && found == nil &&
-			tn.record.Audit.Slow >= windows {
+			tn.record.Audit.Slow >= maxSlowWindows {
 			t.Fatalf("%d slow windows, and nothing found", tn.record.Audit.Slow)
-		} else if tn.profile != nil && promised(auditor(), tn)*120 >= enough*1.1 {
-			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, promised(auditor(), tn),
+		} else if tn.profile != nil && claimedSpeed(auditor(), tn)*120 >= minIterations*1.1 {
+			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, claimedSpeed(auditor(), tn),
 				tn.record.Audit)
 		}
 	})

@@ -33,25 +33,25 @@ func (r rank) compare(other rank) int {
 	return cmp.Or(cmp.Compare(other.priority, r.priority), cmp.Compare(r.job, other.job))
 }
 
-// behind are the jobs that a plan starts although Slurm has no room for a job that it considers first, in the partition
-// in which each would start. Jobs that cannot be armed are left out: those that get a shared GPU, since an armed job
-// names none, and those that count in a quota of cores or memory (policy.Cluster.Rationed).
-func (t queue) behind(plan policy.Plan) map[int]bool {
+// jobsBehindBlocked are the jobs that a plan starts although Slurm has no room for a job that it considers first, in
+// the partition in which each would start. Jobs that cannot be armed are left out: those that get a shared GPU, since
+// an armed job names none, and those that count in a quota of cores or memory (policy.Cluster.Rationed).
+func (t queue) jobsBehindBlocked(plan policy.Plan) map[int]bool {
 	if t.Settings.Ahead <= 0 {
 		return nil
 	}
-	first := t.blocked(plan)
+	first := t.firstBlocked(plan)
 	if len(first) == 0 {
 		return nil
 	}
 	var behind map[int]bool
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		grant := plan.Decisions[i].Grant
 		if tn.State != slurm.Pending || grant == nil || grant.Device != "" ||
 			t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i]) {
 			continue
 		}
-		in := cmp.Or(t.scene.startsIn(tn, grant.Nodes), tn.Partition)
+		in := cmp.Or(t.observation.startsIn(tn, grant.Nodes), tn.Partition)
 		if r, any := first[in]; any && r.before(rankOf(tn.Job)) {
 			if behind == nil {
 				behind = map[int]bool{}
@@ -62,11 +62,11 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 	return behind
 }
 
-// blocked is, for each partition, the first job in Slurm's order that only waits for room and is not started by the
-// plan: an unmanaged job, or one that is armed. Jobs that this round has armed for its own starts do not count, since
-// it leases them again when they are in the way (stepAside). All other managed jobs wait under leases, where Slurm
-// passes over them.
-func (t queue) blocked(plan policy.Plan) map[string]rank {
+// firstBlocked is, for each partition, the first job in Slurm's order that only waits for room and is not started by
+// the plan: an unmanaged job, or one that is armed. Jobs that this round has armed for its own starts do not count,
+// since it leases them again when they are in the way (leaseBlockers). All other managed jobs wait under leases, where
+// Slurm passes over them.
+func (t queue) firstBlocked(plan policy.Plan) map[string]rank {
 	var first map[string]rank
 	note := func(j *slurm.Job) {
 		if first == nil {
@@ -78,14 +78,14 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 			}
 		}
 	}
-	for _, tn := range t.reader.jobs {
-		if tn.contends(&t.scene) {
+	for _, tn := range t.cache.jobs {
+		if tn.isContender(&t.observation) {
 			note(tn.Job)
 		}
 	}
-	for i, tn := range t.scene.managed {
-		if plan.Decisions[i].Grant == nil && tn.armed(t.scene.at) && !t.scene.secured[tn.ID] &&
-			slices.Contains(roomAlone, tn.Reason) {
+	for i, tn := range t.observation.managed {
+		if plan.Decisions[i].Grant == nil && tn.isArmed(t.observation.at) && !t.observation.secured[tn.ID] &&
+			slices.Contains(roomOnlyReasons, tn.Reason) {
 			note(tn.Job)
 		}
 	}
@@ -96,8 +96,9 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 // the job is armed with that, or with less.
 func (s *sortedObservation) armsBehind(t *managedJob, d *policy.Decision) *Step {
 	next := policy.Next{Job: t.ID, Nodes: len(d.Grant.Nodes), PerNode: d.Grant.PerNode}
-	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.PerNode().Fits(d.Grant.PerNode) ||
-		t.armedAs(next, s.at) {
+	if t.isArmed(s.at) && t.hasOurAnnotation() && len(t.Request.Pin) == 0 &&
+		t.Request.PerNode().Fits(d.Grant.PerNode) ||
+		t.isArmedAs(next, s.at) {
 		return nil
 	}
 	return &Step{

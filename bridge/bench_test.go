@@ -19,7 +19,7 @@ func BenchmarkDiff(b *testing.B) {
 			r := benchRunner()
 			seen := benchObserved(servers)
 			s := r.sort(seen, nil)
-			account(s.managed, seen.At)
+			updateRecords(s.managed, seen.At)
 			var records Records
 			for _, tn := range s.managed {
 				records = append(records, tn.record)
@@ -29,7 +29,7 @@ func BenchmarkDiff(b *testing.B) {
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
-				account(s.managed, seen.At)
+				updateRecords(s.managed, seen.At)
 				r.snapshot(&s)
 				r.diff(&s, plan)
 			}

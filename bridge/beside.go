@@ -41,20 +41,21 @@ func (s Slowed) String() string {
 }
 
 // measure takes the reports of class high jobs on shared GPUs into account. A job without reports is left alone.
-func (r seating) measure(s *sortedObservation) {
-	if r.Settings.Audit <= 0 || !slices.ContainsFunc(s.managed, (*managedJob).seated) {
+func (r gpuSharing) measure(s *sortedObservation) {
+	if r.Settings.Audit <= 0 || !slices.ContainsFunc(s.managed, (*managedJob).hasSlot) {
 		return
 	}
 	sharers := r.sharers()
 	for _, t := range s.managed {
-		if !t.seated() || !t.directives.Reports || t.directives.BadProgress != nil || len(t.Runs.Nodes) != 1 {
+		if !t.hasSlot() || !t.directives.Reports || t.directives.BadProgress != nil || len(t.Runs.Nodes) != 1 {
 			continue
 		}
-		if request := r.shares(t); request == nil || request.Class != share.High {
+		if request := r.shareRequestOf(t); request == nil || request.Class != share.High {
 			continue
 		}
-		there := sharers[seat{t.Runs.Nodes[0], t.Runs.Shard}]
-		if doubt := t.record.Beside.addReport(t, there, promised(r.Runner, t), s.at, r.Settings.Audit); doubt != "" {
+		there := sharers[nodeGPU{t.Runs.Nodes[0], t.Runs.Shard}]
+		doubt := t.record.Beside.addReport(t, there, claimedSpeed(r.Runner, t), s.at, r.Settings.Audit)
+		if doubt != "" {
 			t.ignore(IgnoredProgress, doubt)
 		}
 	}
@@ -70,7 +71,7 @@ func (b *Beside) addReport(
 	now time.Time,
 	least time.Duration,
 ) string {
-	b.setCompany(t, there, now)
+	b.setNeighbours(t, there, now)
 	said := t.directives.Progress
 	if said.At.Before(b.Since) {
 		return ""
@@ -96,8 +97,8 @@ func (b *Beside) addReport(
 	return ""
 }
 
-// setCompany starts from nothing with each run, and starts a new window when other jobs come or leave.
-func (b *Beside) setCompany(t *managedJob, there []*managedJob, now time.Time) {
+// setNeighbours starts from nothing with each run, and starts a new window when other jobs come or leave.
+func (b *Beside) setNeighbours(t *managedJob, there []*managedJob, now time.Time) {
 	var others []int
 	for _, other := range there {
 		if other.ID != t.ID {
@@ -144,9 +145,9 @@ func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	}
 }
 
-// kept is what was found of a job in its present run; nil: nothing.
-func (r seating) kept(t *managedJob) *policy.Kept {
-	if r.Settings.Audit <= 0 || !t.seated() || !t.record.Beside.Run.Equal(t.Started) {
+// keptSpeed is what was found of a job in its present run; nil: nothing.
+func (r gpuSharing) keptSpeed(t *managedJob) *policy.Kept {
+	if r.Settings.Audit <= 0 || !t.hasSlot() || !t.record.Beside.Run.Equal(t.Started) {
 		return nil
 	}
 	return t.record.Beside.Kept
@@ -154,15 +155,15 @@ func (r seating) kept(t *managedJob) *policy.Kept {
 
 // sharers are, for each GPU of which any job has a part, the jobs that have one, ascending in ID. Completing jobs still
 // count.
-func (r seating) sharers() map[seat][]*managedJob {
-	all := map[seat][]*managedJob{}
-	for _, t := range r.reader.jobs {
+func (r gpuSharing) sharers() map[nodeGPU][]*managedJob {
+	all := map[nodeGPU][]*managedJob{}
+	for _, t := range r.cache.jobs {
 		if t.State != slurm.Running && !t.Completing {
 			continue
 		}
 		for _, name := range t.Runs.Nodes {
 			for _, device := range r.partsOn(t, name) {
-				at := seat{name, device}
+				at := nodeGPU{name, device}
 				all[at] = append(all[at], t)
 			}
 		}
@@ -172,7 +173,7 @@ func (r seating) sharers() map[seat][]*managedJob {
 
 // partsOn are the GPUs of a node of which a job has a part, by type; nil: it has none, or whole GPUs. Slurm's lists for
 // all of the job's nodes are taken together, so for a job on several nodes there may be too many.
-func (r seating) partsOn(t *managedJob, name string) (devices []string) {
+func (r gpuSharing) partsOn(t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}
 	}
@@ -180,14 +181,14 @@ func (r seating) partsOn(t *managedJob, name string) (devices []string) {
 	if !slices.ContainsFunc(t.Runs.Devices, isPart) {
 		return nil
 	}
-	i, known := slices.BinarySearchFunc(r.reader.nodes, name,
+	i, known := slices.BinarySearchFunc(r.cache.nodes, name,
 		func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) })
 	for _, d := range devicesIn(t.Runs) {
 		switch {
 		case d.gpuType != "":
 			devices = append(devices, d.gpuType)
-		case known && d.index < len(r.reader.nodes[i].Devices):
-			devices = append(devices, r.reader.nodes[i].Devices[d.index].Type)
+		case known && d.index < len(r.cache.nodes[i].Devices):
+			devices = append(devices, r.cache.nodes[i].Devices[d.index].Type)
 		}
 	}
 	return devices

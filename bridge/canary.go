@@ -20,8 +20,8 @@ func (c Canary) IsZero() bool { return len(c.Partitions) == 0 && len(c.Accounts)
 // notInCanary is what jobs outside the canary are told.
 const notInCanary = "not in the canary"
 
-// has says whether the canary includes a job. A job that may also start in another partition is outside.
-func (c Canary) has(j *slurm.Job) bool {
+// includes says whether the canary includes a job. A job that may also start in another partition is outside.
+func (c Canary) includes(j *slurm.Job) bool {
 	if len(c.Accounts) > 0 && !slices.Contains(c.Accounts, j.Account) {
 		return false
 	}

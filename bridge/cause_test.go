@@ -57,7 +57,7 @@ func TestNoWordOfThePlannersOrSlurmsIsWithoutACause(t *testing.T) {
 
 func TestOfTwoReasonsTheOneThatBindsFirstIsTold(t *testing.T) {
 	job := &managedJob{Job: &slurm.Job{ID: 7, State: slurm.Pending}, record: &Record{},
-		bar: bar{CauseDependency, "waits for another job"}}
+		bar: barReason{CauseDependency, "waits for another job"}}
 	known := refusals{refusalGroup{job: 7}: {reason: "BadConstraints", again: noon}}
 	told := func(at policy.Decision) WaitCause {
 		return known.barOf(job, &at, time.Time{}).cause

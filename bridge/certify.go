@@ -3,7 +3,7 @@ package bridge
 import "github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 
 // certify adds a proven bound to the report: how near the plan comes to the best one.
-func (t *turn) certify() {
+func (t *activeRound) certify() {
 	if t.small || !t.Settings.Certify {
 		return
 	}

@@ -14,10 +14,10 @@ import (
 // one. Jobs later in Slurm's order are no obstacle, since the planned job is in Slurm's queue before any job is asked
 // to leave.
 
-// strangers are the jobs of an observation that are not managed and only wait for room, in Slurm's order.
-func strangers(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
+// contenders are the jobs of an observation that are not managed and only wait for room, in Slurm's order.
+func contenders(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
 	for _, t := range jobs {
-		if t.contends(s) {
+		if t.isContender(s) {
 			list = append(list, t)
 		}
 	}
@@ -25,30 +25,30 @@ func strangers(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
 	return list
 }
 
-// contends says that the job is not managed and that Slurm may start it as soon as there is room.
-func (t *managedJob) contends(s *sortedObservation) bool {
+// isContender says that the job is not managed and that Slurm may start it as soon as there is room.
+func (t *managedJob) isContender(s *sortedObservation) bool {
 	if t.State != slurm.Pending || t.Held || t.Dependency || t.Completing || t.WaitsAt(s.at) ||
-		t.standing(s.at) == managed {
+		t.treatmentAt(s.at) == managed {
 		return false
 	}
-	return slices.Contains(roomAlone, t.Reason)
+	return slices.Contains(roomOnlyReasons, t.Reason)
 }
 
-// roomAlone are Slurm's reasons that do not keep a job from starting when there is room. Some are stale: Slurm corrects
-// the reason only when it next considers the job, so a job that was released, lost its dependency or reached its begin
-// time keeps the old reason until then.
-var roomAlone = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
+// roomOnlyReasons are Slurm's reasons that do not keep a job from starting when there is room. Some are stale: Slurm
+// corrects the reason only when it next considers the job, so a job that was released, lost its dependency or reached
+// its begin time keeps the old reason until then.
+var roomOnlyReasons = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
 // blockedByForeignCleanup says that the place of a running job could not be reused for an unknown time: an unmanaged
 // job is completing on one of its nodes, and Slurm starts nothing there until that is over. The cleanup of managed jobs
 // is no obstacle.
 func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
-	return slices.ContainsFunc(t.on, func(place int) bool {
-		if place == elsewhere {
+	return slices.ContainsFunc(t.nodePlaces, func(place int) bool {
+		if place == unmanagedPlace {
 			return false
 		}
 		n := &s.nodes[s.topology.managed[place]]
-		return n.Completing && !s.leaving[hostOf(n.Name)]
+		return n.Completing && !s.completingNodes[hostOf(n.Name)]
 	})
 }
 
@@ -58,12 +58,12 @@ const replans = 4
 
 // replanWithoutContended makes the plan again as long as other jobs would get what the preempted ones leave; those
 // stay.
-func (t caution) replanWithoutContended(ctx context.Context) error {
-	for n := 1; len(t.scene.strangers) > 0 && t.fixContended(); n++ {
+func (t safePlanner) replanWithoutContended(ctx context.Context) error {
+	for n := 1; len(t.observation.contenders) > 0 && t.fixContended(); n++ {
 		if n > replans {
 			fixRunning(&t.report.Snapshot)
 		}
-		if err := t.planned(ctx); err != nil {
+		if err := t.makePlan(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,11 +72,11 @@ func (t caution) replanWithoutContended(ctx context.Context) error {
 
 // fixContended fixes the preempted jobs on nodes where another job would get what is meant for the plan's jobs. It
 // says whether there are any.
-func (t caution) fixContended() (any bool) {
+func (t safePlanner) fixContended() (any bool) {
 	handovers := t.handovers()
 	for _, i := range t.victims() {
-		if slices.ContainsFunc(t.scene.managed[i].on, func(place int) bool {
-			return place != elsewhere && t.preemptionIsWasted(place, handovers[place])
+		if slices.ContainsFunc(t.observation.managed[i].nodePlaces, func(place int) bool {
+			return place != unmanagedPlace && t.preemptionIsWasted(place, handovers[place])
 		}) {
 			t.report.Snapshot.Jobs[i].Fixed, any = true, true
 		}
@@ -85,9 +85,9 @@ func (t caution) fixContended() (any bool) {
 }
 
 // victims are the indices of the managed jobs that the plan preempts.
-func (t *turn) victims() (list []int) {
-	for i, tn := range t.scene.managed {
-		if tn.State == slurm.Running && !unchanged(tn, &t.report.Plan.Decisions[i]) {
+func (t *activeRound) victims() (list []int) {
+	for i, tn := range t.observation.managed {
+		if tn.State == slurm.Running && !isUnchanged(tn, &t.report.Plan.Decisions[i]) {
 			list = append(list, i)
 		}
 	}
@@ -110,28 +110,28 @@ type plannedStart struct {
 }
 
 // handovers are those of all nodes that preempted jobs leave, by place (index among the managed nodes).
-func (t caution) handovers() map[int]*handover {
+func (t safePlanner) handovers() map[int]*handover {
 	all := map[int]*handover{}
 	for _, i := range t.victims() {
-		tn := t.scene.managed[i]
-		for _, place := range tn.on {
-			if place == elsewhere {
+		tn := t.observation.managed[i]
+		for _, place := range tn.nodePlaces {
+			if place == unmanagedPlace {
 				continue
 			}
 			h := all[place]
 			if h == nil {
-				n := &t.scene.nodes[t.scene.topology.managed[place]]
+				n := &t.observation.nodes[t.observation.topology.managed[place]]
 				h = &handover{room: n.Total.Minus(n.Allocated)}
 				all[place] = h
 			}
 			h.room = h.room.Plus(tn.Runs.PerNode)
 		}
 	}
-	for i, tn := range t.scene.managed {
-		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != slurm.Running || !unchanged(tn, d)) {
-			for _, place := range t.scene.topology.find(d.Grant.Nodes) {
+	for i, tn := range t.observation.managed {
+		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != slurm.Running || !isUnchanged(tn, d)) {
+			for _, place := range t.observation.topology.find(d.Grant.Nodes) {
 				if h := all[place]; h != nil {
-					t.inherit(h, i, d)
+					t.addGrant(h, i, d)
 				}
 			}
 		}
@@ -142,11 +142,11 @@ func (t caution) handovers() map[int]*handover {
 	return all
 }
 
-// inherit adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off, its grant
+// addGrant adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off, its grant
 // is a shared GPU, or it counts in a quota of cores or memory. A job that shrinks there is not counted in back: it only
 // gives something back.
-func (t caution) inherit(h *handover, i int, d *policy.Decision) {
-	tn := t.scene.managed[i]
+func (t safePlanner) addGrant(h *handover, i int, d *policy.Decision) {
+	tn := t.observation.managed[i]
 	switch {
 	case tn.State == slurm.Pending:
 		armed := t.Settings.Ahead > 0 && d.Grant.Device == "" && !t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i])
@@ -161,8 +161,8 @@ func (t caution) inherit(h *handover, i int, d *policy.Decision) {
 // preemptionIsWasted says that preemption on a node would be for nothing: another job would get what is meant for the
 // plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, with the plan's jobs that
 // can be armed in their places; the plan's other jobs come last.
-func (t caution) preemptionIsWasted(place int, h *handover) bool {
-	n := &t.scene.nodes[t.scene.topology.managed[place]]
+func (t safePlanner) preemptionIsWasted(place int, h *handover) bool {
+	n := &t.observation.nodes[t.observation.topology.managed[place]]
 	left, taken, next := h.room, false, 0
 	// It takes the plan's next jobs for which before holds; false if one of them finds no room.
 	serve := func(before func(x plannedStart) bool) (all bool) {
@@ -174,8 +174,8 @@ func (t caution) preemptionIsWasted(place int, h *handover) bool {
 		}
 		return true
 	}
-	for _, r := range t.scene.strangers {
-		if !isOf(n, r.Partition) || r.Request.GPUType != "" && r.Request.GPUType != n.GPUType {
+	for _, r := range t.observation.contenders {
+		if !isInPartitions(n, r.Partition) || r.Request.GPUType != "" && r.Request.GPUType != n.GPUType {
 			continue
 		}
 		if !serve(func(x plannedStart) bool { return x.armed && x.before(rankOf(r.Job)) }) {

@@ -24,13 +24,13 @@ type sizedRun struct {
 	holds   *policy.Placement
 }
 
-// whatIf are the sizes of runs, by job, under three assumptions about which jobs declared a checkpoint: those that did,
-// none, and all.
-type whatIf struct{ declared, nobody, everybody map[int]sizedRun }
+// whatIfSizes are the sizes of runs, by job, under three assumptions about which jobs declared a checkpoint: those that
+// did, none, and all.
+type whatIfSizes struct{ declared, noneDeclared, allDeclared map[int]sizedRun }
 
 // counterfactual sizes running jobs under one assumption.
 type counterfactual struct {
-	*turn
+	*activeRound
 	c     *policy.Cluster
 	saves func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
 	sizes *map[int]sizedRun      // sizes of the last round; replaced by those of this one
@@ -38,38 +38,39 @@ type counterfactual struct {
 	sized []int                  // indices of the jobs that keep an earlier size
 }
 
-// supposing is the part of a round that sizes running jobs under all assumptions.
-type supposing struct{ *turn }
+// counterfactuals is the part of a round that sizes running jobs under all assumptions.
+type counterfactuals struct{ *activeRound }
 
-// all puts the sizes under the true assumption into the snapshot, and notes those under the other two for the savings.
-func (t supposing) all() {
+// applySizes puts the sizes under the true assumption into the snapshot, and notes those under the other two for the
+// savings.
+func (t counterfactuals) applySizes() {
 	real := t.report.Snapshot.Jobs
 	if t.Settings.Savings {
 		nobody, everybody := func(*managedJob) bool { return false }, func(*managedJob) bool { return true }
-		for i, placed := range t.sized(slices.Clone(real), nobody, &t.sizes.nobody) {
-			t.scene.managed[i].unsaved = placed
+		for i, placed := range t.sized(slices.Clone(real), nobody, &t.sizes.noneDeclared) {
+			t.observation.managed[i].noSavePlacement = placed
 		}
-		for i, placed := range t.sized(slices.Clone(real), everybody, &t.sizes.everybody) {
-			t.scene.managed[i].saved = placed
+		for i, placed := range t.sized(slices.Clone(real), everybody, &t.sizes.allDeclared) {
+			t.observation.managed[i].allSavePlacement = placed
 		}
 	}
-	for i, placed := range t.sized(real, (*managedJob).saves, &t.sizes.declared) {
-		tn := t.scene.managed[i]
-		tn.wouldHold = placed
-		real[i].Fixed = real[i].Fixed || !tn.saves() // it keeps the size of its start
+	for i, placed := range t.sized(real, (*managedJob).canSave, &t.sizes.declared) {
+		tn := t.observation.managed[i]
+		tn.shadowPlacement = placed
+		real[i].Fixed = real[i].Fixed || !tn.canSave() // it keeps the size of its start
 	}
 }
 
 // sized puts into jobs the sizes under an assumption, and returns them by index.
-func (t supposing) sized(jobs []policy.Job, saves func(*managedJob) bool,
+func (t counterfactuals) sized(jobs []policy.Job, saves func(*managedJob) bool,
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
 	c.Jobs = jobs
-	return (&counterfactual{turn: t.turn, c: &c, saves: saves, sizes: sizes}).size()
+	return (&counterfactual{activeRound: t.activeRound, c: &c, saves: saves, sizes: sizes}).sizeRuns()
 }
 
-// size sizes the running jobs, and returns what each would hold, by index.
-func (s *counterfactual) size() map[int]*policy.Placement {
+// sizeRuns sizes the running jobs, and returns what each would hold, by index.
+func (s *counterfactual) sizeRuns() map[int]*policy.Placement {
 	s.restoreSizes()
 	s.sizeFresh()
 	// A real size may be larger than the one that it replaces, and overcommit another node.
@@ -78,8 +79,8 @@ func (s *counterfactual) size() map[int]*policy.Placement {
 	return s.remember()
 }
 
-// reallyHolds is what a running job holds in Slurm.
-func (t *managedJob) reallyHolds() *policy.Placement {
+// actualPlacement is what a running job holds in Slurm.
+func (t *managedJob) actualPlacement() *policy.Placement {
 	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 }
 
@@ -87,9 +88,10 @@ func (t *managedJob) reallyHolds() *policy.Placement {
 // that have just begun, and in a full round those that could be sized again. Left as they are: jobs that are
 // completing, that hold different numbers of GPUs on their nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
-	for i, tn := range s.scene.managed {
+	for i, tn := range s.observation.managed {
 		j := &s.c.Jobs[i]
-		if j.Running == nil || tn.Completing || !tn.sameGPUsOnEachNode() || slices.Contains(tn.on, elsewhere) {
+		if j.Running == nil || tn.Completing || !tn.sameGPUsOnEachNode() ||
+			slices.Contains(tn.nodePlaces, unmanagedPlace) {
 			continue
 		}
 		was, known := (*s.sizes)[tn.ID]
@@ -105,8 +107,8 @@ func (s *counterfactual) restoreSizes() {
 	}
 }
 
-// first is a priority above any of Slurm's, so that running jobs are sized before waiting ones.
-const first = 1 << 62
+// topPriority is a priority above any of Slurm's, so that running jobs are sized before waiting ones.
+const topPriority = 1 << 62
 
 // sizeFresh sizes the jobs that need a new size, each on the nodes on which it runs. A job that the plan does not place
 // there counts with what it really holds.
@@ -120,14 +122,14 @@ func (s *counterfactual) sizeFresh() {
 	for _, i := range s.fresh {
 		// It is planned as a waiting job that may start only where it runs.
 		j := &c.Jobs[i]
-		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, first
+		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, topPriority
 		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false
-		j.Saves = s.saves(s.scene.managed[i])
+		j.Saves = s.saves(s.observation.managed[i])
 	}
 	plan := policy.Decide(c, policy.Slurm(), s.Settings.Allocator)
 	good := policy.Check(c, plan) == nil
 	for _, i := range s.fresh {
-		g, held := plan.Decisions[i].Grant, s.scene.managed[i].reallyHolds()
+		g, held := plan.Decisions[i].Grant, s.observation.managed[i].actualPlacement()
 		if !good || g == nil || !slices.Equal(g.Nodes, held.Nodes) {
 			g = held
 		}
@@ -149,7 +151,7 @@ func (s *counterfactual) revertOvercommitted() (undone bool) {
 		}
 	}
 	for _, i := range slices.Concat(s.fresh, s.sized) {
-		g, held := s.c.Jobs[i].Running, s.scene.managed[i].reallyHolds()
+		g, held := s.c.Jobs[i].Running, s.observation.managed[i].actualPlacement()
 		over := slices.ContainsFunc(g.Nodes, func(n string) bool { return free[n].CPUs < 0 || free[n].Memory < 0 })
 		if over && !g.Equal(*held) {
 			s.c.Jobs[i].Running, undone = held, true
@@ -163,7 +165,7 @@ func (s *counterfactual) remember() map[int]*policy.Placement {
 	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
 	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))
 	for _, i := range slices.Concat(s.fresh, s.sized) {
-		tn, j := s.scene.managed[i], &s.c.Jobs[i]
+		tn, j := s.observation.managed[i], &s.c.Jobs[i]
 		placed[i], sizes[tn.ID] = j.Running, sizedRun{tn.Started, j.Running}
 	}
 	*s.sizes = sizes

@@ -8,7 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// standing is how a round treats a job. It is worked out anew from each observation and the record; there is no other
+// treatment is how a round treats a job. It is worked out anew from each observation and the record; there is no other
 // state:
 //
 //	           our directive, a managed partition
@@ -28,81 +28,82 @@ import (
 // A job with our directive on which no plan can decide, because of its shape for example, is handed back, too, with a
 // record made from the gate's annotation; otherwise it would wait until its lease ends for nothing. The same holds for
 // a job that has no place (noplace.go).
-type standing int
+type treatment int
 
 const (
-	stranger standing = iota // it is left to Slurm and carries nothing of ours
-	managed                  // the plan decides on it
+	untracked treatment = iota // it is left to Slurm and carries nothing of ours
+	managed                    // the plan decides on it
 	// deferred jobs have our directive or a debt, but must not be touched now: held, running without our directive, …
 	deferred
-	// returning jobs are no longer managed, or cannot be planned, and wait with what we or the gate wrote: they are to
+	// toHandBack jobs are no longer managed, or cannot be planned, and wait with what we or the gate wrote: they are to
 	// be handed back.
-	returning
+	toHandBack
 )
 
-// standing is how a round treats the job at now. The record is nil if there is no debt.
-func (t *managedJob) standing(now time.Time) standing {
+// treatmentAt is how a round treats the job at now. The record is nil if there is no debt.
+func (t *managedJob) treatmentAt(now time.Time) treatment {
 	switch {
 	case t.ours && t.untouchedBecause == "":
 		return managed
-	case t.ours && t.parked(now):
-		return returning
+	case t.ours && t.needsHandBack(now):
+		return toHandBack
 	case t.ours:
 		return deferred
 	case t.record == nil, t.State == slurm.Running && t.Request.Equal(&t.record.Own):
-		return stranger
+		return untracked
 	case t.State != slurm.Pending || t.Held || t.Shape != "":
 		// a running job may come back to the queue with its present size and nodes
 		return deferred
-	case t.free(now):
-		return stranger
+	case t.isReleased(now):
+		return untracked
 	}
-	return returning
+	return toHandBack
 }
 
-// parked says that a job with our directive, on which no plan decides, waits under a lease or with a size that is not
-// its user's.
-func (t *managedJob) parked(now time.Time) bool {
+// needsHandBack says that a job with our directive, on which no plan decides, waits under a lease or with a size that
+// is not its user's.
+func (t *managedJob) needsHandBack(now time.Time) bool {
 	if t.State != slurm.Pending || t.Held {
 		return false
 	}
 	// A job that says that it was handed back, and has its user's own request, is Slurm's. A later begin time is the
 	// will of its user or an administrator.
 	if t.record != nil {
-		return t.annotated().Why != handedBack || !t.Request.Equal(&t.record.Own)
+		return t.parsedAnnotation().Why != handedBack || !t.Request.Equal(&t.record.Own)
 	}
 	// Without a record, only the gate or a daemon with another ledger can have given it a lease.
-	return t.annotated().V != 0 && (t.Lease != 0 || t.Begin.After(later(fromUnix(t.annotated().Begin), now)))
+	return t.parsedAnnotation().V != 0 &&
+		(t.Lease != 0 || t.Begin.After(later(fromUnix(t.parsedAnnotation().Begin), now)))
 }
 
-// free says that a job is Slurm's to start as its user asked, and that its annotation says so.
-func (t *managedJob) free(now time.Time) bool {
+// isReleased says that a job is Slurm's to start as its user asked, and that its annotation says so.
+func (t *managedJob) isReleased(now time.Time) bool {
 	return lastRunIsOverBy(t.Job, now) && t.Request.Equal(&t.record.Own) &&
 		t.Lease == 0 && !t.Begin.After(later(t.record.NotBefore, now)) &&
-		t.annotated().Why == handedBack
+		t.parsedAnnotation().Why == handedBack
 }
 
-// handBack is the step that hands a waiting job back to Slurm as far as possible at now; nil: nothing is to be done.
-// Until the job's last run has been cleaned up it gets a lease instead: without one Slurm would put its own requeue
-// penalty in place of a past begin time, or kill a job that starts that early.
-func (t *managedJob) handBack(now time.Time, why string) *Step {
+// handBackStep is the step that hands a waiting job back to Slurm as far as possible at now; nil: nothing is to be
+// done. Until the job's last run has been cleaned up it gets a lease instead: without one Slurm would put its own
+// requeue penalty in place of a past begin time, or kill a job that starts that early.
+func (t *managedJob) handBackStep(now time.Time, why string) *Step {
 	switch {
 	case !lastRunIsOverBy(t.Job, now):
 		if t.Request.Equal(&t.record.Own) && t.WaitsAt(now) {
 			return nil
 		}
 		return &Step{Job: t.ID, Verb: Restore, Why: "its last run is still being cleaned up"}
-	case t.free(now):
+	case t.isReleased(now):
 		return nil
 	}
 	return &Step{Job: t.ID, Verb: Release, Why: why, Cause: t.handBackCause()}
 }
 
-// cursor finds records for a list of jobs in ascending order of ID.
-type cursor struct{ rest Records }
+// recordCursor finds records for a list of jobs in ascending order of ID.
+type recordCursor struct{ rest Records }
 
-// of is the record of a job; nil if there is none. Jobs must be asked for in ascending order.
-func (c *cursor) of(job int) *Record {
+// recordOf is the record of a job; nil if there is none. Jobs must be asked for in ascending order.
+func (c *recordCursor) recordOf(job int) *Record {
 	for len(c.rest) > 0 && c.rest[0].Job < job {
 		c.rest = c.rest[1:]
 	}
@@ -128,17 +129,17 @@ func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
 // records are the debts that remain after this round: those of managed, deferred and returning jobs. A job that is
 // managed only by a rule in shadow mode has no debt.
-func (t *turn) records() Records {
-	records := make(Records, 0, len(t.scene.managed)+len(t.scene.debtors))
-	for _, list := range [][]*managedJob{t.scene.managed, t.scene.debtors} {
+func (t *activeRound) records() Records {
+	records := make(Records, 0, len(t.observation.managed)+len(t.observation.debtors))
+	for _, list := range [][]*managedJob{t.observation.managed, t.observation.debtors} {
 		for _, tn := range list {
-			if tn.matched && tn.ours {
+			if tn.managedByRule && tn.ours {
 				continue
 			}
 			records = append(records, tn.record)
 		}
 	}
-	if len(t.scene.debtors) > 0 {
+	if len(t.observation.debtors) > 0 {
 		slices.SortFunc(records, byJob)
 	}
 	return records
@@ -146,11 +147,11 @@ func (t *turn) records() Records {
 
 // incurred are the debts that no settled round has recorded: those of this round, and those of a round that died, which
 // would be lost when its intent is overwritten.
-func (t *turn) incurred(settled Records) Records {
+func (t *activeRound) incurred(settled Records) Records {
 	var debts Records
-	on := cursor{settled}
+	on := recordCursor{settled}
 	for _, r := range t.records() {
-		if on.of(r.Job) == nil {
+		if on.recordOf(r.Job) == nil {
 			debts = append(debts, r)
 		}
 	}

@@ -10,22 +10,22 @@ import (
 
 // couldStartBeforeNextRound says that the step's job could start before the next round: it does not depend on the lease
 // job, and its begin time comes before this round ends, or less than StartTimeout later.
-func (a *acting) couldStartBeforeNextRound(s *step) bool {
-	return s.job.Lease == 0 && s.job.Begin.Before(a.now().Add(a.left()+a.Settings.StartTimeout))
+func (a *executor) couldStartBeforeNextRound(s *step) bool {
+	return s.job.Lease == 0 && s.job.Begin.Before(a.now().Add(a.timeLeft()+a.Settings.StartTimeout))
 }
 
 // deferStarts writes to waiting jobs that are to be handed back, restored, or renewed at once because they could start
 // too early.
-func (a *acting) deferStarts(ctx context.Context) error {
-	return a.each(ctx, a.steps.filter(func(s *step) bool {
-		return s.stage == begun &&
+func (a *executor) deferStarts(ctx context.Context) error {
+	return a.forEachStep(ctx, a.steps.filter(func(s *step) bool {
+		return s.stage == notBegun &&
 			(s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.couldStartBeforeNextRound(s))
 	}), done, func(s *step) error { return a.writeWaitOrRelease(ctx, s) })
 }
 
 // writeWaitOrRelease hands the step's job back to Slurm, or restores or renews it. If Slurm has started a job that was
 // to be restored, the step is done: the job runs as it was.
-func (a *acting) writeWaitOrRelease(ctx context.Context, s *step) error {
+func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
 	if s.raced = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.raced {
 		return nil
@@ -34,20 +34,20 @@ func (a *acting) writeWaitOrRelease(ctx context.Context, s *step) error {
 }
 
 // waitOrReleaseUpdate is the update that hands the step's job back to Slurm, or gives it its own request and a lease.
-func (t *turn) waitOrReleaseUpdate(s *step) slurm.Update {
+func (t *activeRound) waitOrReleaseUpdate(s *step) slurm.Update {
 	if s.Verb == Release {
-		return releasing(s.job.record, t.report.Round, s.job.untouchedBecause, t.now())
+		return releaseUpdate(s.job.record, t.report.Round, s.job.untouchedBecause, t.now())
 	}
 	return t.leaseUpdate(s)
 }
 
 // leaseUpdate is the update that lets the step's job wait: its user's own request, and a lease.
-func (t *turn) leaseUpdate(s *step) slurm.Update {
-	return t.waiting(s.job, t.report.Round, s.Why, t.now())
+func (t *activeRound) leaseUpdate(s *step) slurm.Update {
+	return t.waitUpdate(s.job, t.report.Round, s.Why, t.now())
 }
 
 // renew gives jobs a new lease and the reason why they wait, a few at a time, until the given moment.
-func (a *acting) renew(ctx context.Context, until time.Duration) error {
+func (a *executor) renew(ctx context.Context, until time.Duration) error {
 	for len(a.renewals) > 0 && a.Clock.Elapsed() < until {
 		few := a.renewals[:min(max(1, a.Settings.Parallel), len(a.renewals))]
 		a.renewals = a.renewals[len(few):]
@@ -61,7 +61,7 @@ func (a *acting) renew(ctx context.Context, until time.Duration) error {
 // tellRest writes to the waiting jobs that were not written to yet. Where small rounds are held it stops after
 // tellAtMost, since no small round can start a job meanwhile, and small rounds go on with it. Begin times must be
 // renewed, so without a lease job it takes all the time until the next round is due.
-func (a *acting) tellRest(ctx context.Context) error {
+func (a *executor) tellRest(ctx context.Context) error {
 	switch {
 	case a.small:
 		return a.renew(ctx, a.Clock.Elapsed()+tellAtMost/2)
@@ -75,6 +75,6 @@ func (a *acting) tellRest(ctx context.Context) error {
 const tellAtMost = 2 * time.Second
 
 // renewEach writes the lease and the reason of their wait to all these jobs, until the next round is due.
-func (a *acting) renewEach(ctx context.Context, steps []*step) error {
-	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leaseUpdate(s)) })
+func (a *executor) renewEach(ctx context.Context, steps []*step) error {
+	return a.forEachStep(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leaseUpdate(s)) })
 }

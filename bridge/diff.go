@@ -20,10 +20,10 @@ import (
 func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 	var release, restore, preempt, start, arm, again []Step
 	for _, t := range s.debtors {
-		if t.standing(s.at) != returning {
+		if t.treatmentAt(s.at) != toHandBack {
 			continue
 		}
-		if step := t.handBack(s.at, handedBack); step != nil {
+		if step := t.handBackStep(s.at, handedBack); step != nil {
 			release = append(release, *step)
 		}
 	}
@@ -31,10 +31,10 @@ func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 		d := &plan.Decisions[i] // the plan was checked to have the same order
 		switch {
 		case t.untouchedBecause != "": // the job became unplannable in this round
-			if step := t.handBack(s.at, handedBack+": "+t.untouchedBecause); step != nil {
+			if step := t.handBackStep(s.at, handedBack+": "+t.untouchedBecause); step != nil {
 				release = append(release, *step)
 			}
-		case t.State == slurm.Running && unchanged(t, d):
+		case t.State == slurm.Running && isUnchanged(t, d):
 			if s.expiring[t.ID] {
 				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeComes})
 			}
@@ -44,43 +44,43 @@ func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 			if d.Grant != nil {
 				start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: d.Why})
 			}
-		case s.behind[t.ID] && s.arms:
+		case s.jobsBehindBlocked[t.ID] && s.mayArm:
 			if step := s.armsBehind(t, d); step != nil {
 				arm = append(arm, *step)
 			}
-		case d.Grant != nil && !s.behind[t.ID]:
-			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: t.granted(d)})
-		case s.isNext(t):
-			if next := s.ahead[t.ID]; !t.armedAs(next, s.at) {
+		case d.Grant != nil && !s.jobsBehindBlocked[t.ID]:
+			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: t.startReason(d)})
+		case s.shouldArm(t):
+			if next := s.jobsToArm[t.ID]; !t.isArmedAs(next, s.at) {
 				arm = append(arm, Step{Job: t.ID, Verb: Arm, Grant: &policy.Placement{PerNode: next.PerNode},
 					Why: d.Why})
 			}
 		default:
-			if verb := r.keepWaiting(t, s.at); verb != "" {
-				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: foretold(r.Outlook, t.ID, d.Why)})
-			} else if why, other := r.otherwise(t, d); other {
+			if verb := r.waitingVerb(t, s.at); verb != "" {
+				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: withExpectedStart(r.Outlook, t.ID, d.Why)})
+			} else if why, other := r.changedReason(t, d); other {
 				again = append(again, Step{Job: t.ID, Verb: Renew, Why: why})
 			}
 		}
 	}
-	restore = append(restore, s.longestAgo(again)...)
+	restore = append(restore, s.oldestReasonSteps(again)...)
 	return slices.Concat(release, restore, preempt, start, arm)
 }
 
-// isNext says that the job is to be armed.
-func (s *sortedObservation) isNext(t *managedJob) bool {
-	_, next := s.ahead[t.ID]
+// shouldArm says that the job is to be armed.
+func (s *sortedObservation) shouldArm(t *managedJob) bool {
+	_, next := s.jobsToArm[t.ID]
 	return next
 }
 
-// unchanged says that the plan leaves a running job as it is: in shadow mode as it would be.
-func unchanged(t *managedJob, d *policy.Decision) bool {
-	holds := cmp.Or(t.wouldHold, t.holds)
+// isUnchanged says that the plan leaves a running job as it is: in shadow mode as it would be.
+func isUnchanged(t *managedJob, d *policy.Decision) bool {
+	holds := cmp.Or(t.shadowPlacement, t.placement)
 	return d.Grant != nil && (d.Grant == holds || d.Grant.Equal(*holds))
 }
 
-// granted says why a job starts, and at which speed. A job that cannot give back is told what that costs it.
-func (t *managedJob) granted(d *policy.Decision) string {
+// startReason says why a job starts, and at which speed. A job that cannot give back is told what that costs it.
+func (t *managedJob) startReason(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
 	}
@@ -89,7 +89,7 @@ func (t *managedJob) granted(d *policy.Decision) string {
 	if own := &t.record.Own; d.Gain < 0.99 && own.MemoryPerGPU+gres.Memory(own.CPUsPerGPU) > 0 {
 		why += ", to which the amount that it asks for each GPU holds it"
 	}
-	if t.profile != nil && !t.saves() && !t.Interactive && !t.Whole {
+	if t.profile != nil && !t.canSave() && !t.Interactive && !t.Whole {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
 	}
 	if d.Why != "" {
@@ -98,46 +98,53 @@ func (t *managedJob) granted(d *policy.Decision) string {
 	return why
 }
 
-// keepWaiting is the step that a waiting job needs: Restore if it carries another request than its user's, Renew if it
+// waitingVerb is the step that a waiting job needs: Restore if it carries another request than its user's, Renew if it
 // needs a lease or has not been told why it waits. Empty: none.
-func (r *Runner) keepWaiting(t *managedJob, now time.Time) Verb {
+func (r *Runner) waitingVerb(t *managedJob, now time.Time) Verb {
 	switch {
 	case !t.Request.Equal(&t.record.Own):
 		return Restore
-	case r.lapses(t, now), !t.told():
+	case r.needsLease(t, now), !t.hasOurAnnotation():
 		return Renew
 	}
 	return ""
 }
 
-// otherwise says that a job was told why it waits half a lease ago or earlier, and that the reason has changed. A job
-// whose lease is a begin time is told when that is renewed.
-func (r *Runner) otherwise(t *managedJob, d *policy.Decision) (why string, is bool) {
-	said := t.annotated()
+// changedReason says that a job was told why it waits half a lease ago or earlier, and that the reason has changed. A
+// job whose lease is a begin time is told when that is renewed.
+func (r *Runner) changedReason(t *managedJob, d *policy.Decision) (why string, is bool) {
+	said := t.parsedAnnotation()
 	if t.Lease == 0 || time.Duration(r.Last-said.Round)*r.Settings.Round < r.Settings.Lease/2 {
 		return "", false
 	}
-	why = foretold(r.Outlook, t.ID, d.Why)
+	why = withExpectedStart(r.Outlook, t.ID, d.Why)
 	return why, why != said.Why
 }
 
-// toldAgain is how many jobs a round tells a changed reason, so that the cost does not grow with the queue.
-const toldAgain = 32
+// maxReasonUpdates is how many jobs a round tells a changed reason, so that the cost does not grow with the queue.
+const maxReasonUpdates = 32
 
-// longestAgo are the steps for the toldAgain jobs that were told longest ago, ascending in job.
-func (s *sortedObservation) longestAgo(steps []Step) []Step {
-	if len(steps) <= toldAgain {
+// oldestReasonSteps are the steps for the maxReasonUpdates jobs that were told longest ago, ascending in job.
+func (s *sortedObservation) oldestReasonSteps(steps []Step) []Step {
+	if len(steps) <= maxReasonUpdates {
 		return steps
 	}
-	round := func(step Step) int { return s.find(step.Job).annotated().Round }
+	round := func(step Step) int { return s.find(step.Job).parsedAnnotation().Round }
 	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(round(a), round(b)) })
-	steps = steps[:toldAgain]
+	steps = steps[:maxReasonUpdates]
 	slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Job, b.Job) })
 	return steps
 }
 
-// starting is the update that starts a job with its grant. seat is its slot on a shared GPU; nil: none.
-func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time, seat *granted) slurm.Update {
+// startUpdate is the update that starts a job with its grant. seat is its slot on a shared GPU; nil: none.
+func startUpdate(
+	rec *Record,
+	g policy.Placement,
+	round int,
+	why, note string,
+	now time.Time,
+	seat *slotGrant,
+) slurm.Update {
 	annotation := annotationOf(rec, round, why, note)
 	annotation.Share = seat
 	return slurm.Update{Job: rec.Job, Begin: now, Request: sized(rec, g), Extra: annotation.String()}
@@ -151,13 +158,13 @@ func sized(rec *Record, g policy.Placement) slurm.Request {
 	return q
 }
 
-// releasing is the update that hands a job back to Slurm for good. note is what its user should correct, if anything.
-// For a job without a place the annotation says so, too, so that a daemon without this ledger does not take the job up
-// again (leftToSlurm).
-func releasing(rec *Record, round int, note string, now time.Time) slurm.Update {
+// releaseUpdate is the update that hands a job back to Slurm for good. note is what its user should correct, if
+// anything. For a job without a place the annotation says so, too, so that a daemon without this ledger does not take
+// the job up again (leftToSlurm).
+func releaseUpdate(rec *Record, round int, note string, now time.Time) slurm.Update {
 	annotation := annotationOf(rec, round, handedBack, note)
 	if p := &rec.NoPlace; p.Slurms {
-		annotation.Slurms = &slurms{p.Cause, p.Wait}
+		annotation.Slurms = &handBackMark{p.Cause, p.Wait}
 	}
 	return slurm.Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own, Extra: annotation.String()}
 }

@@ -52,7 +52,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		if tn.record = (&Record{Job: 7, Own: plainRequest()}); j.Extra != "" {
 			tn.written = `{"v":1,"job":7}`
 		}
-		if got := r.keepWaiting(tn, noon); got != c.want {
+		if got := r.waitingVerb(tn, noon); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -148,10 +148,12 @@ func TestNoUpdateBeginsAJobBeforeItsUserSaid(t *testing.T) {
 		{"said a time after it", late, late, late},
 	} {
 		rec := &Record{Job: 16, NotBefore: c.notBefore, Own: plainRequest()}
-		if got := r.waiting(&managedJob{Job: &slurm.Job{ID: 16}, record: rec}, 1, "", noon).Begin; !got.Equal(c.wait) {
+		if got := r.waitUpdate(&managedJob{Job: &slurm.Job{ID: 16}, record: rec}, 1, "", noon).Begin; !got.Equal(
+			c.wait,
+		) {
 			t.Errorf("%s: waits until %s, want %s", c.name, got, c.wait)
 		}
-		if got := releasing(rec, 1, "", noon).Begin; !got.Equal(c.let) {
+		if got := releaseUpdate(rec, 1, "", noon).Begin; !got.Equal(c.let) {
 			t.Errorf("%s: handed back to begin at %s, want %s", c.name, got, c.let)
 		}
 	}
@@ -246,7 +248,7 @@ func TestAJobWithoutACheckpointIsToldWhatThatCostsIt(t *testing.T) {
 		if c.lost {
 			tn.record.Lost = NoTrap
 		}
-		if why := tn.granted(d); strings.Contains(why, "without synergy-checkpoint") != c.told {
+		if why := tn.startReason(d); strings.Contains(why, "without synergy-checkpoint") != c.told {
 			t.Errorf("%+v: %q", c, why)
 		}
 	}

@@ -19,16 +19,17 @@ const (
 	// limitMargin is the least time between the end of the grace and the limit: some small rounds, of which one may be
 	// busy with a start.
 	limitMargin = 15 * time.Second
-	// lastMoment is how long before the limit a job that was asked and still runs is stopped, whatever is left of its
+	// stopMargin is how long before the limit a job that was asked and still runs is stopped, whatever is left of its
 	// grace.
-	lastMoment = 5 * time.Second
+	stopMargin = 5 * time.Second
 )
 
 // timeComes is the reason given for such a preemption.
 const timeComes = "its time limit comes"
 
-// lead is how long before its time limit a job with this grace is asked. Without small rounds it is a round longer.
-func (s *Settings) lead(grace time.Duration) time.Duration {
+// saveLeadTime is how long before its time limit a job with this grace is asked. Without small rounds it is a round
+// longer.
+func (s *Settings) saveLeadTime(grace time.Duration) time.Duration {
 	if s.Watched {
 		return grace + limitMargin
 	}
@@ -38,49 +39,49 @@ func (s *Settings) lead(grace time.Duration) time.Duration {
 // askedBeforeLimit says that a job is asked to save before its time limit. Excluded are jobs that cannot be asked, and
 // jobs that Slurm would not start again.
 func (r *Runner) askedBeforeLimit(t *managedJob) bool {
-	return r.Settings.SaveAtLimit && t.State == slurm.Running && t.TimeLimit > 0 && t.saves() &&
+	return r.Settings.SaveAtLimit && t.State == slurm.Running && t.TimeLimit > 0 && t.canSave() &&
 		!r.limitTooShortToAsk(t) &&
-		!t.lastRun()
+		!t.isLastRun()
 }
 
 // limitTooShortToAsk says that a job's time limit is too short to ask it before: it would spend most of its time on
 // saving.
 func (r *Runner) limitTooShortToAsk(t *managedJob) bool {
-	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.directives.Grace)+trapSetupTime
+	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.saveLeadTime(t.directives.Grace)+trapSetupTime
 }
 
-// crampedNote is the note for the user of such a job.
-func (r *Runner) crampedNote(t *managedJob) string {
+// shortLimitNote is the note for the user of such a job.
+func (r *Runner) shortLimitNote(t *managedJob) string {
 	return fmt.Sprintf(
 		"is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
-		t.directives.Grace, 2*r.Settings.lead(t.directives.Grace)+trapSetupTime)
+		t.directives.Grace, 2*r.Settings.saveLeadTime(t.directives.Grace)+trapSetupTime)
 }
 
-// lastRun says that another run after this one could not end before the deadline. Slurm cancels such a job when it
+// isLastRun says that another run after this one could not end before the deadline. Slurm cancels such a job when it
 // waits.
-func (t *managedJob) lastRun() bool {
-	return !t.Deadline.IsZero() && t.limit().Add(t.TimeLimit).After(t.Deadline)
+func (t *managedJob) isLastRun() bool {
+	return !t.Deadline.IsZero() && t.endTime().Add(t.TimeLimit).After(t.Deadline)
 }
 
-// limit is when Slurm ends the run, by its own clock. If that clock is set, the limit moves with it.
-func (t *managedJob) limit() time.Time {
+// endTime is when Slurm ends the run, by its own clock. If that clock is set, the limit moves with it.
+func (t *managedJob) endTime() time.Time {
 	if !t.Ends.IsZero() {
 		return t.Ends
 	}
 	return t.Started.Add(t.TimeLimit)
 }
 
-// expires is when the next action about a job's time limit is due: to ask it, or to stop it. Zero: none.
-func (r *Runner) expires(t *managedJob) time.Time {
+// limitActionTime is when the next action about a job's time limit is due: to ask it, or to stop it. Zero: none.
+func (r *Runner) limitActionTime(t *managedJob) time.Time {
 	if !r.askedBeforeLimit(t) {
 		return time.Time{}
 	}
-	ask, asked := t.limit().Add(-r.Settings.lead(t.directives.Grace)), t.record.Asked
+	ask, asked := t.endTime().Add(-r.Settings.saveLeadTime(t.directives.Grace)), t.record.Asked
 	if asked.IsZero() || !r.Settings.Watched { // without small rounds, one round asks the job and follows it to the end
 		return ask
 	}
 	// A job that was asked is due again when it is to be stopped: at the end of its grace, or just before the limit.
-	return later(ask, earlier(asked.Add(t.directives.Grace), t.limit().Add(-lastMoment)))
+	return later(ask, earlier(asked.Add(t.directives.Grace), t.endTime().Add(-stopMargin)))
 }
 
 // expiring are the jobs that the plan leaves running and whose time limit needs action within the given time; nil in
@@ -88,8 +89,8 @@ func (r *Runner) expires(t *managedJob) time.Time {
 func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
 	for i, t := range s.managed {
-		at := r.expires(t)
-		if !at.IsZero() && !at.After(s.at.Add(within)) && unchanged(t, &plan.Decisions[i]) {
+		at := r.limitActionTime(t)
+		if !at.IsZero() && !at.After(s.at.Add(within)) && isUnchanged(t, &plan.Decisions[i]) {
 			if list == nil {
 				list = map[int]bool{}
 			}
@@ -103,7 +104,7 @@ func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Du
 // never.
 func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	for _, t := range s.managed {
-		if at := r.expires(t); at.After(s.at) {
+		if at := r.limitActionTime(t); at.After(s.at) {
 			if in := r.Clock.Elapsed() + at.Sub(s.at); alarm == 0 || in < alarm {
 				alarm = in
 			}
@@ -112,17 +113,17 @@ func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	return alarm
 }
 
-// isTime says that a job is to be asked to leave now. A full round also has the steps for time limits that come before
+// isDue says that a job is to be asked to leave now. A full round also has the steps for time limits that come before
 // its end: these wait for their moment, or, if the job was asked before, until it no longer runs.
-func (a *acting) isTime(s *step) bool {
+func (a *executor) isDue(s *step) bool {
 	if !s.expires {
 		return true
 	}
-	at := a.expires(s.job)
+	at := a.limitActionTime(s.job)
 	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
 }
 
 // outOfTime says that the time limit comes before a job's grace is over.
-func (a preempting) outOfTime(s *step) bool {
-	return a.askedBeforeLimit(s.job) && !a.now().Before(s.job.limit().Add(-lastMoment))
+func (a preemptor) outOfTime(s *step) bool {
+	return a.askedBeforeLimit(s.job) && !a.now().Before(s.job.endTime().Add(-stopMargin))
 }

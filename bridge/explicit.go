@@ -28,10 +28,10 @@ func (r *Record) explicit() Explicit {
 	return r.Explicit
 }
 
-// allMemory says that a job asks for all memory of its nodes by --mem=0. It looks like the default of a site without
-// one; only the gate can tell.
-func (t *managedJob) allMemory() string {
-	q, said := &t.Request, t.annotated().Explicit
+// allMemoryReason says that a job asks for all memory of its nodes by --mem=0. It looks like the default of a site
+// without one; only the gate can tell.
+func (t *managedJob) allMemoryReason() string {
+	q, said := &t.Request, t.parsedAnnotation().Explicit
 	// A job without a record is new to this ledger: only its annotation says what was explicit.
 	if t.record != nil {
 		q, said = &t.record.Own, t.record.Explicit
@@ -49,12 +49,12 @@ func (t *managedJob) countsTasks() bool {
 	return t.Interactive && (t.record.Explicit.CPUs || !t.record.Explicit.Told)
 }
 
-// claim tells the planner which part of its user's request a job must have. Without a profile that is all of it, since
-// the effect of less is unknown. With one, explicit memory is a floor, since too little kills; cores may be given away,
-// unless the user, the site or a script with sizes says otherwise. Amounts per GPU (--cpus-per-gpu, --mem-per-gpu) are
-// given exactly. The steps of an interactive job are typed with its request in mind: it gets no less of anything, and
-// exactly the cores that were given.
-func (r *Runner) claim(t *managedJob, j *policy.Job) {
+// setSizeBounds tells the planner which part of its user's request a job must have. Without a profile that is all of
+// it, since the effect of less is unknown. With one, explicit memory is a floor, since too little kills; cores may be
+// given away, unless the user, the site or a script with sizes says otherwise. Amounts per GPU (--cpus-per-gpu,
+// --mem-per-gpu) are given exactly. The steps of an interactive job are typed with its request in mind: it gets no less
+// of anything, and exactly the cores that were given.
+func (r *Runner) setSizeBounds(t *managedJob, j *policy.Job) {
 	own, said, asks, keep := t.record.Own.PerNode(), t.record.explicit(), t.directives, r.Settings.Keep
 	steps := said.Steps && keep.Steps || t.Interactive
 	if t.profile == nil || asks.Cores.Or(said.CPUs && keep.Cores || steps) {

@@ -89,7 +89,7 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 		}
 		var got policy.Job
 		r := &Runner{Settings: Settings{Keep: c.keep}}
-		r.claim(tn, &got)
+		r.setSizeBounds(tn, &got)
 		if got.Floor != c.want.Floor || got.Pace != c.want.Pace || got.Ceiling != c.want.Ceiling {
 			t.Errorf("a job that asks for %s: floor %s, pace %s, ceiling %s; want %s, %s, %s", c.name,
 				got.Floor, got.Pace, got.Ceiling, c.want.Floor, c.want.Pace, c.want.Ceiling)

@@ -23,8 +23,8 @@ func resized(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 		q.GiveCores(perNode.CPUs)
 	}
 	switch {
-	case q.MemoryPerGPU > 0, rec.wholeMemory():
-	case rec.byTheCore():
+	case q.MemoryPerGPU > 0, rec.asksAllMemory():
+	case rec.hasMemoryPerCore():
 		q.Memory, q.MemoryPerCPU = 0, max(1, perNode.Memory/gres.Memory(max(1, perNode.CPUs)))
 	default:
 		q.Memory, q.MemoryPerCPU = perNode.Memory, 0
@@ -32,15 +32,15 @@ func resized(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 	return q
 }
 
-// byTheCore says that a job is given memory per core. This is so if its user or its partition gives an amount per core,
-// or if neither gives any: Slurm would then give whole nodes, and each step all memory of its job; per core, steps
-// still run side by side.
-func (r *Record) byTheCore() bool {
-	return r.Own.MemoryPerCPU > 0 || r.Own.Memory == 0 && r.Own.MemoryPerGPU == 0 && !r.wholeMemory()
+// hasMemoryPerCore says that a job is given memory per core. This is so if its user or its partition gives an amount
+// per core, or if neither gives any: Slurm would then give whole nodes, and each step all memory of its job; per core,
+// steps still run side by side.
+func (r *Record) hasMemoryPerCore() bool {
+	return r.Own.MemoryPerCPU > 0 || r.Own.Memory == 0 && r.Own.MemoryPerGPU == 0 && !r.asksAllMemory()
 }
 
-// wholeMemory says that the user asked for all memory of the nodes (--mem=0).
-func (r *Record) wholeMemory() bool {
+// asksAllMemory says that the user asked for all memory of the nodes (--mem=0).
+func (r *Record) asksAllMemory() bool {
 	own := &r.Own
 	return r.Explicit.Memory && own.Memory == 0 && own.MemoryPerCPU == 0 && own.MemoryPerGPU == 0
 }

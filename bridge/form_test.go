@@ -45,7 +45,7 @@ func TestAGrantIsWrittenInTheFormInWhichTheUserSpoke(t *testing.T) {
 		tasks, most := own.TasksPerNode(), own.CPUsPerTask == 1 && own.CPUsPerNode > own.TasksPerNode()
 		g := gres.Vector{GPUs: 1, CPUs: tasks * rapid.IntRange(1, 24).Draw(t, "cores of a task"),
 			Memory: gres.Memory(rapid.IntRange(1000, 500000).Draw(t, "granted memory"))}
-		if rec.byTheCore() {
+		if rec.hasMemoryPerCore() {
 			g.Memory -= g.Memory % gres.Memory(g.CPUs)
 		}
 		got := resized(rec, own.Nodes, g)

@@ -19,60 +19,60 @@ import (
 // The lease job is renewed after a round has decided and before it acts, so that a daemon whose rounds fail before that
 // holds no job for longer than the lease.
 
-// leasing is what is known of the lease job between rounds.
-type leasing struct {
+// leaseJobState is what is known of the lease job between rounds.
+type leaseJobState struct {
 	job     int    // its ID; 0: there is none
 	refused string // why there can be none, as of the last round that tried
 }
 
-// joins says that the lease of a job is to be the lease job, once we write to it.
-func (r *Runner) joins(j *slurm.Job) bool {
+// usesLeaseJob says that the lease of a job is to be the lease job, once we write to it.
+func (r *Runner) usesLeaseJob(j *slurm.Job) bool {
 	return r.Leases != nil && r.leasing.refused == "" && !j.Either && j.State == slurm.Pending && !j.Completing
 }
 
 // renewLease renews the lease job. If Slurm refuses it, jobs get begin times.
-func (t *turn) renewLease(ctx context.Context) error {
+func (t *activeRound) renewLease(ctx context.Context) error {
 	if t.Leases == nil || t.small {
 		return nil // the lease job was renewed by the round before
 	}
 	job, err := t.Leases.Renew(ctx, t.Settings.Lease)
 	switch {
 	case errors.Is(err, slurm.ErrRefused):
-		t.leasing = leasing{refused: err.Error()}
+		t.leasing = leaseJobState{refused: err.Error()}
 	case err != nil:
 		return err
 	default:
-		t.leasing = leasing{job: job}
+		t.leasing = leaseJobState{job: job}
 	}
 	t.report.NoLeaseJob = t.leasing.refused
 	return nil
 }
 
-// waiting is the update that lets a job wait: its user's own request, and a lease. Under the lease job the begin time
-// is only the user's own.
-func (r *Runner) waiting(t *managedJob, round int, why string, now time.Time) slurm.Update {
+// waitUpdate is the update that lets a job wait: its user's own request, and a lease. Under the lease job the begin
+// time is only the user's own.
+func (r *Runner) waitUpdate(t *managedJob, round int, why string, now time.Time) slurm.Update {
 	u := slurm.Update{
 		Job: t.record.Job, Begin: r.leaseEnd(t.record, now), Request: t.record.Own,
 		Extra: annotationOf(t.record, round, why, t.note).String(),
 	}
-	if r.leasing.job != 0 && r.joins(t.Job) {
+	if r.leasing.job != 0 && r.usesLeaseJob(t.Job) {
 		u.Begin, u.Lease = later(t.record.NotBefore, now), r.leasing.job
 	}
 	return u
 }
 
-// lapses says that a waiting job needs a new lease: it has none, half of its begin time has passed, or its lease is not
-// the one that we would give.
-func (r *Runner) lapses(t *managedJob, now time.Time) bool {
-	if r.joins(t.Job) {
-		return t.Lease == 0 || t.Begin.After(later(t.record.NotBefore, now).Add(tooLong))
+// needsLease says that a waiting job needs a new lease: it has none, half of its begin time has passed, or its lease is
+// not the one that we would give.
+func (r *Runner) needsLease(t *managedJob, now time.Time) bool {
+	if r.usesLeaseJob(t.Job) {
+		return t.Lease == 0 || t.Begin.After(later(t.record.NotBefore, now).Add(beginTimeTolerance))
 	}
-	return t.Begin.Sub(now) < r.Settings.Lease/2 || t.Begin.After(r.leaseEnd(t.record, now).Add(tooLong))
+	return t.Begin.Sub(now) < r.Settings.Lease/2 || t.Begin.After(r.leaseEnd(t.record, now).Add(beginTimeTolerance))
 }
 
-// tooLong is by how much a begin time may lie beyond the one that we would give. One written before Slurm's clock was
-// set back could last for hours, even after the daemon has died.
-const tooLong = time.Minute
+// beginTimeTolerance is by how much a begin time may lie beyond the one that we would give. One written before Slurm's
+// clock was set back could last for hours, even after the daemon has died.
+const beginTimeTolerance = time.Minute
 
 // leaseEnd is the begin time of a lease that is given now: not before the user's own.
 func (r *Runner) leaseEnd(rec *Record, now time.Time) time.Time {

@@ -13,22 +13,22 @@ import (
 // a round: if no node could give a job its share, and one has idle GPUs beside such a job, the job is owed what is left
 // there, as if that were its ceiling, provided it is at least what it asked for.
 
-// shareLeft is what running jobs leave of a node if each has only what it must have.
-type shareLeft struct {
+// nodeLeftover is what running jobs leave of a node if each has only what it must have.
+type nodeLeftover struct {
 	gpus int // idle
 	left gres.Vector
 	over bool // some job must have more than its share
 }
 
-// sharesLeft is the shareLeft of each node, by name; nil if no job must have more than its share. A job that can be
-// resized must have no more than its share or its floor, any other all that it holds. Jobs on shared GPUs are not
+// nodeLeftovers is the nodeLeftover of each node, by name; nil if no job must have more than its share. A job that can
+// be resized must have no more than its share or its floor, any other all that it holds. Jobs on shared GPUs are not
 // counted.
-func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
-	nodes, any := map[string]*shareLeft{}, false
+func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
+	nodes, any := map[string]*nodeLeftover{}, false
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		free := n.Total.Minus(n.Foreign)
-		nodes[n.Name] = &shareLeft{gpus: free.GPUs, left: free}
+		nodes[n.Name] = &nodeLeftover{gpus: free.GPUs, left: free}
 	}
 	totals := make(map[string]gres.Vector, len(c.Nodes))
 	for i := range c.Nodes {
@@ -47,7 +47,7 @@ func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
 			held, share := j.Running.PerNode, gres.Proportional(totals[name], j.Running.PerNode.GPUs)
 			must := held
 			if j.Saves && !j.Fixed {
-				must = atMost(held, share.Max(j.Floor))
+				must = minVector(held, share.Max(j.Floor))
 			}
 			n.gpus, n.left = n.gpus-held.GPUs, n.left.Minus(must)
 			if j.Floor.CPUs > share.CPUs || j.Floor.Memory > share.Memory {
@@ -61,14 +61,14 @@ func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
 	return nodes
 }
 
-// atMost is the smaller amount of each resource.
-func atMost(v, w gres.Vector) gres.Vector {
+// minVector is the smaller amount of each resource.
+func minVector(v, w gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
 }
 
-// oweWhatIsLeft lowers the ceilings of waiting jobs to which no node could give their share beside such jobs.
-func (s *sortedObservation) oweWhatIsLeft(c *policy.Cluster) {
-	nodes := sharesLeft(c)
+// lowerCeilings lowers the ceilings of waiting jobs to which no node could give their share beside such jobs.
+func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
+	nodes := nodeLeftovers(c)
 	if nodes == nil {
 		return
 	}
@@ -77,15 +77,20 @@ func (s *sortedObservation) oweWhatIsLeft(c *policy.Cluster) {
 		if j.Running != nil || j.Barred != "" || j.Nodes > 1 {
 			continue
 		}
-		if ceiling, found := leftFor(c, nodes, j, t.record.Own.PerNode()); found {
+		if ceiling, found := leftoverCeiling(c, nodes, j, t.record.Own.PerNode()); found {
 			j.Ceiling = ceiling
 		}
 	}
 }
 
-// leftFor is the ceiling of a one-node job on the node that leaves it most. It is false if there is no such node, or if
-// a node can give it its share.
-func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, asked gres.Vector) (best gres.Vector,
+// leftoverCeiling is the ceiling of a one-node job on the node that leaves it most. It is false if there is no such
+// node, or if a node can give it its share.
+func leftoverCeiling(
+	c *policy.Cluster,
+	nodes map[string]*nodeLeftover,
+	j *policy.Job,
+	asked gres.Vector,
+) (best gres.Vector,
 	found bool) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]

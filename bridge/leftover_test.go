@@ -15,14 +15,14 @@ func TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave(t *testing.T) {
 	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1", Total: total}},
 		Jobs: []policy.Job{{ID: 1, GPUs: 1, Floor: large,
 			Running: &policy.Placement{Nodes: []string{"n1"}, PerNode: large}}}}
-	nodes := sharesLeft(&c)
+	nodes := nodeLeftovers(&c)
 	asked := gres.Vector{GPUs: 1, CPUs: 4}
 	exact := policy.Job{ID: 2, GPUs: 1, Floor: gres.Vector{CPUs: 4}, Ceiling: gres.Vector{CPUs: 4}}
-	if ceiling, found := leftFor(&c, nodes, &exact, asked); found {
+	if ceiling, found := leftoverCeiling(&c, nodes, &exact, asked); found {
 		t.Errorf("with exactly 4 cores: it is owed %v", ceiling)
 	}
 	free := policy.Job{ID: 3, GPUs: 1}
-	if ceiling, found := leftFor(&c, nodes, &free, asked); !found || ceiling.CPUs != 8 {
+	if ceiling, found := leftoverCeiling(&c, nodes, &free, asked); !found || ceiling.CPUs != 8 {
 		t.Errorf("otherwise: %v, %v, want the 8 cores that are left", ceiling, found)
 	}
 }

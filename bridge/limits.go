@@ -67,17 +67,17 @@ func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Dura
 	a.next = now + max(limitsFresh, 100*(now-began))
 }
 
-// known is the cached answer; nil if there is none or it is too old. An answer that is too old is dropped, which gap
-// then says.
-func (a *LimitsCache) known(now time.Duration) *limits.Book {
+// cachedBook is the cached answer; nil if there is none or it is too old. An answer that is too old is dropped, which
+// gap then says.
+func (a *LimitsCache) cachedBook(now time.Duration) *limits.Book {
 	if a.book != nil && now-a.read > limitsStale {
 		a.book = nil
 	}
 	return a.book
 }
 
-// gap says which limits are unknown and what is done meanwhile; empty: none.
-func (a *LimitsCache) gap() string {
+// gapText says which limits are unknown and what is done meanwhile; empty: none.
+func (a *LimitsCache) gapText() string {
 	switch {
 	case a.failed == nil:
 		return ""
@@ -89,7 +89,7 @@ func (a *LimitsCache) gap() string {
 
 // refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
 // tenth of the round between 2 and 30 s: while slurmdbd does not answer, no job starts.
-func (t *turn) refreshLimits(ctx context.Context) {
+func (t *activeRound) refreshLimits(ctx context.Context) {
 	if t.Limits == nil {
 		return
 	}
@@ -98,18 +98,18 @@ func (t *turn) refreshLimits(ctx context.Context) {
 		within = min(max(t.Settings.Round/10, within), 30*time.Second)
 	}
 	t.Limits.refresh(ctx, t.Clock, within)
-	t.report.LimitsGap = t.Limits.gap()
+	t.report.LimitsGap = t.Limits.gapText()
 }
 
-// limit puts the site's limits into the snapshot: quotas, ceilings, and for jobs that can never start or may not start
-// in some of their partitions, the reason and the nodes that remain.
-func (t *turn) limit(c *policy.Cluster) {
+// applyLimits puts the site's limits into the snapshot: quotas, ceilings, and for jobs that can never start or may not
+// start in some of their partitions, the reason and the nodes that remain.
+func (t *activeRound) applyLimits(c *policy.Cluster) {
 	if t.Limits == nil {
 		return
 	}
-	jobs := t.limited()
+	jobs := t.limitsJobs()
 	var v limits.Verdict
-	if book := t.Limits.known(t.Clock.Elapsed()); book != nil {
+	if book := t.Limits.cachedBook(t.Clock.Elapsed()); book != nil {
 		v = book.Judge(jobs)
 	} else {
 		v = t.verdictWithoutLimits(jobs)
@@ -117,14 +117,14 @@ func (t *turn) limit(c *policy.Cluster) {
 	c.Quotas = v.Quotas
 	for i := range v.Terms {
 		applyTerms(&v.Terms[i], &c.Jobs[i])
-		tn := t.scene.managed[i]
+		tn := t.observation.managed[i]
 		if never := v.Terms[i].Never; never != "" {
-			tn.bar = bar{CauseAboveLimits, never}
+			tn.bar = barReason{CauseAboveLimits, never}
 		}
 		if len(v.Terms[i].Shut) > 0 {
 			// The limits close these partitions to it for now, and with them the nodes that only they have.
-			tn.shut = append(tn.shut, v.Terms[i].Shut...)
-			c.Jobs[i].Only = t.scene.allowedNodes(tn)
+			tn.closedPartitions = append(tn.closedPartitions, v.Terms[i].Shut...)
+			c.Jobs[i].Only = t.observation.allowedNodes(tn)
 		}
 	}
 }
@@ -156,9 +156,9 @@ func tighter[N int | gres.Memory](a, b N) N {
 
 // verdictWithoutLimits is the verdict without known limits: no job gets more than it asked for. A running job keeps
 // what it holds beyond that, since nothing forbids it.
-func (t *turn) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
+func (t *activeRound) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
 	v := limits.Modest(jobs)
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		if most := &v.Terms[i].Ceiling; tn.State == slurm.Running {
 			held := tn.Runs.PerNode
 			most.CPUs = raised(most.CPUs, held.CPUs)
@@ -176,15 +176,15 @@ func raised[N int | gres.Memory](bound, held N) N {
 	return max(bound, held)
 }
 
-// limited are all jobs of the cluster as the limits package sees them, ascending in ID.
-func (t *turn) limited() []limits.Job {
-	jobs, ours := make([]limits.Job, len(t.seen)), t.scene.managed
+// limitsJobs are all jobs of the cluster as the limits package sees them, ascending in ID.
+func (t *activeRound) limitsJobs() []limits.Job {
+	jobs, ours := make([]limits.Job, len(t.seen)), t.observation.managed
 	for i, j := range t.seen {
-		jobs[i] = t.scene.limited(j)
+		jobs[i] = t.observation.limitsJob(j)
 		if len(ours) > 0 && ours[0].ID == j.ID {
 			jobs[i].Managed, jobs[i].Asks = true, ours[0].record.Own.PerNode()
 			jobs[i].Asks.GPUs = 0 // no round changes the number of GPUs
-			if ours[0].chooses() {
+			if ours[0].hasPartitionChoice() {
 				// Its limits are those of each partition in which it may start; Partition must be one of them.
 				jobs[i].Choice = ours[0].openPartitions()
 				jobs[i].Partition = jobs[i].Choice[0]
@@ -195,8 +195,8 @@ func (t *turn) limited() []limits.Job {
 	return jobs
 }
 
-// limited is one job. Slurm counts it from its start until its cleanup begins.
-func (s *sortedObservation) limited(j *slurm.Job) limits.Job {
+// limitsJob is one job. Slurm counts it from its start until its cleanup begins.
+func (s *sortedObservation) limitsJob(j *slurm.Job) limits.Job {
 	l := limits.Job{
 		ID: j.ID, User: j.User, Account: j.Account, QOS: j.QOS, Partition: j.Partition, TimeLimit: j.TimeLimit,
 		Nodes: max(1, j.Request.Nodes), GPUs: j.Request.GPUs, GPUType: j.Request.GPUType,
@@ -204,14 +204,14 @@ func (s *sortedObservation) limited(j *slurm.Job) limits.Job {
 	if l.Running = j.State == slurm.Running; l.Running {
 		l.Holds, l.On, l.Type = j.Runs.PerNode.Times(len(j.Runs.Nodes)), j.Runs.Nodes, j.Request.GPUType
 		if l.Type == "" && len(l.On) > 0 {
-			l.Type = s.typeOn(l.On[0])
+			l.Type = s.gpuTypeOn(l.On[0])
 		}
 	}
 	return l
 }
 
-// typeOn is the type of a node's GPUs; empty if the node is unknown.
-func (s *sortedObservation) typeOn(name string) string {
+// gpuTypeOn is the type of a node's GPUs; empty if the node is unknown.
+func (s *sortedObservation) gpuTypeOn(name string) string {
 	k, found := sort.Find(len(s.nodes), func(k int) int { return strings.Compare(name, s.nodes[k].Name) })
 	if !found {
 		return ""

@@ -35,27 +35,27 @@ const (
 // Causes are all causes of losses.
 func Causes() []Cause { return []Cause{NoTrap, ExitZero, NoRequeueExit, SaveFailed} }
 
-// numbers are the Linux numbers of the signals by which a job may be asked to save (directive.Directives.Signal).
-var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
+// signalNumbers are the Linux numbers of the signals by which a job may be asked to save (directive.Directives.Signal).
+var signalNumbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// others are the end states that a user, an administrator, Slurm or a time limit causes; empty is an unknown one. They
-// say nothing about the job's checkpoint.
-var others = []string{"", "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"}
+// externalEndStates are the end states that a user, an administrator, Slurm or a time limit causes; empty is an unknown
+// one. They say nothing about the job's checkpoint.
+var externalEndStates = []string{"", "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"}
 
 // classifyEnd says whether a job that was asked by a signal and has ended is lost, and why. It is not lost if something
 // else ended it. A shell reports a command that was killed by signal n as exit code 128+n.
 func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, lost bool) {
 	switch {
-	case slices.Contains(others, end.State):
+	case slices.Contains(externalEndStates, end.State):
 		return "", "", false
-	case end.Signal != 0 && end.Signal == numbers[signal.Name], end.Code == 128+numbers[signal.Name]:
+	case end.Signal != 0 && end.Signal == signalNumbers[signal.Name], end.Code == 128+signalNumbers[signal.Name]:
 		return NoTrap, fmt.Sprintf("was killed by %s, which it had declared as its signal to save: nothing in %s",
-			signal, uncaught(signal.To)), true
+			signal, trapHint(signal.To)), true
 	case end.State == "COMPLETED":
 		return ExitZero,
 			fmt.Sprintf(
 				"ended with exit code 0 after it was asked to save: unless it had just finished, it saves and leaves "+
-					"without saying that it wants to go on; it has to %s", wayBack(signal.To)), true
+					"without saying that it wants to go on; it has to %s", requeueHint(signal.To)), true
 	case end.Code == RequeueExit:
 		return NoRequeueExit,
 			fmt.Sprintf("saved and exited with %d, and Slurm did not requeue it: slurm.conf lacks RequeueExit=%d",
@@ -63,20 +63,20 @@ func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, l
 	}
 	return SaveFailed,
 		fmt.Sprintf("failed with exit code %d, signal %d, after it was asked to save: it has to %s when it has saved",
-			end.Code, end.Signal, wayBack(signal.To)), true
+			end.Code, end.Signal, requeueHint(signal.To)), true
 }
 
-// uncaught says which processes should have caught the signal that killed the job.
-func uncaught(to slurm.Target) string {
+// trapHint says which processes should have caught the signal that killed the job.
+func trapHint(to slurm.Target) string {
 	if to == slurm.Steps {
 		return "the tasks of its steps catches it"
 	}
 	return "its batch script catches it (no trap, or one that waits behind a command in the foreground)"
 }
 
-// wayBack says how the job gets back into the queue. The job may also requeue itself, whichever processes get the
+// requeueHint says how the job gets back into the queue. The job may also requeue itself, whichever processes get the
 // signal.
-func wayBack(to slurm.Target) string {
+func requeueHint(to slurm.Target) string {
 	if to == slurm.Steps {
 		return fmt.Sprintf("requeue itself (scontrol requeue $SLURM_JOB_ID), or to exit with %d,", RequeueExit)
 	}
@@ -86,7 +86,7 @@ func wayBack(to slurm.Target) string {
 // reportLostJobs reports, once each, the jobs that ended for good after they were asked to save and leave. Jobs without
 // a checkpoint are left out: they were requeued and got no signal. The record keeps the cause as long as Slurm lists
 // the job: if its user requeues it, it is not asked again.
-func (t *turn) reportLostJobs(jobs []*managedJob) {
+func (t *activeRound) reportLostJobs(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record
 		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != slurm.Finished || tn.Completing {
@@ -103,7 +103,7 @@ func (t *turn) reportLostJobs(jobs []*managedJob) {
 }
 
 // reportLostVictims does the same for the jobs that this round preempted, as they were last observed.
-func (a *acting) reportLostVictims() {
+func (a *executor) reportLostVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
 		left := *s.job
 		left.Job = a.seenNow(s.Job)

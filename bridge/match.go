@@ -24,20 +24,23 @@ type Match struct {
 
 // Fits says whether the rule is for a job.
 func (m *Match) Fits(j *slurm.Job) bool {
-	return fits(m.User, j.User) && fits(m.Account, j.Account) && fits(m.Name, j.Name) &&
-		fits(m.Container, j.Container) &&
-		slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return fits(m.Partition, p) })
+	return matchesPattern(m.User, j.User) && matchesPattern(m.Account, j.Account) && matchesPattern(m.Name, j.Name) &&
+		matchesPattern(m.Container, j.Container) &&
+		slices.ContainsFunc(
+			strings.Split(j.Partition, ","),
+			func(p string) bool { return matchesPattern(m.Partition, p) },
+		)
 }
 
-// fits says whether text matches the pattern. An empty pattern fits all.
-func fits(pattern, text string) bool { return pattern == "" || spelling.Fits(pattern, text) }
+// matchesPattern says whether text matches the pattern. An empty pattern fits all.
+func matchesPattern(pattern, text string) bool { return pattern == "" || spelling.Fits(pattern, text) }
 
-// matching is the part of a Runner that applies the rules.
-type matching struct{ *Runner }
+// ruleMatcher is the part of a Runner that applies the rules.
+type ruleMatcher struct{ *Runner }
 
-// assumed are the directives that the first fitting rule assumes for a job, with the job's own reports; nil: no rule
-// fits, or the job needs none.
-func (r matching) assumed(t *managedJob) *directive.Directives {
+// assumedDirectives are the directives that the first fitting rule assumes for a job, with the job's own reports; nil:
+// no rule fits, or the job needs none.
+func (r ruleMatcher) assumedDirectives(t *managedJob) *directive.Directives {
 	own := t.directives
 	if !r.Settings.Shadow || own.Managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
 		return nil

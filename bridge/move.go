@@ -17,24 +17,24 @@ import (
 
 // movers are the starts, not yet begun, of jobs that ran when the round began and get another place or size. Moves to a
 // shared GPU are left out: what a node has free says nothing about a GPU that other jobs use already.
-func (a *acting) movers() []*step {
+func (a *executor) movers() []*step {
 	return a.steps.filter(func(s *step) bool {
-		return s.Verb == Start && s.stage == begun && s.job.State == slurm.Running && s.Grant.Device == ""
+		return s.Verb == Start && s.stage == notBegun && s.job.State == slurm.Running && s.Grant.Device == ""
 	})
 }
 
 // callOffMoves puts off moves to places that other jobs have taken since the round's observation, and all steps that
 // were to use the places of the jobs that now stay.
-func (a *acting) callOffMoves(ctx context.Context) error {
+func (a *executor) callOffMoves(ctx context.Context) error {
 	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
 	if len(movers) == 0 {
 		return nil
 	}
-	if err := a.look(ctx); err != nil {
+	if err := a.observeAgain(ctx); err != nil {
 		return err
 	}
 	for _, s := range movers {
-		if s.stage == begun && a.isTaken(s) {
+		if s.stage == notBegun && a.isTaken(s) {
 			a.callOffOn(slices.Concat(s.job.Runs.Nodes, s.Grant.Nodes), nil)
 		}
 	}
@@ -43,58 +43,58 @@ func (a *acting) callOffMoves(ctx context.Context) error {
 
 // isTaken says that other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that a
 // preempted job has still to leave are not looked at: their room comes only then.
-func (a *acting) isTaken(s *step) bool {
+func (a *executor) isTaken(s *step) bool {
 	leaving := a.steps.blocked()
 	return slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
 		_, waits := leaving[name]
-		return !waits && !a.fits(name, s.Grant)
+		return !waits && !a.hasRoomOn(name, s.Grant)
 	})
 }
 
-// fits says that a node has room for what a grant needs of it. A node that Slurm no longer lists passes: Slurm itself
-// answers the start.
-func (a *acting) fits(name string, g *policy.Placement) bool {
+// hasRoomOn says that a node has room for what a grant needs of it. A node that Slurm no longer lists passes: Slurm
+// itself answers the start.
+func (a *executor) hasRoomOn(name string, g *policy.Placement) bool {
 	byName := func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }
 	k, found := slices.BinarySearchFunc(a.nodes, name, byName)
 	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 }
 
-// sendMoversBack sends movers that have left, and whose new place is taken, back to their old place. Jobs that were to
+// revertMoves sends movers that have left, and whose new place is taken, back to their old place. Jobs that were to
 // get more room by the move keep what they had, too. A place that is meant for a waiting job is not given back. A start
 // whose grant is the old placement was sent back before.
-func (a *acting) sendMoversBack() {
+func (a *executor) revertMoves() {
 	for _, s := range a.movers() {
-		if s.Grant == s.job.holds || !a.isTaken(s) {
+		if s.Grant == s.job.placement || !a.isTaken(s) {
 			continue
 		}
-		if back := a.backTogether(s); back != nil && a.fitTogether(back) {
+		if back := a.revertGroup(s); back != nil && a.canRevert(back) {
 			// All reasons first: they name the grant of s, which is one of the group.
 			for _, o := range back {
 				o.Why = "goes on as it was: others have taken what was meant for job " + strconv.Itoa(s.Job) + " on " +
 					strings.Join(s.Grant.Nodes, ",")
 			}
 			for _, o := range back {
-				o.Grant = o.job.holds
+				o.Grant = o.job.placement
 			}
 		}
 	}
 }
 
-// backTogether lists the starts that have to go back to their old nodes if this one does: its own, each resized job
+// revertGroup lists the starts that have to go back to their old nodes if this one does: its own, each resized job
 // that was to use what it held, each that was to use what that one held, and so on. It is nil if one of them still
 // runs, is eligible already, or is a waiting job, which has no old nodes.
-func (a *acting) backTogether(s *step) []*step {
+func (a *executor) revertGroup(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {
 		o := group[k]
 		j, there := a.find(o.Job)
 		if !there || j.State != slurm.Pending || o.secured || a.eligible(o) || !a.lastRunIsOver(o, j) ||
-			o.job.holds == nil ||
-			o.job.holds.Device != "" {
+			o.job.placement == nil ||
+			o.job.placement.Device != "" {
 			return nil
 		}
 		for _, next := range a.steps {
-			onIt := func(n string) bool { return slices.Contains(o.job.holds.Nodes, n) }
+			onIt := func(n string) bool { return slices.Contains(o.job.placement.Nodes, n) }
 			if next.Verb != Start || next.stage == failed || slices.Contains(group, next) ||
 				!slices.ContainsFunc(next.Grant.Nodes, onIt) {
 				continue
@@ -108,19 +108,19 @@ func (a *acting) backTogether(s *step) []*step {
 	return group
 }
 
-// fitTogether says that the old places of these jobs are free.
-func (a *acting) fitTogether(group []*step) bool {
+// canRevert says that the old places of these jobs are free.
+func (a *executor) canRevert(group []*step) bool {
 	for k := range a.nodes {
 		n := &a.nodes[k]
 		room := n.Total.Minus(n.Allocated)
 		for _, s := range group {
-			if !slices.Contains(s.job.holds.Nodes, n.Name) {
+			if !slices.Contains(s.job.placement.Nodes, n.Name) {
 				continue
 			}
-			if !s.job.holds.PerNode.Fits(room) {
+			if !s.job.placement.PerNode.Fits(room) {
 				return false
 			}
-			room = room.Minus(s.job.holds.PerNode)
+			room = room.Minus(s.job.placement.PerNode)
 		}
 	}
 	return true
@@ -128,7 +128,7 @@ func (a *acting) fitTogether(group []*step) bool {
 
 // noteDisplaced remembers the movers that have left and do not run again when the round ends, so that order puts them
 // first. A job that left because of its time limit is no mover.
-func (a *acting) noteDisplaced() {
+func (a *executor) noteDisplaced() {
 	for _, s := range a.steps {
 		if s.Verb == Preempt && s.stage == done && !s.expires {
 			start := slices.IndexFunc(a.steps, func(o *step) bool { return o.Verb == Start && o.Job == s.Job })
@@ -139,9 +139,9 @@ func (a *acting) noteDisplaced() {
 
 // order is the site's policy, preceded by the job that lost its place while it moved (Displaced), if it may start; of
 // several the one that was first submitted.
-func (t *turn) order() policy.Policy {
+func (t *activeRound) order() policy.Policy {
 	var first *managedJob
-	for _, tn := range t.scene.managed {
+	for _, tn := range t.observation.managed {
 		if tn.record.Displaced && tn.State == slurm.Pending && tn.bar.why == "" &&
 			(first == nil || tn.record.First.Before(first.record.First)) {
 			first = tn

@@ -53,78 +53,83 @@ func (t *managedJob) leftToSlurm() *NoPlace {
 	if !strings.Contains(t.Extra, `"slurms":`) { // most have none, and reading an annotation takes time
 		return nil
 	}
-	said := t.annotated().Slurms
+	said := t.parsedAnnotation().Slurms
 	if said == nil || said.Wait != t.Restarts || !slices.Contains(noPlaceCauses, said.Cause) {
 		return nil
 	}
-	return &NoPlace{Cause: said.Cause, Why: cmp.Or(t.annotated().Note, handedBack), Wait: said.Wait, Slurms: true}
+	return &NoPlace{
+		Cause:  said.Cause,
+		Why:    cmp.Or(t.parsedAnnotation().Note, handedBack),
+		Wait:   said.Wait,
+		Slurms: true,
+	}
 }
 
-// slurms is the part of an annotation that says this.
-type slurms struct {
+// handBackMark is the part of an annotation that says this.
+type handBackMark struct {
 	Cause WaitCause `json:"cause"`
 	Wait  int       `json:"wait"`
 }
 
-// placing is the part of a round that hands back jobs without a place.
-type placing struct{ *turn }
+// noPlaceFinder is the part of a round that hands back jobs without a place.
+type noPlaceFinder struct{ *activeRound }
 
-// handBack marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores nothing,
-// so there each round says anew what it would do.
-func (t placing) handBack() {
+// markHandBacks marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores
+// nothing, so there each round says anew what it would do.
+func (t noPlaceFinder) markHandBacks() {
 	// By array; 0 are jobs of none, which is never looked up. The tasks of an array have the same request, so where one
 	// has no place, neither has the common record.
 	arrays := map[int]*NoPlace{}
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		if tn.StandsForTasks() {
 			continue // its tasks show it
 		}
 		found := t.find(tn, &t.report.Plan.Decisions[i])
-		if tn.record.NoPlace = found; t.overdue(&found) {
-			t.giveUp(tn, found)
+		if tn.record.NoPlace = found; t.isHandBackDue(&found) {
+			t.leaveToSlurm(tn, found)
 			arrays[tn.Array] = &found
 		}
 	}
-	for _, tn := range t.scene.unplanned {
+	for _, tn := range t.observation.unplanned {
 		if p := tn.leftToSlurm(); p != nil {
 			arrays[tn.Array] = p
 		}
 	}
-	for _, tn := range t.scene.managed {
+	for _, tn := range t.observation.managed {
 		if p := arrays[tn.Array]; tn.StandsForTasks() && tn.State == slurm.Pending && p != nil {
 			found := *p
 			found.Wait = tn.Restarts
-			t.giveUp(tn, found)
+			t.leaveToSlurm(tn, found)
 		}
 	}
 }
 
 // find is the finding of this round; zero: the job has a place, or waits for something else.
-func (t placing) find(tn *managedJob, d *policy.Decision) NoPlace {
-	if tn.State != slurm.Pending || tn.matched {
+func (t noPlaceFinder) find(tn *managedJob, d *policy.Decision) NoPlace {
+	if tn.State != slurm.Pending || tn.managedByRule {
 		return NoPlace{}
 	}
-	before, found := &tn.record.NoPlace, NoPlace{Since: t.scene.at, Wait: tn.Restarts}
+	before, found := &tn.record.NoPlace, NoPlace{Since: t.observation.at, Wait: tn.Restarts}
 	if !before.Since.IsZero() && before.Wait == tn.Restarts {
-		found.Since, found.Refused = earlier(before.Since, t.scene.at), before.Refused
+		found.Since, found.Refused = earlier(before.Since, t.observation.at), before.Refused
 	}
 	if found.Cause, found.Why = t.why(tn, d, found.Refused); !slices.Contains(noPlaceCauses, found.Cause) {
 		return NoPlace{}
 	}
-	if f := &tn.record.Refused; f.counts(t.scene.at) && found.Cause == causeOfReason(f.Reason) {
+	if f := &tn.record.Refused; f.counts(t.observation.at) && found.Cause == causeOfReason(f.Reason) {
 		found.Since = earlier(found.Since, f.At) // the round that tried the start found it already
 	}
 	return found
 }
 
 // why is why a job does not start: what Slurm said of the planned size, or else what the plan says.
-func (t placing) why(tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
+func (t noPlaceFinder) why(tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
 	f := &tn.record.Refused
 	switch {
 	case refusedSize != "":
 		return CauseRequest, "Slurm refuses the size that the plan gives it: " + refusedSize
-	case f.counts(t.scene.at) && slices.Contains(noPlaceCauses, causeOfReason(f.Reason)):
-		return causeOfReason(f.Reason), refused(f.Reason)
+	case f.counts(t.observation.at) && slices.Contains(noPlaceCauses, causeOfReason(f.Reason)):
+		return causeOfReason(f.Reason), refusalText(f.Reason)
 	case d.Grant != nil:
 		return "", ""
 	case tn.bar.why != "":
@@ -134,22 +139,22 @@ func (t placing) why(tn *managedJob, d *policy.Decision, refusedSize string) (Wa
 }
 
 // refuseSize notes that Slurm refused an update that gives a job a size. The next full round that is late enough hands
-// the job back (overdue).
-func (a *acting) refuseSize(s *step, err error) {
+// the job back (isHandBackDue).
+func (a *executor) refuseSize(s *step, err error) {
 	if errors.Is(err, slurm.ErrRefused) {
 		s.job.record.NoPlace = NoPlace{Since: a.now(), Wait: s.job.Restarts, Refused: err.Error()}
 	}
 }
 
-// overdue says that an earlier round, at least half a round ago, found no place either. One finding alone may be due to
-// a restarting controller.
-func (t placing) overdue(p *NoPlace) bool {
-	return !t.small && !p.Since.IsZero() && t.scene.at.Sub(p.Since) >= t.Settings.Round/2
+// isHandBackDue says that an earlier round, at least half a round ago, found no place either. One finding alone may be
+// due to a restarting controller.
+func (t noPlaceFinder) isHandBackDue(p *NoPlace) bool {
+	return !t.small && !p.Since.IsZero() && t.observation.at.Sub(p.Since) >= t.Settings.Round/2
 }
 
-// giveUp makes a job Slurm's.
-func (t placing) giveUp(tn *managedJob, p NoPlace) {
-	tn.untouchedBecause, tn.bar = p.Why, bar{p.Cause, p.Why}
+// leaveToSlurm makes a job Slurm's.
+func (t noPlaceFinder) leaveToSlurm(tn *managedJob, p NoPlace) {
+	tn.untouchedBecause, tn.bar = p.Why, barReason{p.Cause, p.Why}
 	if !t.Settings.Shadow {
 		p.Slurms = true
 		tn.record.NoPlace = p

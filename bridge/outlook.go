@@ -23,9 +23,9 @@ func expected(o Outlook, job int) *forecast.Spread {
 	return &start
 }
 
-// foretold is why a job waits, followed by its expected start. It is written when a lease is renewed anyway, or to a
-// bounded number of jobs in each round.
-func foretold(o Outlook, job int, why string) string {
+// withExpectedStart is why a job waits, followed by its expected start. It is written when a lease is renewed anyway,
+// or to a bounded number of jobs in each round.
+func withExpectedStart(o Outlook, job int, why string) string {
 	if o == nil {
 		return why
 	}

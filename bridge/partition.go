@@ -24,10 +24,10 @@ func (r *Runner) manages(list string) bool {
 	return true
 }
 
-// follow brings the record in line with the last observation: whether the job gets whole nodes, and whether an
+// syncWithJob brings the record in line with the last observation: whether the job gets whole nodes, and whether an
 // administrator moved it to a partition that its user did not name. That partition is then the one that is restored. A
 // list that a round narrowed names only the user's own, and changes nothing.
-func (r *Record) follow(j *slurm.Job) {
+func (r *Record) syncWithJob(j *slurm.Job) {
 	if r == nil {
 		return
 	}
@@ -50,15 +50,15 @@ type Avoided struct {
 }
 
 // avoid notes that a partition refused the job for now. It reports whether the job may start in another partition; then
-// the refusal does not count against the job. The partition is avoided for lastProbe if a limit was the reason, which
-// passes when other jobs end, and otherwise for refusalLifetime. Notes that no longer hold are dropped.
+// the refusal does not count against the job. The partition is avoided for maxRetryDelay if a limit was the reason,
+// which passes when other jobs end, and otherwise for refusalLifetime. Notes that no longer hold are dropped.
 func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
-	if !slices.Contains(t.choice(), partition) || len(t.choice()) < 2 {
+	if !slices.Contains(t.candidatePartitions(), partition) || len(t.candidatePartitions()) < 2 {
 		return false
 	}
 	until := now.Add(refusalLifetime)
 	if isLimit(reason) {
-		until = now.Add(lastProbe)
+		until = now.Add(maxRetryDelay)
 	}
 	r := t.record
 	r.Avoids = slices.DeleteFunc(
@@ -68,7 +68,10 @@ func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	r.Avoids = append(r.Avoids, Avoided{partition, until})
 	// It may avoid partitions that are no longer its own.
 	avoided := t.record.avoided(now)
-	return slices.ContainsFunc(t.choice(), func(part string) bool { return !slices.Contains(avoided, part) })
+	return slices.ContainsFunc(
+		t.candidatePartitions(),
+		func(part string) bool { return !slices.Contains(avoided, part) },
+	)
 }
 
 // avoided lists the partitions that are not tried at now.
@@ -82,12 +85,14 @@ func (r *Record) avoided(now time.Time) []string {
 	return list
 }
 
-// chooses says that a job may start in several partitions. A running job stays in its own.
-func (t *managedJob) chooses() bool { return t.State != slurm.Running && t.record.Own.Partition != "" }
+// hasPartitionChoice says that a job may start in several partitions. A running job stays in its own.
+func (t *managedJob) hasPartitionChoice() bool {
+	return t.State != slurm.Running && t.record.Own.Partition != ""
+}
 
-// choice lists the partitions in which a job may start, in the order in which Slurm tries them.
-func (t *managedJob) choice() []string {
-	if t.chooses() {
+// candidatePartitions lists the partitions in which a job may start, in the order in which Slurm tries them.
+func (t *managedJob) candidatePartitions() []string {
+	if t.hasPartitionChoice() {
 		return slurm.Partitions(t.record.Own.Partition)
 	}
 	return []string{t.Partition}
@@ -96,9 +101,9 @@ func (t *managedJob) choice() []string {
 // openPartitions are those of the job's partitions in which it may start in this round. If it may start in none, they
 // are all, since an empty list would mean all managed nodes.
 func (t *managedJob) openPartitions() []string {
-	all := t.choice()
+	all := t.candidatePartitions()
 	if open := slices.DeleteFunc(slices.Clone(all),
-		func(part string) bool { return slices.Contains(t.shut, part) }); len(open) > 0 {
+		func(part string) bool { return slices.Contains(t.closedPartitions, part) }); len(open) > 0 {
 		return open
 	}
 	return all
@@ -107,7 +112,7 @@ func (t *managedJob) openPartitions() []string {
 // partitionList is the list of partitions that an update names if Slurm may choose among them; empty: the job has only
 // one.
 func (t *managedJob) partitionList() string {
-	if !t.chooses() {
+	if !t.hasPartitionChoice() {
 		return ""
 	}
 	return strings.Join(t.openPartitions(), ",")
@@ -132,7 +137,7 @@ func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 // partitionNodes lists the nodes of the partitions in which a job may start; nil: all managed nodes. The nodes of a
 // gang must be in one partition: the first with enough free nodes, or else the one with most nodes.
 func (s *sortedObservation) partitionNodes(t *managedJob) []string {
-	if !t.chooses() {
+	if !t.hasPartitionChoice() {
 		return s.topology.parts[t.Partition]
 	}
 	open := t.openPartitions()

@@ -73,7 +73,7 @@ type pooledView struct {
 
 // divide replaces nodes with several GPU types by pools. Jobs that have not changed keep their pointers, unless the
 // pools have changed: then all jobs on pools are copied anew.
-func (r *reader) divide(seen slurm.Observed) slurm.Observed {
+func (r *observationCache) divide(seen slurm.Observed) slurm.Observed {
 	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
 	for i := range seen.Nodes {

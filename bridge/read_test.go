@@ -30,15 +30,15 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 		{"its comment, which became wrong", func(j *slurm.Job) { j.Comment = "synergy-profile=../b.json" },
 			func(t *managedJob) bool { return t.directives.Err() != nil }},
 		{"its annotation", func(j *slurm.Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` },
-			func(t *managedJob) bool { return t.annotated().Attained == 9 }},
+			func(t *managedJob) bool { return t.parsedAnnotation().Attained == 9 }},
 		{"its GPUs", func(j *slurm.Job) { j.Request.GPUs++ }, func(t *managedJob) bool {
-			return t.annotated().Own == nil
+			return t.parsedAnnotation().Own == nil
 		}},
 	} {
 		r, before := viewer(), slurm.Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
 		before.Extra = annotationOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
 		first := r.read([]*slurm.Job{&before})[0]
-		if first.directives.Profile != "a.json" || first.annotated().Own == nil {
+		if first.directives.Profile != "a.json" || first.parsedAnnotation().Own == nil {
 			t.Fatalf("read %+v", first)
 		}
 		after := before
@@ -68,7 +68,7 @@ func TestNamesOfProfilesThatAreGoneDoNotPileUp(t *testing.T) {
 	for id := range 10 * spare {
 		r.read([]*slurm.Job{{ID: id + 1, Comment: fmt.Sprintf("synergy-profile=%d.json", id)}})
 	}
-	if n := len(r.reader.lookups); n > spare+4 {
+	if n := len(r.cache.lookups); n > spare+4 {
 		t.Errorf("%d names are kept for one job", n)
 	}
 }
@@ -194,7 +194,7 @@ func (s *site) look(r *Runner) (t told) {
 	r.Settings = s.settings
 	records := Records{{Job: 2}, {Job: 3, Gain: 1}}
 	sc := r.sort(slurm.Observed{At: noon, Nodes: s.nodes, Jobs: s.jobs}, records)
-	account(sc.managed, sc.at)
+	updateRecords(sc.managed, sc.at)
 	t.snapshot, t.outside = r.snapshot(&sc), sc.outside
 	for _, tn := range sc.debtors {
 		t.debtors = append(t.debtors, tn.ID)

@@ -8,7 +8,7 @@ import (
 // reasons are Slurm's reasons, besides limits, for which it does not start a job even if there is room. Reasons that
 // are missing here pass by themselves, are known to rounds anyway (Dependency, JobHeld…), or are caused by us
 // (BeginTime).
-var reasons = map[string]bar{
+var reasons = map[string]barReason{
 	"PartitionTimeLimit":    {CausePartitionRules, "its time limit is longer than its partition allows"},
 	"PartitionNodeLimit":    {CausePartitionRules, "it asks for more or fewer nodes than its partition allows"},
 	"PartitionConfig":       {CausePartitionRules, "its partition cannot serve the request"},
@@ -40,8 +40,8 @@ var reasons = map[string]bar{
 	"QOSMinCpuNotSatisfied": {CauseRequest, "it asks for fewer cores than its QOS demands"},
 }
 
-// passing are Slurm's reasons that pass by themselves, or depend on the chosen place and not on the job.
-var passing = map[string]string{
+// transientReasons are Slurm's reasons that pass by themselves, or depend on the chosen place and not on the job.
+var transientReasons = map[string]string{
 	"Resources":       "what it needs is not free",
 	"Priority":        "others go first",
 	"Prolog":          "a prolog is still running",
@@ -55,27 +55,27 @@ var limitReason = regexp.MustCompile(
 	`^(Assoc|QOS|)(Grp|Max|Min)(BB|Billing|C(?:PU|pu)|Energy|GRES|Jobs?|License|Mem(?:ory)?|Node|Unknown|Wall(?:Duration)?|Submit(?:Jobs?)?)(Run)?(Min(?:ute)?s)?` +
 		`(PerJob|PerNode|PerUser|PerA(?:ccount|cct))?(?:Limit)?$`)
 
-// counted is what limits count, in words.
-var counted = map[string]string{
+// resourceWords is what limits count, in words.
+var resourceWords = map[string]string{
 	"bb": "burst buffers", "billing": "billing", "cpu": "cores", "energy": "energy", "gres": "GPUs",
 	"job": "running jobs", "license": "licenses",
 	"mem": "memory", "node": "nodes", "unknown": "a resource", "wall": "time", "submit": "submitted jobs",
 }
 
-// each is to what a limit applies, in words.
-var each = map[string]string{
+// limitScopes is to what a limit applies, in words.
+var limitScopes = map[string]string{
 	"PerJob": " for each job", "PerNode": " for each node", "PerUser": " for each user",
 	"PerAccount": " for each account", "PerAcct": " for each account",
 }
 
-// word is a reason without what Slurm appends to some: ReqNodeNotAvail, UnavailableNodes:n1.
-func word(reason string) string {
+// baseReason is a reason without what Slurm appends to some: ReqNodeNotAvail, UnavailableNodes:n1.
+func baseReason(reason string) string {
 	first, _, _ := strings.Cut(reason, ",")
 	return first
 }
 
-// meaning explains a reason of Slurm by which a job is refused; empty for other reasons.
-func meaning(reason string) string {
+// reasonMeaning explains a reason of Slurm by which a job is refused; empty for other reasons.
+func reasonMeaning(reason string) string {
 	if words := reasons[reason].why; words != "" {
 		return words
 	}
@@ -87,14 +87,14 @@ func meaning(reason string) string {
 	if part[1] == "Assoc" {
 		whose = "its account's"
 	}
-	what := counted[kindCounted(part[3])]
+	what := resourceWords[kindCounted(part[3])]
 	if part[5] != "" {
 		what = "minutes of " + what
 	}
 	if part[2] == "Min" {
 		return "it asks for less than " + whose + " least of " + what
 	}
-	return whose + " limit on " + what + each[part[6]] + " is reached"
+	return whose + " limit on " + what + limitScopes[part[6]] + " is reached"
 }
 
 // causeOfReason is the cause of a reason by which a job is refused; CauseOther for other reasons.

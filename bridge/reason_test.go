@@ -21,7 +21,7 @@ QOSMinGRES QOSMinMemory QOSResourceLimit QOSUsageThreshold`
 
 func TestEveryLimitOfSlurmsHasAMeaningAndHoldsForOthersToo(t *testing.T) {
 	for _, reason := range strings.Fields(limitReasons) {
-		words := meaning(reason)
+		words := reasonMeaning(reason)
 		if words == "" || strings.Contains(words, " on  ") || strings.Contains(words, "of is") || !isLimit(reason) {
 			t.Errorf("%s: %q, a limit: %v", reason, words, isLimit(reason))
 		}
@@ -40,7 +40,7 @@ func TestALimitIsToldInWords(t *testing.T) {
 		"QOSMaxWallDurationPerJobLimit": "its QOS's limit on time for each job is reached",
 		"Licenses":                      "the licenses that it asks for are in use",
 	} {
-		if got := meaning(reason); got != want {
+		if got := reasonMeaning(reason); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
 	}
@@ -49,12 +49,12 @@ func TestALimitIsToldInWords(t *testing.T) {
 func TestAReasonThatPassesByItselfIsNoRefusal(t *testing.T) {
 	for _, reason := range []string{"", "None", "Resources", "Priority", "Prolog", "BeginTime", "Dependency",
 		"JobHeldUser", "Cleaning", "ReqNodeNotAvail", "Max", "AssocGrp"} {
-		if words := meaning(reason); words != "" || isLimit(reason) {
+		if words := reasonMeaning(reason); words != "" || isLimit(reason) {
 			t.Errorf("%s: %q", reason, words)
 		}
 	}
 	for _, reason := range []string{"Licenses", "Reservation", "PartitionTimeLimit", "JobArrayTaskLimit"} {
-		if isLimit(reason) || meaning(reason) == "" {
+		if isLimit(reason) || reasonMeaning(reason) == "" {
 			t.Errorf("%s is a job's own", reason)
 		}
 	}

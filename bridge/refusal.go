@@ -17,11 +17,11 @@ type Refusal struct {
 	Times  int       `json:"times"`  // refusals in a row, since a similar job was last accepted
 }
 
-// How long a refusal counts. A similar job is tried again firstProbe after the first refusal, and after twice as long
-// for each further one, at most lastProbe. After refusalLifetime a refusal does not count at all.
+// How long a refusal counts. A similar job is tried again firstRetryDelay after the first refusal, and after twice as
+// long for each further one, at most maxRetryDelay. After refusalLifetime a refusal does not count at all.
 const (
-	firstProbe      = 10 * time.Second
-	lastProbe       = 2 * time.Minute
+	firstRetryDelay = 10 * time.Second
+	maxRetryDelay   = 2 * time.Minute
 	refusalLifetime = time.Hour
 )
 
@@ -31,7 +31,7 @@ func (f *Refusal) again() time.Time {
 	if f.Times == 0 {
 		return f.At
 	}
-	return f.At.Add(min(lastProbe, firstProbe<<min(f.Times-1, 8)))
+	return f.At.Add(min(maxRetryDelay, firstRetryDelay<<min(f.Times-1, 8)))
 }
 
 // counts says that there was a refusal, and that it is not too old.
@@ -46,8 +46,8 @@ type refusalGroup struct {
 	job                           int
 }
 
-// likes is the group of jobs that are refused for this reason together with t.
-func (t *managedJob) likes(reason string) refusalGroup {
+// refusalGroupOf is the group of jobs that are refused for this reason together with t.
+func (t *managedJob) refusalGroupOf(reason string) refusalGroup {
 	if !isLimit(reason) {
 		return refusalGroup{job: t.ID}
 	}
@@ -75,14 +75,14 @@ func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 			if known == nil {
 				known = refusals{}
 			}
-			known.add(t.likes(f.Reason), f)
+			known.add(t.refusalGroupOf(f.Reason), f)
 		}
 	}
 	if known == nil {
 		return nil
 	}
 	for _, t := range s.managed {
-		if t.State == slurm.Pending && r.barred(t, s) == (bar{}) {
+		if t.State == slurm.Pending && r.startBarOf(t, s) == (barReason{}) {
 			known.offer(t)
 		}
 	}
@@ -102,9 +102,9 @@ func (known refusals) add(of refusalGroup, f *Refusal) {
 	}
 }
 
-// of is the state of trying jobs like this one; nil: none is refused. A refusal of the job alone comes before one of
-// its group.
-func (known refusals) of(t *managedJob) *retryState {
+// retryStateOf is the state of trying jobs like this one; nil: none is refused. A refusal of the job alone comes before
+// one of its group.
+func (known refusals) retryStateOf(t *managedJob) *retryState {
 	if known == nil {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (known refusals) of(t *managedJob) *retryState {
 
 // offer makes a job the one to be tried if it was refused least often.
 func (known refusals) offer(t *managedJob) {
-	p := known.of(t)
+	p := known.retryStateOf(t)
 	if p == nil {
 		return
 	}
@@ -126,53 +126,54 @@ func (known refusals) offer(t *managedJob) {
 	}
 }
 
-// bars says why a job of a refused group may not start now; zero: it may.
-func (known refusals) bars(t *managedJob, now time.Time) bar {
-	p := known.of(t)
+// refusalBarOf says why a job of a refused group may not start now; zero: it may.
+func (known refusals) refusalBarOf(t *managedJob, now time.Time) barReason {
+	p := known.retryStateOf(t)
 	if p == nil || p.probe == t && !now.Before(p.again) {
-		return bar{}
+		return barReason{}
 	}
 	return p.bar("such jobs are tried again one at a time")
 }
 
 // bar is the reason of a refused group, followed by when the job is tried again.
-func (p *retryState) bar(again string) bar {
-	return bar{causeOfReason(p.reason), refused(p.reason) + "; " + again}
+func (p *retryState) bar(again string) barReason {
+	return barReason{causeOfReason(p.reason), refusalText(p.reason) + "; " + again}
 }
 
-// refused is a refusal in words.
-func refused(reason string) string {
-	return fmt.Sprintf("Slurm does not start it (%s): %s", reason, meaning(reason))
+// refusalText is a refusal in words.
+func refusalText(reason string) string {
+	return fmt.Sprintf("Slurm does not start it (%s): %s", reason, reasonMeaning(reason))
 }
 
 // mayStart says that, as far as a round knows, a waiting job may start.
-func (t *turn) mayStart(tn *managedJob) bool {
-	return t.barred(tn, &t.scene) == (bar{}) && t.refusals.bars(tn, t.scene.at) == (bar{})
+func (t *activeRound) mayStart(tn *managedJob) bool {
+	return t.startBarOf(tn, &t.observation) == (barReason{}) &&
+		t.refusals.refusalBarOf(tn, t.observation.at) == (barReason{})
 }
 
-// keepUsedUp fixes running jobs that would be refused when they start again: usage over time does not come back when
-// they stop.
-func (t caution) keepUsedUp() {
+// fixUsageLimited fixes running jobs that would be refused when they start again: usage over time does not come back
+// when they stop.
+func (t safePlanner) fixUsageLimited() {
 	if t.refusals == nil {
 		return
 	}
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		if tn.State != slurm.Running {
 			continue
 		}
-		if p := t.refusals.of(tn); p != nil && isUsedUp(p.reason) {
+		if p := t.refusals.retryStateOf(tn); p != nil && isUsedUp(p.reason) {
 			t.report.Snapshot.Jobs[i].Fixed = true
 		}
 	}
 }
 
-// passOn plans again if the plan has no place for a job that is to be tried: another one of its group that has a place
-// is tried instead. Otherwise one job without room would keep all of its group waiting.
-func (t caution) passOn(ctx context.Context) error {
+// replaceStuckProbes plans again if the plan has no place for a job that is to be tried: another one of its group that
+// has a place is tried instead. Otherwise one job without room would keep all of its group waiting.
+func (t safePlanner) replaceStuckProbes(ctx context.Context) error {
 	stuck := map[*retryState]*managedJob{} // and which job is tried instead
-	for i, tn := range t.scene.managed {
-		p := t.refusals.of(tn)
-		if p != nil && p.probe == tn && p.others && !t.scene.at.Before(p.again) &&
+	for i, tn := range t.observation.managed {
+		p := t.refusals.retryStateOf(tn)
+		if p != nil && p.probe == tn && p.others && !t.observation.at.Before(p.again) &&
 			t.report.Plan.Decisions[i].Grant == nil {
 			stuck[p] = nil
 		}
@@ -181,11 +182,11 @@ func (t caution) passOn(ctx context.Context) error {
 		return nil
 	}
 	t.unbar(stuck)
-	if err := t.planned(ctx); err != nil {
+	if err := t.makePlan(ctx); err != nil {
 		return err
 	}
-	for i, tn := range t.scene.managed {
-		p := t.refusals.of(tn)
+	for i, tn := range t.observation.managed {
+		p := t.refusals.retryStateOf(tn)
 		instead, is := stuck[p]
 		if !is || tn.State != slurm.Pending || t.report.Plan.Decisions[i].Grant == nil {
 			continue
@@ -194,47 +195,47 @@ func (t caution) passOn(ctx context.Context) error {
 			stuck[p], p.probe = tn, tn
 		}
 	}
-	t.holdBack()
-	return t.planned(ctx)
+	t.barRefused()
+	return t.makePlan(ctx)
 }
 
 // unbar lets a plan start all jobs of these groups that are barred as refused. A job that is barred for another reason
 // stays barred.
-func (t caution) unbar(kinds map[*retryState]*managedJob) {
-	for i, tn := range t.scene.managed {
-		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == slurm.Pending {
-			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at).why {
+func (t safePlanner) unbar(kinds map[*retryState]*managedJob) {
+	for i, tn := range t.observation.managed {
+		if _, is := kinds[t.refusals.retryStateOf(tn)]; is && tn.State == slurm.Pending {
+			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.refusalBarOf(tn, t.observation.at).why {
 				j.Barred = ""
 			}
 		}
 	}
 }
 
-// holdBack bars the jobs of refused groups, except those that are to be tried.
-func (t caution) holdBack() {
+// barRefused bars the jobs of refused groups, except those that are to be tried.
+func (t safePlanner) barRefused() {
 	if t.refusals == nil {
 		return
 	}
-	t.barEach(func(tn *managedJob) bar { return t.refusals.bars(tn, t.scene.at) })
+	t.barEach(func(tn *managedJob) barReason { return t.refusals.refusalBarOf(tn, t.observation.at) })
 }
 
 // holdProbes bars the jobs to be tried, too, and jobs behind others in Slurm's order.
-func (t caution) holdProbes() {
-	behind := queue(t).behind(t.report.Plan)
-	t.barEach(func(tn *managedJob) bar {
-		switch p := t.refusals.of(tn); {
+func (t safePlanner) holdProbes() {
+	behind := queue(t).jobsBehindBlocked(t.report.Plan)
+	t.barEach(func(tn *managedJob) barReason {
+		switch p := t.refusals.retryStateOf(tn); {
 		case p != nil:
 			return p.bar("it is tried again when nobody has to give way")
 		case behind[tn.ID]:
-			return bar{CauseBehind, "others go first in Slurm's order, and nobody gives way for it"}
+			return barReason{CauseBehind, "others go first in Slurm's order, and nobody gives way for it"}
 		}
-		return bar{}
+		return barReason{}
 	})
 }
 
 // barEach bars the waiting jobs that are not barred yet for the reason that why returns, if any.
-func (t caution) barEach(why func(*managedJob) bar) {
-	for i, tn := range t.scene.managed {
+func (t safePlanner) barEach(why func(*managedJob) barReason) {
+	for i, tn := range t.observation.managed {
 		if j := &t.report.Snapshot.Jobs[i]; tn.State == slurm.Pending && j.Barred == "" {
 			tn.bar = why(tn)
 			j.Barred = tn.bar.why
@@ -244,54 +245,56 @@ func (t caution) barEach(why func(*managedJob) bar) {
 
 // preemptsForUnsureStart says that the plan preempts a job while it also tries a refused job, or starts one that is
 // behind others in Slurm's order: the preemption might be for such a job, and for nothing.
-func (t caution) preemptsForUnsureStart() bool {
+func (t safePlanner) preemptsForUnsureStart() bool {
 	if len(t.victims()) == 0 {
 		return false
 	}
-	for i, tn := range t.scene.managed {
-		if tn.State == slurm.Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
+	for i, tn := range t.observation.managed {
+		if tn.State == slurm.Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.retryStateOf(tn) != nil {
 			return true
 		}
 	}
-	return len(queue(t).behind(t.report.Plan)) > 0
+	return len(queue(t).jobsBehindBlocked(t.report.Plan)) > 0
 }
 
 // refusal is Slurm's reason for not starting a job whose start was sent. It is empty if Slurm may still start the job,
 // or if no observation has begun since: an older one may show the reason for which the job waited before.
-func (a *acting) refusal(s *step) string {
+func (a *executor) refusal(s *step) string {
 	j := a.seenNow(s.Job)
-	reason := word(j.Reason)
-	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending || meaning(reason) == "" {
+	reason := baseReason(j.Reason)
+	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending || reasonMeaning(reason) == "" {
 		return ""
 	}
 	return reason
 }
 
-// refuse notes that Slurm refused a start, and puts off starts of similar jobs that were not begun. A refusal in one of
-// several partitions counts against that partition only.
-func (a *acting) refuse(s *step, reason string) {
-	if part := a.scene.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.now()) {
-		s.Error = refused(reason) + ", in partition " + part
+// noteRefusal notes that Slurm refused a start, and puts off starts of similar jobs that were not begun. A refusal in
+// one of several partitions counts against that partition only.
+func (a *executor) noteRefusal(s *step, reason string) {
+	if part := a.observation.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.now()) {
+		s.Error = refusalText(reason) + ", in partition " + part
 		return
 	}
 	f := &s.job.record.Refused
 	f.Reason, f.At, f.Times = reason, a.now(), 1
-	if p := a.refusals.of(s.job); p != nil {
+	if p := a.refusals.retryStateOf(s.job); p != nil {
 		f.Times = p.times + 1
 	}
-	s.Error = refused(reason)
-	of := s.job.likes(reason)
-	for _, other := range a.steps.filter(func(o *step) bool { return o.Verb == Start && o.stage == begun && o.job.likes(reason) == of }) {
+	s.Error = refusalText(reason)
+	of := s.job.refusalGroupOf(reason)
+	for _, other := range a.steps.filter(func(o *step) bool {
+		return o.Verb == Start && o.stage == notBegun && o.job.refusalGroupOf(reason) == of
+	}) {
 		other.PutOff = true
-		a.reach(other, done)
+		a.setStage(other, done)
 	}
 }
 
-// accept notes that a job of a refused group has started: the next one may be tried at once.
-func (a *acting) accept(s *step) {
-	if p := a.refusals.of(s.job); p != nil {
-		for _, t := range a.scene.managed {
-			if a.refusals.of(t) == p {
+// clearRefusals notes that a job of a refused group has started: the next one may be tried at once.
+func (a *executor) clearRefusals(s *step) {
+	if p := a.refusals.retryStateOf(s.job); p != nil {
+		for _, t := range a.observation.managed {
+			if a.refusals.retryStateOf(t) == p {
 				t.record.Refused.Times = 0
 			}
 		}

@@ -28,7 +28,7 @@ const releaseWait = 30 * time.Second
 // written: a daemon that is started later takes the jobs up again. The report has one step for each job; the error is
 // one that ended the release.
 func (r *Runner) Release(ctx context.Context) (Report, error) {
-	l := &leaving{Runner: r, until: r.Clock.Elapsed() + releaseWait, tried: map[int]bool{},
+	l := &releaser{Runner: r, until: r.Clock.Elapsed() + releaseWait, tried: map[int]bool{},
 		ended: r.Leases == nil || r.Settings.Shadow}
 	l.report = Report{Round: r.Last, Began: r.Clock.Now(), Shadow: r.Settings.Shadow}
 	var err error
@@ -42,7 +42,7 @@ func (r *Runner) Release(ctx context.Context) (Report, error) {
 // endLease ends the lease job, so that all jobs that depend on it may start. Jobs with a request that is not their
 // user's were updated before. If that failed, the lease is ended all the same, since it would soon end by itself. The
 // annotations follow afterwards.
-func (l *leaving) endLease(ctx context.Context) error {
+func (l *releaser) endLease(ctx context.Context) error {
 	l.ended = true
 	if err := l.Leases.End(ctx); err != nil {
 		return fmt.Errorf("end the lease: %w", err)
@@ -50,8 +50,8 @@ func (l *leaving) endLease(ctx context.Context) error {
 	return nil
 }
 
-// leaving is a release under way.
-type leaving struct {
+// releaser is a release under way.
+type releaser struct {
 	*Runner
 	known  Records
 	intent *Intent       // of a round that died; nil: none
@@ -62,7 +62,7 @@ type leaving struct {
 }
 
 // run repeats passes until nothing is left to do soon, and ends the lease job after the first one.
-func (l *leaving) run(ctx context.Context) error {
+func (l *releaser) run(ctx context.Context) error {
 	for {
 		coming, err := l.pass(ctx)
 		if !l.ended && !errors.Is(err, slurm.ErrNotLeader) {
@@ -78,73 +78,73 @@ func (l *leaving) run(ctx context.Context) error {
 }
 
 // pass observes once and hands back what it can. coming says that there may soon be more to do.
-func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
-	t := &turn{Runner: l.Runner, began: l.Clock.Elapsed()}
+func (l *releaser) pass(ctx context.Context) (coming bool, err error) {
+	t := &activeRound{Runner: l.Runner, began: l.Clock.Elapsed()}
 	seen, err := t.look(ctx, func() Records { return l.known })
 	if err != nil {
 		return false, err
 	}
-	t.seen, t.scene = seen.Jobs, l.sort(seen)
-	t.report.Round, t.report.Steps = l.report.Round, l.steps(&t.scene)
-	l.report.Outside, l.report.Notes = t.scene.outside, l.onTheirWay(&t.scene, seen.Jobs)
+	t.seen, t.observation = seen.Jobs, l.sort(seen)
+	t.report.Round, t.report.Steps = l.report.Round, l.steps(&t.observation)
+	l.report.Outside, l.report.Notes = t.observation.outside, l.notReadyNotes(&t.observation, seen.Jobs)
 	if !l.Settings.Shadow {
-		err = newActing(t).handBack(ctx)
+		err = newExecutor(t).handBackAll(ctx)
 	}
 	l.note(t.report.Steps)
 	return len(t.report.Steps) > 0 || len(l.report.Notes) > 0, err
 }
 
 // sort sorts the waiting jobs. The managed jobs of the result are those to be handed back.
-func (l *leaving) sort(seen slurm.Observed) sortedObservation {
+func (l *releaser) sort(seen slurm.Observed) sortedObservation {
 	s := sortedObservation{at: seen.At}
-	debts := cursor{l.known}
+	debts := recordCursor{l.known}
 	for _, t := range l.read(seen.Jobs) {
-		t.record = debts.of(t.ID)
-		t.record.follow(t.Job)
+		t.record = debts.recordOf(t.ID)
+		t.record.syncWithJob(t.Job)
 		switch {
-		case t.State != slurm.Pending || !l.had(t):
-		case leftAlone(t.Job) != "" && !t.parked(seen.At):
+		case t.State != slurm.Pending || !l.wasOurs(t):
+		case leftAlone(t.Job) != "" && !t.needsHandBack(seen.At):
 			s.outside = append(s.outside, Outside{t.ID, leftAlone(t.Job)})
 		default:
 			s.managed = append(s.managed, t)
 		}
 	}
-	account(s.managed, seen.At)
+	updateRecords(s.managed, seen.At)
 	return s
 }
 
-// had says that a job is or was ours. A job that lost our directive is known by its record.
-func (l *leaving) had(t *managedJob) bool {
+// wasOurs says that a job is or was ours. A job that lost our directive is known by its record.
+func (l *releaser) wasOurs(t *managedJob) bool {
 	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
 		return recorded || t.directives.Managed && l.manages(t.Partition)
 	}
-	return recorded || t.directives.Managed && t.annotated().V != 0
+	return recorded || t.directives.Managed && t.parsedAnnotation().V != 0
 }
 
 // steps lists what is still to be done. A job that is handed back already has no step.
-func (l *leaving) steps(s *sortedObservation) []Step {
+func (l *releaser) steps(s *sortedObservation) []Step {
 	var steps []Step
 	for _, t := range s.managed {
-		if l.tried[t.ID] || !l.ended && l.goesByItself(t, s.at) {
+		if l.tried[t.ID] || !l.ended && l.waitsOnlyForLease(t, s.at) {
 			continue
 		}
-		if step := t.handBack(s.at, handedBack); step != nil {
+		if step := t.handBackStep(s.at, handedBack); step != nil {
 			steps = append(steps, *step)
 		}
 	}
 	return steps
 }
 
-// goesByItself says that a job, besides what its user asked for, waits only for the end of the lease job.
-func (l *leaving) goesByItself(t *managedJob, now time.Time) bool {
+// waitsOnlyForLease says that a job, besides what its user asked for, waits only for the end of the lease job.
+func (l *releaser) waitsOnlyForLease(t *managedJob, now time.Time) bool {
 	return t.Lease != 0 && lastRunIsOverBy(t.Job, now) && t.record != nil && t.Request.Equal(&t.record.Own) &&
 		!t.Begin.After(later(t.record.NotBefore, now))
 }
 
-// onTheirWay lists the jobs that can be handed back soon: their last run is being cleaned up, or they were asked to
+// notReadyNotes lists the jobs that can be handed back soon: their last run is being cleaned up, or they were asked to
 // save and still run.
-func (l *leaving) onTheirWay(s *sortedObservation, jobs []*slurm.Job) []Note {
+func (l *releaser) notReadyNotes(s *sortedObservation, jobs []*slurm.Job) []Note {
 	var notes []Note
 	for _, t := range s.managed {
 		if !lastRunIsOverBy(t.Job, s.at) && !l.tried[t.ID] {
@@ -170,7 +170,7 @@ func (i *Intent) preempts(j *slurm.Job) bool {
 
 // note puts the steps of a pass into the report: one step for each job, with its last result. A job that only got a
 // lease, because its last run is still being cleaned up, is looked at again in the next pass.
-func (l *leaving) note(steps []Step) {
+func (l *releaser) note(steps []Step) {
 	for _, s := range steps {
 		l.tried[s.Job] = s.Verb == Release || s.Error != ""
 		k, again := slices.BinarySearchFunc(l.report.Steps, s, func(a, b Step) int { return cmp.Compare(a.Job, b.Job) })
@@ -183,11 +183,11 @@ func (l *leaving) note(steps []Step) {
 	}
 }
 
-// handBack takes all steps without a time limit, since no round is due. If Slurm is unreachable or denies us, the rest
-// is not tried.
-func (a *acting) handBack(ctx context.Context) error {
+// handBackAll takes all steps without a time limit, since no round is due. If Slurm is unreachable or denies us, the
+// rest is not tried.
+func (a *executor) handBackAll(ctx context.Context) error {
 	a.until = math.MaxInt64
-	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error {
+	err := a.forEachStep(ctx, a.steps.filter((*step).open), done, func(s *step) error {
 		err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
 		if errors.Is(err, slurm.ErrNotPending) || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
 			return nil // it has started, ended or been held meanwhile

@@ -65,7 +65,7 @@ func (s *sortedObservation) reservedFor(name string, in []string) []string {
 // others now, or before the job's time limit. Empty: there is none, or no observation has begun since the start was
 // sent. Slurm often gives Resources as the reason, which may also mean that the start only takes its time. Therefore
 // the reservations themselves are looked at.
-func (a *acting) reservedFrom(s *step) string {
+func (a *executor) reservedFrom(s *step) string {
 	j := a.seenNow(s.Job)
 	if s.stage != sent || s.since >= a.looked || j.State != slurm.Pending {
 		return ""

@@ -65,8 +65,8 @@ const (
 	// mostSeen bounds what is believed of one restart, in seconds: the longest grace. So a job gains little by
 	// pretending that its restarts are expensive.
 	mostSeen = float64(directive.MaxGrace / time.Second)
-	// apart is the least time between two reports from which a speed is computed.
-	apart = 30 * time.Second
+	// minReportGap is the least time between two reports from which a speed is computed.
+	minReportGap = 30 * time.Second
 )
 
 // restartCost is the cost of a restart by the job's own last ones, or else by its profile, or else by the
@@ -112,10 +112,10 @@ func withLatest(of []float64, seen time.Duration) []float64 {
 	return append(slices.Clone(of[min(from, len(of)):]), seconds)
 }
 
-// hasLeft notes how long a job took to leave after it was asked. The end is the time at which Slurm requeued it; while
-// its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run. A job
-// that ended for good has no restart to measure.
-func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
+// noteLeave notes how long a job took to leave after it was asked. The end is the time at which Slurm requeued it;
+// while its run is still being cleaned up that is unknown, and the time counts at which it was first seen not to run. A
+// job that ended for good has no restart to measure.
+func (c *Cost) noteLeave(t *managedJob, asked, now time.Time) {
 	gone := t.Submitted
 	switch {
 	case asked.IsZero() || t.State == slurm.Finished:
@@ -140,7 +140,7 @@ func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches
 func (c *Cost) addReport(t *managedJob, now time.Time) {
 	said := t.directives.Progress
 	if t.State != slurm.Running || !t.directives.Reports || t.directives.BadProgress != nil ||
-		said.At.Before(t.Started) || said.At.After(now.Add(aheadOfUs)) {
+		said.At.Before(t.Started) || said.At.After(now.Add(maxClockLead)) {
 		return
 	}
 	if !c.Run.Equal(t.Started) {
@@ -149,7 +149,7 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 	}
 	took, done := said.At.Sub(c.Last.At), said.Iterations-c.Last.Iterations
 	speed := float64(done) / took.Seconds()
-	if took < apart || done < 1 || speed > directive.MaxSpeed {
+	if took < minReportGap || done < 1 || speed > directive.MaxSpeed {
 		return
 	}
 	c.Last, c.Speed = said, speed
@@ -165,7 +165,7 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 // may seem later than the request, since clocks of nodes differ.
 func (c *Cost) begin(run time.Time, said directive.Progress) {
 	from := -1.0
-	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) &&
+	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-maxClockLead)) && c.Left.Before(run) &&
 		c.Run.Before(c.Left) {
 		from = float64(c.Last.Iterations) + float64(c.Speed*max(0, c.Left.Sub(c.Last.At).Seconds()))
 	}

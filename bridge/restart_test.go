@@ -78,7 +78,7 @@ func TestHowLongAJobTookToLeaveIsSlurmsWordOrElseWhenItWasSeen(t *testing.T) {
 		{"ended for good", slurm.Job{State: slurm.Finished, Submitted: at(40)}, -1},
 	} {
 		var cost Cost
-		cost.hasLeft(&managedJob{Job: &c.job}, noon, at(50))
+		cost.noteLeave(&managedJob{Job: &c.job}, noon, at(50))
 		got := -1.0
 		if len(cost.Saves) > 0 {
 			got = cost.Saves[0]
@@ -111,7 +111,7 @@ func trains(t *rapid.T, starts time.Duration) Cost {
 		"asked")) * time.Second)
 	done += speed * asked.Sub(tn.directives.Progress.At).Seconds()
 	tn.State, tn.Submitted = slurm.Pending, asked.Add(time.Minute)
-	cost.hasLeft(tn, asked, tn.Submitted)
+	cost.noteLeave(tn, asked, tn.Submitted)
 	tn.State, tn.Started = slurm.Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t,
 		"waits"))*time.Second)
 	speed *= rapid.Float64Range(0.5, 3).Draw(t, "faster")
@@ -161,7 +161,7 @@ func TestReportsOnAnotherGPUThanTheProfilesAreNotComparedWithIt(t *testing.T) {
 		on := *liar
 		on.GPUType = c.measured
 		tn := trainee(24)
-		tn.profile, tn.on = &on, []int{0}
+		tn.profile, tn.nodePlaces = &on, []int{0}
 		tn.topology = &topology{nodes: []slurm.Node{{Name: "n1", GPUType: c.here,
 			Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}}, managed: []int{0}}
 		for minute := range 6 {

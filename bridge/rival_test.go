@@ -27,7 +27,7 @@ func TestWhoMayStartAtAnyMomentContendsWhateverSlurmSaidLast(t *testing.T) {
 	} {
 		c.job.State = slurm.Pending
 		tn := read(c.job)
-		if got := tn.contends(&sortedObservation{at: now}); got != c.want {
+		if got := tn.isContender(&sortedObservation{at: now}); got != c.want {
 			t.Errorf("a job that %s contends: %v", c.name, got)
 		}
 	}

@@ -140,18 +140,18 @@ type Runner struct {
 	// go on.
 	Last int
 
-	watch   slurmClock
-	reader  reader
-	last    uint64          // fingerprint of the last small round, see turn.situationHash
-	looked  time.Duration   // when the last small round observed
-	alarm   time.Duration   // when the next one must observe whatever the watcher says; 0: never
-	spare   policy.Cluster  // memory for the next snapshot, used by nothing else
-	unsplit map[int]unsplit // by array
-	planner policy.Planner
-	line    policy.Planner // finds the next jobs in line
-	leasing leasing
+	watch          slurmClock
+	cache          observationCache
+	lastSituation  uint64               // fingerprint of the last small round, see ownerIndex.situationHash
+	lastSmallLook  time.Duration        // when the last small round observed
+	nextForcedLook time.Duration        // when the next one must observe whatever the watcher says; 0: never
+	spare          policy.Cluster       // memory for the next snapshot, used by nothing else
+	splitFailures  map[int]splitFailure // by array
+	planner        policy.Planner
+	queuePlanner   policy.Planner // finds the next jobs in line
+	leasing        leaseJobState
 
-	sizes     whatIf                                  // sizes that runs would have, in shadow mode
+	sizes     whatIfSizes                             // sizes that runs would have, in shadow mode
 	idleRooms map[int]idleRoom                        // of unmanaged jobs that wait
 	check     func(policy.Cluster, policy.Plan) error // in place of policy.Check, in tests; nil: policy.Check
 
@@ -162,7 +162,7 @@ type Runner struct {
 // Round runs one round from observation to settlement. An error ends the round; the report says what was done until
 // then, and the next round starts from what it observes.
 func (r *Runner) Round(ctx context.Context) (Report, error) {
-	t := &turn{Runner: r, began: r.Clock.Elapsed()}
+	t := &activeRound{Runner: r, began: r.Clock.Elapsed()}
 	err := t.run(ctx)
 	return t.report, err
 }
@@ -171,29 +171,29 @@ func (r *Runner) Round(ctx context.Context) (Report, error) {
 // reports: neither the caller nor the ledger may use the snapshot afterwards.
 func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 
-// turn is one round under way.
-type turn struct {
+// activeRound is one round under way.
+type activeRound struct {
 	*Runner
-	began    time.Duration // on the host's monotonic clock
-	mark     time.Duration // when the present phase began
-	seen     []*slurm.Job  // as last observed, ascending in ID
-	scene    sortedObservation
-	refusals refusals // of waiting jobs
-	small    bool     // a small round, see SmallRound
-	settled  Records  // of the last round that settled
-	report   Report
-	lessons  []taught // learned in this round, to be stored
+	began       time.Duration // on the host's monotonic clock
+	mark        time.Duration // when the present phase began
+	seen        []*slurm.Job  // as last observed, ascending in ID
+	observation sortedObservation
+	refusals    refusals // of waiting jobs
+	small       bool     // a small round, see SmallRound
+	settled     Records  // of the last round that settled
+	report      Report
+	lessons     []entryUpdate // learned in this round, to be stored
 }
 
 // begin initializes the report.
-func (t *turn) begin() {
+func (t *activeRound) begin() {
 	t.mark, t.report.Began, t.report.Shadow, t.report.Small = t.began, t.Clock.Now(), t.Settings.Shadow, t.small
 	t.report.Canary = t.Settings.Canary
 	t.report.Phases = make([]Phase, 0, phases)
 }
 
 // run is a full round: number, observe, decide, carry out.
-func (t *turn) run(ctx context.Context) error {
+func (t *activeRound) run(ctx context.Context) error {
 	t.begin()
 	settled, intent, err := t.Ledger.Load()
 	if err != nil {
@@ -210,7 +210,7 @@ func (t *turn) run(ctx context.Context) error {
 }
 
 // carryOut stores the intent, takes the steps and settles. In shadow mode it only settles.
-func (t *turn) carryOut(ctx context.Context, settled Records) error {
+func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 	saving{t}.book()
 	if t.Settings.Shadow {
 		return t.settle(nil)
@@ -219,17 +219,17 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	if err := t.intend(); err != nil {
 		return err
 	}
-	learning{t}.teach()
+	profileLearner{t}.storeLearned()
 	t.phase("intend")
 	if err := t.renewLease(ctx); err != nil {
-		newActing(t).putOff() // nothing was begun
+		newExecutor(t).closeOpenSteps() // nothing was begun
 		return t.settle(fmt.Errorf("renew the lease: %w", err))
 	}
 	return t.settle(t.act(ctx))
 }
 
 // intend stores what the round is about to do, and the debts that it makes.
-func (t *turn) intend() error {
+func (t *activeRound) intend() error {
 	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps,
 		Debts: t.incurred(t.settled)}
 	if err := t.Ledger.Intend(intent); err != nil {
@@ -239,7 +239,7 @@ func (t *turn) intend() error {
 }
 
 // number gives the round its number. A round that died after it had stored its intent has used its number up.
-func (t *turn) number(intent *Intent) {
+func (t *activeRound) number(intent *Intent) {
 	if intent != nil {
 		t.Last, t.report.Interrupted = max(t.Last, intent.Round), intent
 	}
@@ -249,12 +249,12 @@ func (t *turn) number(intent *Intent) {
 
 // observe reads the cluster, takes the jobs' reports into account, refreshes the limits, and fills the report's part
 // about all of that.
-func (t *turn) observe(ctx context.Context, old Records) error {
+func (t *activeRound) observe(ctx context.Context, old Records) error {
 	known := t.watch.set
 	if err := t.observeAndAccount(ctx, old); err != nil {
 		return err
 	}
-	anew, err := splitting{t}.split(ctx)
+	anew, err := arraySplitter{t}.split(ctx)
 	if err == nil && anew {
 		err = t.observeAndAccount(ctx, old)
 	}
@@ -263,22 +263,22 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	}
 	// The first observation of this process: another one may have asked jobs to leave.
 	if !known {
-		t.restartGraces(t.scene.at)
+		t.restartGraces(t.observation.at)
 	}
-	t.audit(&t.scene)
-	seating{t.Runner}.measure(&t.scene)
-	t.scene.addReports()
-	learning{t}.learn(&t.scene)
-	t.reportLostJobs(t.scene.debtors)
-	t.alarm = t.nextExpiry(&t.scene)
-	t.report.Outside, t.report.Ended = t.scene.outside, over(t.scene.debtors)
-	t.report.Ignored = ignoredOf(t.scene.managed)
-	for _, tn := range t.scene.managed {
+	t.auditSpeeds(&t.observation)
+	gpuSharing{t.Runner}.measure(&t.observation)
+	t.observation.addReports()
+	profileLearner{t}.learn(&t.observation)
+	t.reportLostJobs(t.observation.debtors)
+	t.nextForcedLook = t.nextExpiry(&t.observation)
+	t.report.Outside, t.report.Ended = t.observation.outside, endedJobs(t.observation.debtors)
+	t.report.Ignored = ignoredOf(t.observation.managed)
+	for _, tn := range t.observation.managed {
 		t.report.Notes = t.appendNotes(t.report.Notes, tn)
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
-		if kept := (seating{t.Runner}).kept(tn); kept != nil {
+		if kept := (gpuSharing{t.Runner}).keptSpeed(tn); kept != nil {
 			t.report.Slowed = append(t.report.Slowed, Slowed{tn.ID, *kept})
 		}
 		if found := tn.offence(); found != nil {
@@ -289,19 +289,19 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		}
 	}
 	t.refreshLimits(ctx)
-	t.refusals = t.refusalsOf(&t.scene)
+	t.refusals = t.refusalsOf(&t.observation)
 	t.phase("observe")
 	return nil
 }
 
 // observeAndAccount observes once, sorts the jobs and brings their records up to date.
-func (t *turn) observeAndAccount(ctx context.Context, old Records) error {
+func (t *activeRound) observeAndAccount(ctx context.Context, old Records) error {
 	seen, err := t.look(ctx, func() Records { return old })
 	if err != nil {
 		return err
 	}
-	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
-	account(t.scene.managed, seen.At)
+	t.seen, t.observation = seen.Jobs, t.sort(seen, old)
+	updateRecords(t.observation.managed, seen.At)
 	return nil
 }
 
@@ -317,7 +317,7 @@ func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 		if t.directives.Err() != nil {
 			add(IgnoredDirective)
 		}
-		if t.doubt != "" {
+		if t.ignoredReason != "" {
 			add(t.ignored)
 		}
 	}
@@ -329,10 +329,10 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.note != "" {
 		notes = append(notes, Note{t.ID, t.note})
 	}
-	if t.doubt != "" {
-		notes = append(notes, Note{t.ID, t.doubt})
+	if t.ignoredReason != "" {
+		notes = append(notes, Note{t.ID, t.ignoredReason})
 	}
-	if kept := (seating{r}).kept(t); kept != nil {
+	if kept := (gpuSharing{r}).keptSpeed(t); kept != nil {
 		notes = append(notes, Note{t.ID, Slowed{t.ID, *kept}.String()})
 	}
 	if found := t.offence(); found != nil {
@@ -344,8 +344,8 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.record.Returned > patient {
 		notes = append(notes, Note{t.ID, comesBack})
 	}
-	if r.Settings.SaveAtLimit && t.saves() && r.limitTooShortToAsk(t) {
-		notes = append(notes, Note{t.ID, r.crampedNote(t)})
+	if r.Settings.SaveAtLimit && t.canSave() && r.limitTooShortToAsk(t) {
+		notes = append(notes, Note{t.ID, r.shortLimitNote(t)})
 	}
 	return notes
 }
@@ -360,17 +360,17 @@ const comesBack = "comes back to the queue again and again without being asked t
 	"the requeue exit code is for a job that was asked to save"
 
 // decide makes the snapshot, the plan, and the steps that lead to it.
-func (t *turn) decide(ctx context.Context) error {
-	t.report.Snapshot = t.snapshot(&t.scene)
+func (t *activeRound) decide(ctx context.Context) error {
+	t.report.Snapshot = t.snapshot(&t.observation)
 	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
-	t.limit(&t.report.Snapshot)
+	t.applyLimits(&t.report.Snapshot)
 	if t.Settings.Shadow {
-		supposing{t}.all()
+		counterfactuals{t}.applySizes()
 	}
 	if t.small {
 		keepRunningButRecall(&t.report.Snapshot)
 	}
-	if err := (caution{t}).planSafely(ctx); err != nil {
+	if err := (safePlanner{t}).planSafely(ctx); err != nil {
 		return err
 	}
 	if t.Settings.Profiled && !t.small {
@@ -380,58 +380,62 @@ func (t *turn) decide(ctx context.Context) error {
 	if t.Settings.Explain {
 		t.report.Waits = t.waits()
 	}
-	placing{t}.handBack()
+	noPlaceFinder{t}.markHandBacks()
 	q := queue{t}
-	t.scene.arms = q.arms(t.report.Plan)
-	t.scene.ahead, t.scene.behind = q.aheadOf(t.report.Plan), q.behind(t.report.Plan)
+	t.observation.mayArm = q.mayArm(t.report.Plan)
+	t.observation.jobsToArm, t.observation.jobsBehindBlocked = q.jobsToArm(
+		t.report.Plan,
+	), q.jobsBehindBlocked(
+		t.report.Plan,
+	)
 	if t.Settings.Watched || !t.small {
-		t.scene.expiring = t.expiring(&t.scene, t.report.Plan, t.foresight())
+		t.observation.expiring = t.expiring(&t.observation, t.report.Plan, t.expiryHorizon())
 	}
-	if t.report.Steps = t.diff(&t.scene, t.report.Plan); t.small {
-		t.report.Steps = smallSteps(&t.scene, t.report.Steps)
+	if t.report.Steps = t.diff(&t.observation, t.report.Plan); t.small {
+		t.report.Steps = smallSteps(&t.observation, t.report.Steps)
 	}
-	t.scene.forgetIgnoredRequests(t.report.Steps)
+	t.observation.forgetIgnoredRequests(t.report.Steps)
 	t.phase("diff")
 	return nil
 }
 
-// caution is the part of a round that plans until a plan is safe to carry out.
-type caution struct{ *turn }
+// safePlanner is the part of a round that plans until a plan is safe to carry out.
+type safePlanner struct{ *activeRound }
 
 // planSafely makes a plan that preempts no job for a start that Slurm may refuse, and none whose place another job
 // would get.
-func (t caution) planSafely(ctx context.Context) error {
-	t.holdBack()
-	t.keepUsedUp()
-	if err := t.planned(ctx); err != nil {
+func (t safePlanner) planSafely(ctx context.Context) error {
+	t.barRefused()
+	t.fixUsageLimited()
+	if err := t.makePlan(ctx); err != nil {
 		return err
 	}
-	if err := t.passOn(ctx); err != nil {
+	if err := t.replaceStuckProbes(ctx); err != nil {
 		return err
 	}
 	if t.preemptsForUnsureStart() {
 		t.holdProbes()
-		if err := t.planned(ctx); err != nil {
+		if err := t.makePlan(ctx); err != nil {
 			return err
 		}
 	}
 	return t.replanWithoutContended(ctx)
 }
 
-// planned makes a plan with the site's own planner or the built-in one.
-func (t *turn) planned(ctx context.Context) error {
+// makePlan makes a plan with the site's own planner or the built-in one.
+func (t *activeRound) makePlan(ctx context.Context) error {
 	if t.report.External = t.consult(ctx); t.report.External {
 		t.phase("decide")
 		return nil
 	}
-	return t.plan()
+	return t.planBuiltIn()
 }
 
-// plan asks the built-in planner. A plan that violates a promise is a fault of the planner, nearly always in what it
-// does to running jobs. So a second plan is made in which all running jobs stay: a round that did nothing would start
-// no job, and leases would end if the next rounds fared no better. If the second plan violates a promise, too, the
-// round ends with ErrPlan.
-func (t *turn) plan() error {
+// planBuiltIn asks the built-in planner. A plan that violates a promise is a fault of the planner, nearly always in
+// what it does to running jobs. So a second plan is made in which all running jobs stay: a round that did nothing would
+// start no job, and leases would end if the next rounds fared no better. If the second plan violates a promise, too,
+// the round ends with ErrPlan.
+func (t *activeRound) planBuiltIn() error {
 	for {
 		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
 		t.phase("decide")
@@ -458,7 +462,7 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 
 // consult asks the site's own planner, if there is one. It says whether there is a plan that keeps all promises; the
 // report says why not (Fallback). An error is not returned, since the built-in planner decides then.
-func (t *turn) consult(ctx context.Context) bool {
+func (t *activeRound) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false
 	}
@@ -477,7 +481,7 @@ func (t *turn) consult(ctx context.Context) bool {
 }
 
 // settle stores the records and the report, also after an error in acting.
-func (t *turn) settle(acted error) error {
+func (t *activeRound) settle(acted error) error {
 	if err := t.Ledger.Settle(t.records(), t.report); err != nil {
 		return errors.Join(acted, fmt.Errorf("settle: %w", err))
 	}
@@ -489,7 +493,7 @@ func (t *turn) settle(acted error) error {
 const phases = 12
 
 // phase ends the present phase under this name.
-func (t *turn) phase(name string) {
+func (t *activeRound) phase(name string) {
 	now := t.Clock.Elapsed()
 	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})
 	t.mark = now

@@ -15,7 +15,7 @@ import (
 )
 
 // saving is the part of a round that reports what to enter in the ledger of savings.
-type saving struct{ *turn }
+type saving struct{ *activeRound }
 
 // mostChecks bounds the progress windows that are kept between two full rounds.
 const mostChecks = 10_000
@@ -26,7 +26,7 @@ func (t saving) book() {
 	if !t.Settings.Savings {
 		return
 	}
-	for _, tn := range t.scene.managed {
+	for _, tn := range t.observation.managed {
 		if tn.ran > 0 && tn.claimed > 0 && len(t.checks) < mostChecks {
 			t.checks = append(t.checks, savings.Check{Ran: tn.ran, Said: tn.claimed})
 		}
@@ -34,20 +34,20 @@ func (t saving) book() {
 	if t.small {
 		return
 	}
-	r := &savings.Round{At: t.scene.at, Shadow: t.Settings.Shadow, Checks: t.checks}
+	r := &savings.Round{At: t.observation.at, Shadow: t.Settings.Shadow, Checks: t.checks}
 	t.checks = nil
 	for n := range t.report.Snapshot.Nodes {
 		r.GPUs += t.report.Snapshot.Nodes[n].Total.GPUs
 	}
 	t.running(r)
-	t.waiting(r)
-	t.report.Savings, t.booked = r, t.scene.at
+	t.addIdleGPUs(r)
+	t.report.Savings, t.booked = r, t.observation.at
 }
 
 // running adds the running jobs.
 func (t saving) running(r *savings.Round) {
 	var held policy.GPUCount
-	for _, tn := range t.reader.jobs {
+	for _, tn := range t.cache.jobs {
 		switch {
 		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
 		case tn.ours && tn.untouchedBecause == "":
@@ -68,30 +68,30 @@ func (t saving) running(r *savings.Round) {
 // both gains are 1, that of the proportional share.
 func (t saving) job(tn *managedJob) savings.Job {
 	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
-	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.on, elsewhere) {
+	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.nodePlaces, unmanagedPlace) {
 		return j
 	}
-	profile := policy.ProfileOn(tn.profile, tn.topology.gpuType(tn.on[0]))
+	profile := policy.ProfileOn(tn.profile, tn.topology.gpuType(tn.nodePlaces[0]))
 	if profile == nil {
 		return j
 	}
-	total := tn.topology.total(tn.on[0])
+	total := tn.topology.total(tn.nodePlaces[0])
 	fair := gres.Proportional(total, tn.Runs.PerNode.GPUs)
 	asked, given := tn.Runs.PerNode, tn.Runs.PerNode
 	if !t.Settings.Shadow {
 		asked = tn.asked(total, fair)
-	} else if tn.wouldHold != nil {
-		given = tn.wouldHold.PerNode
+	} else if tn.shadowPlacement != nil {
+		given = tn.shadowPlacement.PerNode
 	}
 	a := profile.Gain(atLeastMeasured(profile, asked), fair)
 	w := profile.Gain(atLeastMeasured(profile, given), fair)
 	if a > 0 && w > 0 {
 		j.Known, j.Asked, j.With = true, a, w
-		j.Of = fingerprint(tn.directives.Profile, tn.profile.Model, tn.topology.gpuType(tn.on[0]))
+		j.Of = fingerprint(tn.directives.Profile, tn.profile.Model, tn.topology.gpuType(tn.nodePlaces[0]))
 	}
-	if j.Known && tn.unsaved != nil && tn.saved != nil {
-		j.Unsaved = profile.Gain(atLeastMeasured(profile, tn.unsaved.PerNode), fair)
-		j.Saved = profile.Gain(atLeastMeasured(profile, tn.saved.PerNode), fair)
+	if j.Known && tn.noSavePlacement != nil && tn.allSavePlacement != nil {
+		j.Unsaved = profile.Gain(atLeastMeasured(profile, tn.noSavePlacement.PerNode), fair)
+		j.Saved = profile.Gain(atLeastMeasured(profile, tn.allSavePlacement.PerNode), fair)
 	}
 	return j
 }
@@ -127,12 +127,12 @@ func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
 	return own
 }
 
-// waiting adds the GPUs that are idle although a job has waited for one at least since the last round.
-func (t saving) waiting(r *savings.Round) {
+// addIdleGPUs adds the GPUs that are idle although a job has waited for one at least since the last round.
+func (t saving) addIdleGPUs(r *savings.Round) {
 	c := &t.report.Snapshot
 	var wants []savings.Want
 	classes := map[wantClass]int{}
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		j := &c.Jobs[i]
 		// A job that ran since waits from its requeue on, whenever it arrived.
 		if tn.State != slurm.Pending || j.Barred != "" || tn.Submitted.After(t.booked) || t.booked.IsZero() {
@@ -193,9 +193,9 @@ func (t saving) places() []savings.Place {
 			places[n].Free = nodes[n].Total.Minus(nodes[n].Foreign)
 		}
 	}
-	for _, tn := range t.scene.managed {
-		for _, n := range tn.on {
-			if tn.State == slurm.Running && n != elsewhere {
+	for _, tn := range t.observation.managed {
+		for _, n := range tn.nodePlaces {
+			if tn.State == slurm.Running && n != unmanagedPlace {
 				places[n].Free = places[n].Free.Minus(tn.Runs.PerNode)
 			}
 		}

@@ -30,14 +30,14 @@ import (
 // secure makes every job with a start that was not begun either eligible with the size of its grant, or leased. A job
 // whose place is free is started at once if it is eligible already, since Slurm could put it elsewhere; one under a
 // lease is left to startAll. Nothing is done when the time that is left only suffices to take starts back.
-func (a *acting) secure(ctx context.Context) error {
-	if a.left() <= a.rollBackTime() {
+func (a *executor) secure(ctx context.Context) error {
+	if a.timeLeft() <= a.rollBackTime() {
 		return nil
 	}
-	ready := a.startable()
+	ready := a.readyStarts()
 	safe := a.safeToSecure(ready)
 	var free, arm, lease []*step
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun }) {
 		eligible := a.eligible(s)
 		switch {
 		case slices.Contains(ready, s):
@@ -54,19 +54,19 @@ func (a *acting) secure(ctx context.Context) error {
 	}
 	// All three are tried, whatever becomes of the others; the first error is returned.
 	return cmp.Or(
-		a.each(ctx, free, sent, func(s *step) error { return a.start(ctx, s) }),
-		a.each(ctx, lease, begun, func(s *step) error { return a.unsecure(ctx, s) }),
-		a.each(ctx, arm, begun, func(s *step) error { return a.secureOne(ctx, s) }),
+		a.forEachStep(ctx, free, sent, func(s *step) error { return a.start(ctx, s) }),
+		a.forEachStep(ctx, lease, notBegun, func(s *step) error { return a.unsecure(ctx, s) }),
+		a.forEachStep(ctx, arm, notBegun, func(s *step) error { return a.secureOne(ctx, s) }),
 	)
 }
 
 // safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they neither
 // block one whose place is free nor could take the place of another.
-func (a *acting) safeToSecure(ready []*step) []*step {
-	open := a.steps.filter(func(s *step) bool { return s.Verb == Start && (s.stage == begun || s.stage == sent) })
+func (a *executor) safeToSecure(ready []*step) []*step {
+	open := a.steps.filter(func(s *step) bool { return s.Verb == Start && (s.stage == notBegun || s.stage == sent) })
 	under := slices.Concat(ready, a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == sent }))
 	safe := slices.DeleteFunc(slices.Clone(open), func(s *step) bool {
-		return slices.Contains(under, s) || !a.mayBeSecured(s) || s.keepsBack(under)
+		return slices.Contains(under, s) || !a.mayBeSecured(s) || s.blocksAny(under)
 	})
 	// A job that drops out may be the one with which another could have changed places, so this is repeated.
 	for before := len(safe) + 1; len(safe) < before; {
@@ -81,7 +81,7 @@ func (a *acting) safeToSecure(ready []*step) []*step {
 }
 
 // couldTake says that a step's job would fit, after the preemptions, on a node of the other start that is not its own.
-func (a *acting) couldTake(s, other *step) bool {
+func (a *executor) couldTake(s, other *step) bool {
 	return s != other && slices.ContainsFunc(other.Grant.Nodes, func(name string) bool {
 		k, found := slices.BinarySearchFunc(
 			a.nodes,
@@ -109,7 +109,7 @@ func (s *step) changesPlaces(other *step) bool {
 }
 
 // eligible says that Slurm may start the step's job at any moment.
-func (a *acting) eligible(s *step) bool {
+func (a *executor) eligible(s *step) bool {
 	j := a.seenNow(s.Job)
 	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.now())
 }
@@ -117,10 +117,10 @@ func (a *acting) eligible(s *step) bool {
 // mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, Slurm could
 // find the place by itself, and refuses no similar job. A job that counts in a quota of cores or memory is not armed
 // (policy.Cluster.Rationed).
-func (a *acting) mayBeSecured(s *step) bool {
+func (a *executor) mayBeSecured(s *step) bool {
 	j, there := a.find(s.Job)
 	if a.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
-		a.refusals.of(s.job) != nil {
+		a.refusals.retryStateOf(s.job) != nil {
 		return false
 	}
 	if s.job.State == slurm.Running && a.isTaken(s) {
@@ -133,14 +133,14 @@ func (a *acting) mayBeSecured(s *step) bool {
 
 // secureOne arms the step's job with its grant. If Slurm has just started the job, the next observation shows it; if
 // Slurm refuses the form, the job waits under a lease for its place.
-func (a *acting) secureOne(ctx context.Context, s *step) error {
+func (a *executor) secureOne(ctx context.Context, s *step) error {
 	next := policy.Next{Job: s.Job, Nodes: len(s.Grant.Nodes), PerNode: s.Grant.PerNode}
 	// Nothing about the job has changed since it was read, and it is armed with this size already.
-	if j := a.seenNow(s.Job); j == s.job.Job && s.job.armedAs(next, a.at) {
+	if j := a.seenNow(s.Job); j == s.job.Job && s.job.isArmedAs(next, a.at) {
 		s.secured = true
 		return nil
 	}
-	u := arming(s.job.record, *s.Grant, next.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+	u := armUpdate(s.job.record, *s.Grant, next.Nodes, a.report.Round, s.Why, s.job.note, a.now())
 	u.Request.Partition = s.job.partitionList()
 	switch err := a.write(ctx, s, u); {
 	case err == nil:
@@ -149,23 +149,23 @@ func (a *acting) secureOne(ctx context.Context, s *step) error {
 	case errors.Is(err, slurm.ErrRefused):
 		return a.unsecure(ctx, s)
 	default:
-		return s.overtaken(err)
+		return s.noteRaced(err)
 	}
 }
 
 // unsecure gives the step's job its lease again.
-func (a *acting) unsecure(ctx context.Context, s *step) error {
+func (a *executor) unsecure(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.leaseUpdate(s))
 	if err == nil {
 		s.secured, s.leased = false, true
 	}
-	return s.overtaken(err)
+	return s.noteRaced(err)
 }
 
-// overtaken drops the error that Slurm has just started the job by itself, with its earlier size. It marks the step as
+// noteRaced drops the error that Slurm has just started the job by itself, with its earlier size. It marks the step as
 // secured, so that noteSecured closes it with the next observation, and as raced, so that callOff puts off what was to
 // use the same nodes.
-func (s *step) overtaken(err error) error {
+func (s *step) noteRaced(err error) error {
 	if errors.Is(err, slurm.ErrNotPending) {
 		s.secured, s.raced = true, true
 		return nil
@@ -175,41 +175,41 @@ func (s *step) overtaken(err error) error {
 
 // callOff puts off the steps on the places of jobs that Slurm has just started by itself. The plan no longer holds
 // there, so no further job is asked to leave for it.
-func (a *acting) callOff() {
+func (a *executor) callOff() {
 	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
 		a.callOffOn(r.Grant.Nodes, r)
 	}
 }
 
 // callOffOn puts off the preemptions and starts on these nodes that were not begun, except the start but.
-func (a *acting) callOffOn(nodes []string, but *step) {
+func (a *executor) callOffOn(nodes []string, but *step) {
 	on := func(list []string) bool {
 		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
 	}
 	stay := map[int]bool{}
-	stops := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && on(s.from) })
+	stops := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == notBegun && on(s.from) })
 	for _, s := range stops {
 		stay[s.Job], s.PutOff, s.from = true, true, nil
-		a.reach(s, done)
+		a.setStage(s, done)
 	}
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s != but }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun && s != but }) {
 		if stay[s.Job] || on(s.Grant.Nodes) {
 			s.PutOff = true
-			a.reach(s, done)
+			a.setStage(s, done)
 		}
 	}
 }
 
-// stepAside leases secured jobs again that come, in Slurm's order, before a start whose place is free.
-func (a *acting) stepAside(ctx context.Context, ready []*step) error {
+// leaseBlockers leases secured jobs again that come, in Slurm's order, before a start whose place is free.
+func (a *executor) leaseBlockers(ctx context.Context, ready []*step) error {
 	aside := a.steps.filter(func(s *step) bool {
-		return s.secured && s.stage == begun && !slices.Contains(ready, s) && s.keepsBack(ready)
+		return s.secured && s.stage == notBegun && !slices.Contains(ready, s) && s.blocksAny(ready)
 	})
-	return a.each(ctx, aside, begun, func(s *step) error { return a.unsecure(ctx, s) })
+	return a.forEachStep(ctx, aside, notBegun, func(s *step) error { return a.unsecure(ctx, s) })
 }
 
-// keepsBack says that Slurm considers the step's job before one of the others, in a partition in which both may start.
-func (s *step) keepsBack(others []*step) bool {
+// blocksAny says that Slurm considers the step's job before one of the others, in a partition in which both may start.
+func (s *step) blocksAny(others []*step) bool {
 	in := s.job.partitions()
 	return slices.ContainsFunc(others, func(o *step) bool {
 		return o != s && rankOf(s.job.Job).before(rankOf(o.job.Job)) &&
@@ -224,10 +224,11 @@ func (t *managedJob) partitions() []string {
 
 // noteSecured closes the starts of secured jobs that Slurm has started by itself. A job that is gone has run and ended,
 // or was cancelled; there is nothing left to start.
-func (a *acting) noteSecured() {
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s.secured }) {
+func (a *executor) noteSecured() {
+	secured := func(s *step) bool { return s.Verb == Start && s.stage == notBegun && s.secured }
+	for _, s := range a.steps.filter(secured) {
 		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
-			a.started(s)
+			a.closeStarted(s)
 		}
 	}
 }
@@ -236,7 +237,7 @@ func (a *acting) noteSecured() {
 func (list steps) secured() map[int]bool {
 	jobs := map[int]bool{}
 	for _, s := range list {
-		if s.secured && s.stage == begun {
+		if s.secured && s.stage == notBegun {
 			jobs[s.Job] = true
 		}
 	}

@@ -64,23 +64,23 @@ func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	return mode
 }
 
-// none says that no GPU is shared.
-func (s Sharing) none() bool { return s.GPUMemory == 0 && len(s.ByFeature) == 0 }
+// isDisabled says that no GPU is shared.
+func (s Sharing) isDisabled() bool { return s.GPUMemory == 0 && len(s.ByFeature) == 0 }
 
-// granted is what a node is told of a job on a shared GPU.
-type granted struct {
+// slotGrant is what a node is told of a job on a shared GPU.
+type slotGrant struct {
 	Class  share.Class `json:"class"`
 	Memory gres.Memory `json:"gpu_memory_mib"`
 	SLO    int64       `json:"slo_ms,omitempty"`
 	Device string      `json:"device"`
 }
 
-// seating is the part of a Runner that deals with shared GPUs. A seat is a slot on one: a job's place beside others.
-type seating struct{ *Runner }
+// gpuSharing is the part of a Runner that deals with shared GPUs. A seat is a slot on one: a job's place beside others.
+type gpuSharing struct{ *Runner }
 
 // shareRefused says why a job that may share a GPU is not put on a shared one. It is empty if it can be, or if the job
 // did not ask for that.
-func (r seating) shareRefused(t *managedJob) string {
+func (r gpuSharing) shareRefused(t *managedJob) string {
 	if t.directives.Share == nil {
 		return ""
 	}
@@ -89,7 +89,7 @@ func (r seating) shareRefused(t *managedJob) string {
 		own = &t.record.Own
 	}
 	switch {
-	case r.Settings.Sharing.none():
+	case r.Settings.Sharing.isDisabled():
 		return "the site's configuration does not say how much memory its GPUs have"
 	case own.GPUs != 1 || own.Nodes > 1:
 		return "only a job that asks for one GPU on one node can be"
@@ -101,23 +101,23 @@ func (r seating) shareRefused(t *managedJob) string {
 		return "it asks for cores or memory by GPU"
 	case t.Interactive:
 		return "somebody waits at its terminal, and it cannot be moved"
-	case !t.seated() && !slices.ContainsFunc(r.reader.nodes, served):
+	case !t.hasSlot() && !slices.ContainsFunc(r.cache.nodes, hasBroker):
 		return "no node says that it has a broker, without which the jobs on a GPU would slow each other down"
 	}
 	return ""
 }
 
-// served says that jobs can be put on shared GPUs of a node.
-func served(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
+// hasBroker says that jobs can be put on shared GPUs of a node.
+func hasBroker(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
 
-// shares is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the class and
-// memory with which it got the slot.
-func (r seating) shares(t *managedJob) *share.Request {
+// shareRequestOf is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the
+// class and memory with which it got the slot.
+func (r gpuSharing) shareRequestOf(t *managedJob) *share.Request {
 	if t.directives.Share == nil || r.shareRefused(t) != "" {
 		return nil
 	}
 	request := *t.directives.Share
-	if seat := t.annotated().Share; t.seated() && seat != nil && seat.Device == t.Runs.Shard {
+	if seat := t.parsedAnnotation().Share; t.hasSlot() && seat != nil && seat.Device == t.Runs.Shard {
 		request.Class, request.Memory = seat.Class, cmp.Or(seat.Memory, request.Memory)
 	}
 	return &request
@@ -153,13 +153,13 @@ func (t *managedJob) offence() *Unruly {
 	return nil
 }
 
-// seated says that a job runs on a GPU that it may share with others.
-func (t *managedJob) seated() bool { return t.State == slurm.Running && t.Runs.Shard != "" }
+// hasSlot says that a job runs on a GPU that it may share with others.
+func (t *managedJob) hasSlot() bool { return t.State == slurm.Running && t.Runs.Shard != "" }
 
 // grantOf is what the node is told about a job that gets a slot. It is nil for a job without a slot, and for a job
 // whose need of GPU memory is unknown: such a job has the GPU for itself.
-func (r seating) grantOf(t *managedJob, g *policy.Placement) *granted {
-	request := r.shares(t)
+func (r gpuSharing) grantOf(t *managedJob, g *policy.Placement) *slotGrant {
+	request := r.shareRequestOf(t)
 	if g.Device == "" || request == nil {
 		return nil
 	}
@@ -170,26 +170,26 @@ func (r seating) grantOf(t *managedJob, g *policy.Placement) *granted {
 	if memory == 0 {
 		return nil
 	}
-	return &granted{Class: request.Class, Memory: memory, SLO: request.SLO.Milliseconds(), Device: g.Device}
+	return &slotGrant{Class: request.Class, Memory: memory, SLO: request.SLO.Milliseconds(), Device: g.Device}
 }
 
 // oddShard says why a job is left alone that asks for a shard, holds one, or names a single GPU. It is empty if the
 // shard is a round's doing and the job can go on.
-func (r seating) oddShard(t *managedJob) string {
+func (r gpuSharing) oddShard(t *managedJob) string {
 	if t.Request.Shard == "" && r.namesDevice(t.Request.GPUType) {
 		return "asks for one GPU of a node by its own type"
 	}
 	if t.Request.Shard == "" {
 		return ""
 	}
-	own := t.annotated().Own
+	own := t.parsedAnnotation().Own
 	if t.record != nil {
 		own = &t.record.Own
 	}
 	switch {
 	case own == nil || own.Shard != "":
 		return "asks for shard"
-	case t.State == slurm.Running && !r.divided(t.Runs.Nodes):
+	case t.State == slurm.Running && !r.canShareOn(t.Runs.Nodes):
 		return "runs on a GPU that others may share, of which nobody knows any more how much memory it has"
 	}
 	return ""
@@ -197,13 +197,13 @@ func (r seating) oddShard(t *managedJob) string {
 
 // namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. For the planner the GPUs
 // of nodes with such types have no type.
-func (r seating) namesDevice(gpuType string) bool {
+func (r gpuSharing) namesDevice(gpuType string) bool {
 	if gpuType == "" {
 		return false
 	}
 	names := false
-	for i := range r.reader.nodes {
-		n := &r.reader.nodes[i]
+	for i := range r.cache.nodes {
+		n := &r.cache.nodes[i]
 		if n.GPUType == gpuType {
 			return false
 		}
@@ -212,24 +212,24 @@ func (r seating) namesDevice(gpuType string) bool {
 	return names
 }
 
-// divided says that jobs can share the GPUs of all these nodes.
-func (r seating) divided(nodes []string) bool {
+// canShareOn says that jobs can share the GPUs of all these nodes.
+func (r gpuSharing) canShareOn(nodes []string) bool {
 	return !slices.ContainsFunc(nodes, func(name string) bool {
-		i, found := slices.BinarySearchFunc(r.reader.nodes, name,
+		i, found := slices.BinarySearchFunc(r.cache.nodes, name,
 			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) })
-		return !found || len(r.devices(&r.reader.nodes[i])) == 0
+		return !found || len(r.devices(&r.cache.nodes[i])) == 0
 	})
 }
 
 // devices are the GPUs of a node that jobs can share; nil if their memory is unknown.
-func (r seating) devices(n *slurm.Node) []policy.Device {
+func (r gpuSharing) devices(n *slurm.Node) []policy.Device {
 	memory := r.Settings.Sharing.memoryOn(n)
 	if memory == 0 || len(n.Devices) == 0 {
 		return nil
 	}
 	devices, mode := make([]policy.Device, len(n.Devices)), r.Settings.Sharing.modeOn(n)
 	// On a node without a broker, running shared jobs stay and no new ones are placed.
-	served := served(*n)
+	served := hasBroker(*n)
 	for i, d := range n.Devices {
 		devices[i] = policy.Device{Name: d.Type, Memory: memory, Mode: mode}
 		if served {
@@ -239,37 +239,37 @@ func (r seating) devices(n *slurm.Node) []policy.Device {
 	return devices
 }
 
-// seat is one GPU of a node.
-type seat struct{ node, device string }
+// nodeGPU is one GPU of a node.
+type nodeGPU struct{ node, device string }
 
 // occupy notes in the snapshot which jobs use which of the GPUs that can be shared.
-func (r seating) occupy(s *sortedObservation, nodes []policy.Node) {
+func (r gpuSharing) occupy(s *sortedObservation, nodes []policy.Node) {
 	if !slices.ContainsFunc(nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		return
 	}
-	for _, t := range r.reader.jobs {
+	for _, t := range r.cache.jobs {
 		if t.State != slurm.Running && !t.Completing {
 			continue
 		}
-		ours := t.State == slurm.Running && t.standing(s.at) == managed
+		ours := t.State == slurm.Running && t.treatmentAt(s.at) == managed
 		for _, name := range t.Runs.Nodes {
 			i, found := slices.BinarySearchFunc(nodes, name,
 				func(n policy.Node, name string) int { return strings.Compare(n.Name, name) })
 			if found && len(nodes[i].Devices) > 0 {
-				t.uses(nodes[i].Devices, ours)
+				t.markDevices(nodes[i].Devices, ours)
 			}
 		}
 	}
 	for i := range nodes {
 		if k, found := slices.BinarySearchFunc(s.nodes, nodes[i].Name,
 			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }); found {
-			r.unaccounted(&nodes[i], s.nodes[k].Allocated.GPUs)
+			r.closeUnaccounted(&nodes[i], s.nodes[k].Allocated.GPUs)
 		}
 	}
 }
 
-// uses notes which of a node's GPUs a job uses. ours says that the job is in the snapshot.
-func (t *managedJob) uses(devices []policy.Device, ours bool) {
+// markDevices notes which of a node's GPUs a job uses. ours says that the job is in the snapshot.
+func (t *managedJob) markDevices(devices []policy.Device, ours bool) {
 	if ours && t.Runs.Shard != "" {
 		return // its placement says so
 	}
@@ -293,16 +293,16 @@ func usedByOthers(devices []policy.Device, name string) bool {
 	return slices.ContainsFunc(devices, func(d policy.Device) bool { return d.Name == name && d.Foreign })
 }
 
-// unaccounted closes GPUs of a node to sharing if more GPUs are in use than are known to be: each GPU that is not known
-// to be in use may be the one.
-func (r seating) unaccounted(n *policy.Node, allocated int) {
+// closeUnaccounted closes GPUs of a node to sharing if more GPUs are in use than are known to be: each GPU that is not
+// known to be in use may be the one.
+func (r gpuSharing) closeUnaccounted(n *policy.Node, allocated int) {
 	used := map[string]bool{}
 	for _, d := range n.Devices {
 		if d.Foreign || d.Job != 0 {
 			used[d.Name] = true
 		}
 	}
-	for _, t := range r.reader.jobs {
+	for _, t := range r.cache.jobs {
 		if t.Runs.Shard != "" && slices.Contains(t.Runs.Nodes, n.Name) {
 			used[t.Runs.Shard] = true
 		}
@@ -342,7 +342,7 @@ func devicesIn(a slurm.Allocated) []givenDevice {
 				given = append(given, indexed(c.Index)...)
 			}
 		}
-		given = append(given, parted(printed)...)
+		given = append(given, partDevices(printed)...)
 	}
 	return given
 }
@@ -370,9 +370,9 @@ func indexed(list string) []givenDevice {
 // mostGPUs bounds how many GPUs one range of indices can name.
 const mostGPUs = 1024
 
-// parted are the GPUs of which a part is given: shard:2(0/4,2/4) names the second. Of a GPU with 0 or - nothing is
+// partDevices are the GPUs of which a part is given: shard:2(0/4,2/4) names the second. Of a GPU with 0 or - nothing is
 // given.
-func parted(printed string) []givenDevice {
+func partDevices(printed string) []givenDevice {
 	var given []givenDevice
 	for {
 		_, rest, found := strings.Cut(printed, "(")
@@ -418,7 +418,7 @@ func (s *step) rivalsForSeats(seats map[string]bool) bool {
 }
 
 // credible says that the slot in an annotation is well formed and can be used.
-func (g *granted) credible() bool {
+func (g *slotGrant) credible() bool {
 	known := g.Class == share.High || g.Class == share.Low
 	return known && g.Memory >= 0 && g.Memory <= mostGPUMemory && g.SLO >= 0
 }

@@ -21,15 +21,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// seating is a planner that sends all who may share to one GPU of the first node, and gives the others a GPU of their
-// own there. Who runs goes on, but those that are to leave.
-type seating struct {
+// gpuSharing is a planner that sends all who may share to one GPU of the first node, and gives the others a GPU of
+// their own there. Who runs goes on, but those that are to leave.
+type gpuSharing struct {
 	device string
 	leave  map[int]bool
 	seen   policy.Cluster
 }
 
-func (s *seating) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan,
+func (s *gpuSharing) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan,
 	error) {
 	s.seen = c
 	var plan policy.Plan
@@ -39,7 +39,7 @@ func (s *seating) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Poli
 	return plan, nil
 }
 
-func (s *seating) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
+func (s *gpuSharing) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
 	place := policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 125000}}
 	if j.Share != nil {
 		place.Device = s.device
@@ -58,11 +58,11 @@ func (s *seating) decide(c *policy.Cluster, j *policy.Job) policy.Decision {
 }
 
 // newShared is a cluster of a node with four GPUs of 80 GiB and four shards each, and a daemon that shares them.
-func newShared(t *testing.T) (*world, *seating) {
+func newShared(t *testing.T) (*world, *gpuSharing) {
 	t.Helper()
 	total := gres.Vector{GPUs: 4, CPUs: 24, Memory: 500000}
 	w := newSite(t, slurmtest.Divided(slurmtest.Rack(1, total, "gpu", "other"), 4))
-	plans := &seating{device: "g1", leave: map[int]bool{}}
+	plans := &gpuSharing{device: "g1", leave: map[int]bool{}}
 	w.runner.Settings.Planner = plans
 	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
 	return w, plans
@@ -295,7 +295,7 @@ func TestTheLeastMemoryOfANodesFeaturesCounts(t *testing.T) {
 	nodes := slurmtest.Divided(slurmtest.Rack(2, gres.Vector{GPUs: 1, CPUs: 8, Memory: 1000}, "gpu"), 4)
 	nodes[0].Features = []string{"a", "b", "c"}
 	w := newSite(t, nodes)
-	plans := &seating{}
+	plans := &gpuSharing{}
 	w.runner.Settings.Planner = plans
 	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 9, ByFeature: map[string]gres.Memory{"b": 7, "a": 8}}
 	w.sharer("low")
@@ -316,7 +316,7 @@ func TestWhereFeaturesOfANodeSayBothItsGPUsAreSharedByTurns(t *testing.T) {
 		share.Fill:  {share.Fill, "", "", share.Fill},
 	} {
 		w := newSite(t, nodes)
-		plans := &seating{}
+		plans := &gpuSharing{}
 		w.runner.Settings.Planner = plans
 		w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 9, Mode: site,
 			ModeByFeature: map[string]share.Mode{"a": share.Fill, "b": share.Turns}}

@@ -28,20 +28,20 @@ const newcomers = 256
 //
 // It has the number of the round before it. Ledgers do not keep its report.
 func (r *Runner) SmallRound(ctx context.Context) (report Report, held bool, err error) {
-	t := &turn{Runner: r, began: r.Clock.Elapsed(), small: true}
+	t := &activeRound{Runner: r, began: r.Clock.Elapsed(), small: true}
 	held, err = t.runSmall(ctx)
 	return t.report, held, err
 }
 
 // runSmall is a small round; held as in SmallRound.
-func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
+func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 	if !t.watch.set {
 		return false, nil // the first observation must be a full round's: it judges what an earlier process left
 	}
 	if quiet, err := t.quiet(ctx); quiet || err != nil {
 		return false, err
 	}
-	t.looked = t.Clock.Elapsed()
+	t.lastSmallLook = t.Clock.Elapsed()
 	t.begin()
 	settled, intent, err := t.Ledger.Load()
 	if err != nil {
@@ -54,10 +54,10 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 	moment := t.situationHash()
 	// Such changes of records must be settled, or they are lost.
 	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0
-	if moment == t.last && !urgent {
+	if moment == t.lastSituation && !urgent {
 		return false, nil
 	}
-	t.last = moment
+	t.lastSituation = moment
 	if err := t.decide(ctx); err != nil {
 		return false, err
 	}
@@ -68,9 +68,10 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 }
 
 // quiet says that there is no need to observe.
-func (t *turn) quiet(ctx context.Context) (bool, error) {
+func (t *activeRound) quiet(ctx context.Context) (bool, error) {
 	now := t.Clock.Elapsed()
-	if t.Watcher == nil || t.looked == 0 || now-t.looked >= lookAtLeastEvery || t.alarm != 0 && now >= t.alarm {
+	if t.Watcher == nil || t.lastSmallLook == 0 || now-t.lastSmallLook >= lookAtLeastEvery ||
+		t.nextForcedLook != 0 && now >= t.nextForcedLook {
 		return false, nil
 	}
 	quiet, err := t.Watcher.Quiet(ctx)
@@ -84,27 +85,27 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 // whether they may start and have been told why they wait, what each node has free, which loans can be recalled, whose
 // time limit comes, what is to be handed back, and which unmanaged jobs wait for room. Different situations have
 // different hashes, for all practical purposes.
-func (t *turn) situationHash() uint64 {
+func (t *activeRound) situationHash() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	for _, tn := range t.scene.managed {
+	for _, tn := range t.observation.managed {
 		if tn.State == slurm.Pending {
-			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
-		} else if tn.saves() {
-			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.scene.at), tn.overstays(t.scene.at))
+			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.hasOurAnnotation())
+		} else if tn.canSave() {
+			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.observation.at), tn.isGraceOver(t.observation.at))
 		}
-		if at := t.expires(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.scene.at) {
+		if at := t.limitActionTime(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.observation.at) {
 			fmt.Fprintf(&h, "%d %d;", tn.ID, t.retryCounter())
 		}
 	}
-	for _, tn := range t.scene.debtors {
-		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.standing(t.scene.at))
+	for _, tn := range t.observation.debtors {
+		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.treatmentAt(t.observation.at))
 	}
-	for _, tn := range t.scene.strangers {
+	for _, tn := range t.observation.contenders {
 		fmt.Fprintf(&h, "%d %v;", tn.ID, tn.Request.PerNode())
 	}
-	for _, i := range t.scene.topology.managed {
-		n := &t.scene.nodes[i]
+	for _, i := range t.observation.topology.managed {
+		n := &t.observation.nodes[i]
 		fmt.Fprintf(&h, "%s %v %t %s;", n.Name, n.Total.Minus(n.Allocated), n.Completing, n.Closed)
 	}
 	return h.Sum64()
@@ -112,11 +113,11 @@ func (t *turn) situationHash() uint64 {
 
 // retryCounter changes every tryAgain, so that an action about a time limit that failed is tried again while there is
 // time. Shadow mode does nothing that could fail.
-func (t *turn) retryCounter() int64 {
+func (t *activeRound) retryCounter() int64 {
 	if t.Settings.Shadow {
 		return 0
 	}
-	return t.scene.at.Unix() / int64(tryAgain/time.Second)
+	return t.observation.at.Unix() / int64(tryAgain/time.Second)
 }
 
 // tryAgain is how long after a failed action about a time limit the next one follows.
@@ -154,7 +155,7 @@ func smallSteps(s *sortedObservation, steps []Step) []Step {
 		if step.Verb != Renew || !tn.WaitsAt(s.at) { // an armed job that is to wait again gets its lease at once
 			return false
 		}
-		if tn.told() || told == newcomers {
+		if tn.hasOurAnnotation() || told == newcomers {
 			return true
 		}
 		told++

@@ -14,13 +14,13 @@ import (
 
 // failBlockedStarts gives up the starts whose nodes a preempted job failed to leave, or whose own last run was not
 // stopped.
-func (a *acting) failBlockedStarts() {
+func (a *executor) failBlockedStarts() {
 	stay := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
 	if len(stay) == 0 {
 		return
 	}
 	nodes := a.steps.blocked()
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun }) {
 		runsOn := slices.ContainsFunc(stay, func(other *step) bool { return other.Job == s.Job })
 		if runsOn || slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed }) {
 			a.fail(s, "its place was not freed")
@@ -28,16 +28,16 @@ func (a *acting) failBlockedStarts() {
 	}
 }
 
-// startable lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up there.
-// A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back. A job
-// that is gone is listed, too: its step ends when the start is sent.
-func (a *acting) startable() []*step {
-	if a.left() <= a.rollBackTime() {
+// readyStarts lists the starts whose nodes are free: no job has still to leave them, and none is being cleaned up
+// there. A restarted job's own last run must be cleaned up, too. None is listed once there is no time to take it back.
+// A job that is gone is listed, too: its step ends when the start is sent.
+func (a *executor) readyStarts() []*step {
+	if a.timeLeft() <= a.rollBackTime() {
 		return nil
 	}
 	nodes, seats := a.steps.blocked(), a.steps.seats()
 	ready := a.steps.filter(func(s *step) bool {
-		if s.Verb != Start || s.stage != begun {
+		if s.Verb != Start || s.stage != notBegun {
 			return false
 		}
 		if j, there := a.find(s.Job); there && !a.lastRunIsOver(s, j) || s.rivalsForSeats(seats) {
@@ -55,9 +55,9 @@ func (a *acting) startable() []*step {
 }
 
 // startAll sends these starts, as far as they can all be taken back before the round ends.
-func (a *acting) startAll(ctx context.Context, ready []*step) error {
+func (a *executor) startAll(ctx context.Context, ready []*step) error {
 	a.sending.Store(int64(a.underWay()))
-	return a.each(ctx, ready, sent, func(s *step) error {
+	return a.forEachStep(ctx, ready, sent, func(s *step) error {
 		if !a.maySend() {
 			return errDue
 		}
@@ -67,13 +67,13 @@ func (a *acting) startAll(ctx context.Context, ready []*step) error {
 
 // maySend reports whether one more start can be sent, and then be taken back with all that are under way before the
 // round ends. It counts that start as under way.
-func (a *acting) maySend() bool {
+func (a *executor) maySend() bool {
 	under := a.sending.Add(1)
-	return a.left() > a.updates.forCalls(1, 1)+a.timeToTakeBack(int(under))
+	return a.timeLeft() > a.updates.forCalls(1, 1)+a.timeToTakeBack(int(under))
 }
 
 // underWay counts the starts that were sent and neither came about nor were taken back.
-func (a *acting) underWay() int {
+func (a *executor) underWay() int {
 	under := 0
 	for k := range a.steps {
 		under += asInt(a.steps[k].stage == sent)
@@ -84,11 +84,11 @@ func (a *acting) underWay() int {
 // hasRoom says that the nodes of a start have room for it. Other jobs may have taken what a preempted job left, and a
 // start without room would only keep others from these nodes. A job that Slurm has started itself needs no room. A
 // start on a shared GPU always passes: what a node has free says nothing about a GPU that other jobs use already.
-func (a *acting) hasRoom(s *step) bool {
+func (a *executor) hasRoom(s *step) bool {
 	if a.seenNow(s.Job).State != slurm.Pending || s.Grant.Device != "" {
 		return true
 	}
-	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool { return !a.fits(name, s.Grant) })
+	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool { return !a.hasRoomOn(name, s.Grant) })
 }
 
 // lastRunIsOverBy says that a job's last run is over for Slurm at the given time. If a job starts in the very second in
@@ -101,24 +101,24 @@ func lastRunIsOverBy(j *slurm.Job, at time.Time) bool {
 // lastRunIsOver says that the job of a step is settled. If the time of the requeue is useless because the clock was
 // set, it is enough that the job's last run was seen to be over more than 3 s ago, longer than lastRunIsOverBy waits.
 // It notes in the step since when that is so.
-func (a *acting) lastRunIsOver(s *step, j *slurm.Job) bool {
+func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 	if j.State == slurm.Running || j.Completing {
-		s.quiet = 0
+		s.runOverSince = 0
 		return false
 	}
-	if s.quiet == 0 {
-		s.quiet = max(1, a.Clock.Elapsed())
+	if s.runOverSince == 0 {
+		s.runOverSince = max(1, a.Clock.Elapsed())
 	}
-	return lastRunIsOverBy(j, a.at) || a.Clock.Elapsed()-s.quiet > 3*time.Second
+	return lastRunIsOverBy(j, a.at) || a.Clock.Elapsed()-s.runOverSince > 3*time.Second
 }
 
 // start writes the start of the step's job. If Slurm refuses it in one of several partitions, that partition is
 // avoided.
-func (a *acting) start(ctx context.Context, s *step) error {
+func (a *executor) start(ctx context.Context, s *step) error {
 	s.began, s.secured = a.now(), false
-	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
-		seating{a.Runner}.grantOf(s.job, s.Grant))
-	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
+	u := startUpdate(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
+		gpuSharing{a.Runner}.grantOf(s.job, s.Grant))
+	u.Request.Partition = a.observation.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, slurm.ErrNotPending) {
 		return nil // Slurm has just started it itself: the next observation says with what
@@ -137,30 +137,32 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	return err
 }
 
-// seenSince says that a start was sent, and that the last observation began after that. An earlier one says nothing
-// about it.
-func (a *acting) seenSince(s *step) bool { return s.stage == sent && a.lookCount > s.sight }
+// observedSinceSent says that a start was sent, and that the last observation began after that. An earlier one says
+// nothing about it.
+func (a *executor) observedSinceSent(s *step) bool {
+	return s.stage == sent && a.lookCount > s.stageLookCount
+}
 
 // verify closes the starts that happened, and takes back those that did not. A job that is gone has started, too: it
 // has run and ended since, or was cancelled, and there is nothing to take back. A start that the last observation still
 // shows as pending is taken back for one of four causes: the round ends, the time for a start is over (startTimeout),
 // Slurm gives a reason that does not pass by itself (refusal), or a reservation keeps its nodes (reservedFrom).
-func (a *acting) verify(ctx context.Context) error {
-	for _, s := range a.steps.filter(a.seenSince) {
+func (a *executor) verify(ctx context.Context) error {
+	for _, s := range a.steps.filter(a.observedSinceSent) {
 		if j, there := a.find(s.Job); !there || j.State != slurm.Pending {
-			a.started(s)
+			a.closeStarted(s)
 		}
 	}
-	out := a.left() <= a.rollBackTime()
+	out := a.timeLeft() <= a.rollBackTime()
 	late := a.steps.filter(func(s *step) bool {
-		return a.seenSince(s) && (out || a.Clock.Elapsed()-s.since >= a.startTimeout() || a.refusal(s) != "" ||
+		return a.observedSinceSent(s) && (out || a.Clock.Elapsed()-s.since >= a.startTimeout() || a.refusal(s) != "" ||
 			a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
 }
 
 // startTimeout is how long a start may take.
-func (t *turn) startTimeout() time.Duration {
+func (t *activeRound) startTimeout() time.Duration {
 	within := t.Settings.StartTimeout
 	if t.small {
 		within = min(smallStart, within)
@@ -168,28 +170,28 @@ func (t *turn) startTimeout() time.Duration {
 	return max(within, t.Settings.Looks)
 }
 
-// started closes a start that happened, and notes in the record that it did. How long Slurm took is noted only for a
-// restart whose start this round has sent. While nodes are being resumed, the time of the start is not final.
-func (a *acting) started(s *step) {
-	a.reach(s, done)
-	a.accept(s)
+// closeStarted closes a start that happened, and notes in the record that it did. How long Slurm took is noted only for
+// a restart whose start this round has sent. While nodes are being resumed, the time of the start is not final.
+func (a *executor) closeStarted(s *step) {
+	a.setStage(s, done)
+	a.clearRefusals(s)
 	r := s.job.record
 	r.Starts, r.Failed, r.FailedAt, r.Displaced = r.Starts+1, 0, time.Time{}, false
 	j, there := a.find(s.Job)
-	s.compare(j)
+	s.noteActualSize(j)
 	if there && j.State == slurm.Running && !j.Configuring && j.Restarts > 0 && !s.secured {
 		r.Cost.launched(j.Started.Sub(s.began))
 	}
 }
 
 // rollBack gives jobs that did not start their user's own request and a lease again.
-func (a *acting) rollBack(ctx context.Context, late []*step) error {
+func (a *executor) rollBack(ctx context.Context, late []*step) error {
 	// Both are known only as long as the step is in stage sent.
 	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
 	for _, s := range late {
 		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
 	}
-	err := a.each(ctx, late, failed, func(s *step) error {
+	err := a.forEachStep(ctx, late, failed, func(s *step) error {
 		u := a.leaseUpdate(s)
 		u.Extra = annotationOf(s.job.record, a.report.Round, why[s]+"; it is tried again", s.job.note).String()
 		err := a.write(ctx, s, u)
@@ -200,15 +202,15 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 	})
 	for _, s := range late {
 		if s.startedLate { // it had only been late
-			a.started(s)
+			a.closeStarted(s)
 			continue
 		}
 		if s.stage == sent {
 			continue // there was no time to take it back
 		}
 		// It was taken back because of this reason, and not for lack of time.
-		if reason := word(a.seenNow(s.Job).Reason); why[s] == refused(reason) {
-			a.refuse(s, reason)
+		if reason := baseReason(a.seenNow(s.Job).Reason); why[s] == refusalText(reason) {
+			a.noteRefusal(s, reason)
 			continue
 		}
 		if reserved[s] { // the next plan knows the reservation, and the job has not failed
@@ -223,27 +225,27 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 }
 
 // whyLate says why a start is taken back: Slurm's reason if it refuses the start, or else how long the round waited.
-func (a *acting) whyLate(s *step) string {
+func (a *executor) whyLate(s *step) string {
 	if reason := a.refusal(s); reason != "" {
-		return refused(reason)
+		return refusalText(reason)
 	}
 	if name := a.reservedFrom(s); name != "" {
 		return fmt.Sprintf("Slurm does not start it there: reservation %.40q keeps %s for others", name,
 			strings.Join(s.Grant.Nodes, ","))
 	}
 	why := fmt.Sprintf("did not start within %s", (a.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
-	if reason := word(a.seenNow(s.Job).Reason); passing[reason] != "" {
-		why += fmt.Sprintf(" (%s: %s)", reason, passing[reason])
+	if reason := baseReason(a.seenNow(s.Job).Reason); transientReasons[reason] != "" {
+		why += fmt.Sprintf(" (%s: %s)", reason, transientReasons[reason])
 	}
 	return why
 }
 
 // rollBackTime is the time needed to take back the starts under way and one more.
-func (a *acting) rollBackTime() time.Duration { return a.timeToTakeBack(a.underWay() + 1) }
+func (a *executor) rollBackTime() time.Duration { return a.timeToTakeBack(a.underWay() + 1) }
 
 // timeToTakeBack is the time needed to take so many starts back: an observation as slow as the slowest so far, and the
 // updates. It is at most half a round, and 0 if calls take no noticeable time.
-func (a *acting) timeToTakeBack(starts int) time.Duration {
+func (a *executor) timeToTakeBack(starts int) time.Duration {
 	return min(a.slowestLook+a.updates.forCalls(starts, a.Settings.Parallel), a.Settings.Round/2)
 }
 

@@ -19,10 +19,10 @@ type stage int
 
 // The stages. asked and forced are for preemptions only, sent for starts only.
 const (
-	begun  stage = iota // nothing has been done yet
-	asked               // the job was signalled, or requeued at once if it cannot save
-	forced              // the job did not leave in time and was requeued
-	sent                // the start was written
+	notBegun stage = iota // nothing has been done yet
+	asked                 // the job was signalled, or requeued at once if it cannot save
+	forced                // the job did not leave in time and was requeued
+	sent                  // the start was written
 	done
 	failed // given up; the step's Error says why
 )
@@ -30,13 +30,13 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	job   *managedJob // as the round found it, or found it again when it admitted starts (adopt)
-	stage stage
-	since time.Duration // when the stage was reached
-	sight int           // number of observations by then
-	began time.Time     // when a start was written, by Slurm's clock
-	quiet time.Duration // when the job's last run was first seen to be over; 0: not yet
-	from  []string      // nodes that a preempted job leaves and for which other steps may wait
+	job            *managedJob // as the round found it, or found it again when it admitted starts (adopt)
+	stage          stage
+	since          time.Duration // when the stage was reached
+	stageLookCount int           // number of observations by then
+	began          time.Time     // when a start was written, by Slurm's clock
+	runOverSince   time.Duration // when the job's last run was first seen to be over; 0: not yet
+	from           []string      // nodes that a preempted job leaves and for which other steps may wait
 
 	expires   bool // the preemption is because of the job's time limit
 	unawaited bool // it is one of those, and the round does not wait for it
@@ -100,24 +100,25 @@ func (s *sortedObservation) find(job int) *managedJob {
 	return nil
 }
 
-func (a *acting) fail(s *step, why string) {
+func (a *executor) fail(s *step, why string) {
 	s.Error = why
-	a.reach(s, failed)
+	a.setStage(s, failed)
 }
 
-// reach puts a step into a stage. The wait for the next observation is short again after something was sent or asked.
-func (a *acting) reach(s *step, to stage) {
+// setStage puts a step into a stage. The wait for the next observation is short again after something was sent or
+// asked.
+func (a *executor) setStage(s *step, to stage) {
 	now := a.Clock.Elapsed()
 	if to == sent || to == asked {
 		a.looksSinceSend = 0
 	}
 	s.Took += now - s.since
-	s.stage, s.since, s.sight = to, now, a.lookCount
+	s.stage, s.since, s.stageLookCount = to, now, a.lookCount
 }
 
 // write sends an update and notes in the step what it changed, compared with the last observation. The annotation that
 // it wrote is remembered, see managedJob.told.
-func (a *acting) write(ctx context.Context, s *step, u slurm.Update) error {
+func (a *executor) write(ctx context.Context, s *step, u slurm.Update) error {
 	began := a.Clock.Elapsed()
 	err := a.Slurm.Update(ctx, u)
 	a.updates.note(a.Clock.Elapsed() - began)
@@ -149,16 +150,16 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// each calls f for every step, a bounded number at a time, and puts those that succeed into stage to. None is begun
-// once the next round is due, or after an error that concerns all: these steps stay as they are. An error with one job
-// is noted in its step; only an error that concerns all is returned.
-func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
+// forEachStep calls f for every step, a bounded number at a time, and puts those that succeed into stage to. None is
+// begun once the next round is due, or after an error that concerns all: these steps stay as they are. An error with
+// one job is noted in its step; only an error that concerns all is returned.
+func (a *executor) forEachStep(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
 	if len(steps) == 0 {
 		return ctx.Err()
 	}
 	var broken atomic.Bool
 	errs := parallel(a.Settings.Parallel, len(steps), func(k int) error {
-		if broken.Load() || ctx.Err() != nil || a.left() < 0 {
+		if broken.Load() || ctx.Err() != nil || a.timeLeft() < 0 {
 			return errDue
 		}
 		err := f(steps[k])
@@ -171,7 +172,7 @@ func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step
 	for k, s := range steps {
 		switch err := errs[k]; {
 		case err == nil:
-			a.reach(s, to)
+			a.setStage(s, to)
 		case errors.Is(err, errDue):
 		case concernsAll(err):
 			if fatal == nil { // the first error stands for all

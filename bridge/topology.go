@@ -21,10 +21,10 @@ type topology struct {
 // topologyOf is the topology of these nodes: the cached one as long as it still holds. A new one invalidates everything
 // that was read of jobs.
 func (r *Runner) topologyOf(nodes []slurm.Node) *topology {
-	if h := r.reader.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
-		r.reader.topology, r.reader.jobs = r.build(nodes), nil
+	if h := r.cache.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
+		r.cache.topology, r.cache.jobs = r.build(nodes), nil
 	}
-	return r.reader.topology
+	return r.cache.topology
 }
 
 // standsFor says that the topology still holds for these nodes and managed partitions.
@@ -71,8 +71,8 @@ func (h *topology) of(partition string) []string {
 	return in
 }
 
-// elsewhere is the place of a node that is not managed.
-const elsewhere = -1
+// unmanagedPlace is the place of a node that is not managed.
+const unmanagedPlace = -1
 
 // find returns the places of nodes.
 func (h *topology) find(names []string) []int {
@@ -80,7 +80,7 @@ func (h *topology) find(names []string) []int {
 	for k, name := range names {
 		place, found := slices.BinarySearch(h.names, name)
 		if !found {
-			place = elsewhere
+			place = unmanagedPlace
 		}
 		places[k] = place
 	}

@@ -24,7 +24,7 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 	nodes := map[string][]string{} // by list of partitions
 	idle := map[int]idleRoom{}
 	var list []policy.Unmanaged
-	for _, tn := range s.strangers {
+	for _, tn := range s.contenders {
 		if len(list) == mostUnmanaged {
 			break
 		}
@@ -36,8 +36,8 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 			in = s.nodesOf(tn.Partition)
 			nodes[tn.Partition] = in
 		}
-		on := s.serving(tn, in)
-		room := r.idleRooms[tn.ID].follow(s.fits(tn, on), s.at)
+		on := s.usableNodes(tn, in)
+		room := r.idleRooms[tn.ID].follow(s.hasRoomFor(tn, on), s.at)
 		idle[tn.ID] = room
 		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.again) {
 			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
@@ -58,9 +58,9 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus int) {
 	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
 	near := map[string]bool{} // whether a partition has managed nodes
-	for _, t := range r.reader.jobs {
+	for _, t := range r.cache.jobs {
 		ran := t.State != slurm.Pending && t.Started.After(since) && !t.directives.Managed &&
-			t.standing(s.at) == stranger
+			t.treatmentAt(s.at) == untracked
 		if !ran {
 			continue
 		}
@@ -105,9 +105,9 @@ func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	return i
 }
 
-// fits says that a job has room on enough of some nodes as they are. On a node with a job that is being cleaned up
-// Slurm starts nothing.
-func (s *sortedObservation) fits(t *managedJob, on []string) bool {
+// hasRoomFor says that a job has room on enough of some nodes as they are. On a node with a job that is being cleaned
+// up Slurm starts nothing.
+func (s *sortedObservation) hasRoomFor(t *managedJob, on []string) bool {
 	need, short := t.Request.PerNode(), max(1, t.Request.Nodes)
 	for _, place := range s.topology.find(on) {
 		if n := &s.nodes[s.topology.managed[place]]; !n.Completing && need.Fits(n.Total.Minus(n.Allocated)) {
@@ -140,8 +140,8 @@ func (s *sortedObservation) nodesOf(list string) []string {
 	return names
 }
 
-// serving lists those of some nodes on which a job could run if they were empty.
-func (s *sortedObservation) serving(t *managedJob, in []string) []string {
+// usableNodes lists those of some nodes on which a job could run if they were empty.
+func (s *sortedObservation) usableNodes(t *managedJob, in []string) []string {
 	only := in
 	if t.Reservation != "" {
 		only = s.reservedFor(t.Reservation, in)
@@ -149,7 +149,7 @@ func (s *sortedObservation) serving(t *managedJob, in []string) []string {
 	need := t.Request.PerNode()
 	fits := func(name string) bool {
 		place := s.topology.find([]string{name})[0]
-		return place != elsewhere && s.serves(t, &s.nodes[s.topology.managed[place]], need)
+		return place != unmanagedPlace && s.couldRunOn(t, &s.nodes[s.topology.managed[place]], need)
 	}
 	if !slices.ContainsFunc(only, func(name string) bool { return !fits(name) }) {
 		return only // the same slice for all jobs of a partition
@@ -157,8 +157,8 @@ func (s *sortedObservation) serving(t *managedJob, in []string) []string {
 	return slices.DeleteFunc(slices.Clone(only), func(name string) bool { return !fits(name) })
 }
 
-// serves says that a job could run on a node if the node were empty.
-func (s *sortedObservation) serves(t *managedJob, n *slurm.Node, need gres.Vector) bool {
+// couldRunOn says that a job could run on a node if the node were empty.
+func (s *sortedObservation) couldRunOn(t *managedJob, n *slurm.Node, need gres.Vector) bool {
 	q := &t.Request
 	switch {
 	case n.Closed != "" || !need.Fits(n.Total), q.GPUType != "" && q.GPUType != n.GPUType,
@@ -176,8 +176,8 @@ func (s *sortedObservation) serves(t *managedJob, n *slurm.Node, need gres.Vecto
 	})
 }
 
-// isOf says that a node is in one of the partitions of a comma-separated list.
-func isOf(n *slurm.Node, list string) bool {
+// isInPartitions says that a node is in one of the partitions of a comma-separated list.
+func isInPartitions(n *slurm.Node, list string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		if slices.Contains(n.Partitions, part) {
 			return true

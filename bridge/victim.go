@@ -10,13 +10,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// preempting is the part of acting that preempts jobs.
-type preempting struct{ *acting }
+// preemptor is the part of acting that preempts jobs.
+type preemptor struct{ *executor }
 
 // ask signals the jobs that are to leave now, or requeues those that have no checkpoint.
-func (a preempting) ask(ctx context.Context) error {
-	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && a.isTime(s) })
-	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
+func (a preemptor) ask(ctx context.Context) error {
+	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == notBegun && a.isDue(s) })
+	err := a.forEachStep(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
 		if s.stage == asked && s.job.record.Asked.IsZero() {
 			s.job.record.Asked = a.now()
@@ -26,20 +26,20 @@ func (a preempting) ask(ctx context.Context) error {
 }
 
 // advance takes the preemptions as far as they can go now.
-func (a preempting) advance(ctx context.Context) error {
+func (a preemptor) advance(ctx context.Context) error {
 	if err := a.ask(ctx); err != nil {
 		return err
 	}
-	err := a.each(ctx, a.overstayed(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
+	err := a.forEachStep(ctx, a.overdueVictims(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
 	if err != nil {
 		return err
 	}
 	gone := a.departed()
 	for _, s := range gone {
-		a.closeAccount(s)
+		a.creditLastRun(s)
 		s.from = nil // its nodes are free, whatever happens to the other steps
 	}
-	if err := a.each(ctx, gone, done, func(s *step) error { return a.restore(ctx, s) }); err != nil {
+	if err := a.forEachStep(ctx, gone, done, func(s *step) error { return a.restore(ctx, s) }); err != nil {
 		return err
 	}
 	return a.after(ctx, gone)
@@ -48,8 +48,8 @@ func (a preempting) advance(ctx context.Context) error {
 // askOne asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked again.
 // If that round died before it stored the record, the job is asked again. A job without a checkpoint has nothing to
 // save and is requeued at once. A job that has ended meanwhile counts as asked.
-func (a preempting) askOne(ctx context.Context, s *step) error {
-	saves := s.job.saves()
+func (a preemptor) askOne(ctx context.Context, s *step) error {
+	saves := s.job.canSave()
 	if saves && !s.job.record.Asked.IsZero() {
 		return nil
 	}
@@ -84,44 +84,44 @@ func (s *sortedObservation) forgetIgnoredRequests(steps []Step) {
 
 // before runs the hook before a job is asked. The hook gets half of the time that is left of the round, so that one
 // that hangs leaves time for other steps.
-func (a preempting) before(ctx context.Context, s *step) error {
+func (a preemptor) before(ctx context.Context, s *step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil
 	}
-	if err := h.Before(ctx, *a.seenNow(s.Job), s.Why, a.left()/2); err != nil {
+	if err := h.Before(ctx, *a.seenNow(s.Job), s.Why, a.timeLeft()/2); err != nil {
 		return fmt.Errorf("checkpoint hook: %w", err)
 	}
-	if a.left() <= 0 {
+	if a.timeLeft() <= 0 {
 		return errDue
 	}
 	return nil
 }
 
-// overstayed lists the asked jobs that still run although their grace is over or their time limit is about to come.
-func (a preempting) overstayed() []*step {
+// overdueVictims lists the asked jobs that still run although their grace is over or their time limit is about to come.
+func (a preemptor) overdueVictims() []*step {
 	return a.steps.filter(func(s *step) bool {
-		return s.stage == asked && s.job.saves() && a.seenNow(s.Job).State == slurm.Running &&
+		return s.stage == asked && s.job.canSave() && a.seenNow(s.Job).State == slurm.Running &&
 			(a.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || a.outOfTime(s))
 	})
 }
 
-// overstays says that a job was asked to leave and that its grace is over.
-func (t *managedJob) overstays(now time.Time) bool {
+// isGraceOver says that a job was asked to leave and that its grace is over.
+func (t *managedJob) isGraceOver(now time.Time) bool {
 	asked := t.record.Asked
 	return !asked.IsZero() && now.Sub(asked) >= t.directives.Grace
 }
 
 // departed lists the asked jobs that no longer run.
-func (a preempting) departed() []*step {
+func (a preemptor) departed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != slurm.Running
 	})
 }
 
-// closeAccount credits a preempted job's run up to its end. That is known only of a job that was requeued: it is its
+// creditLastRun credits a preempted job's run up to its end. That is known only of a job that was requeued: it is its
 // new time of submission.
-func (a preempting) closeAccount(s *step) {
+func (a preemptor) creditLastRun(s *step) {
 	j, there := a.find(s.Job)
 	if !there || j.State != slurm.Pending {
 		return
@@ -134,7 +134,7 @@ func (a preempting) closeAccount(s *step) {
 // restore gives a job that has left its user's own request and a lease. It is written while the last run is still being
 // cleaned up: Slurm then keeps the lease in place of its own requeue penalty. Nothing is done about a job that has
 // ended, started or been held meanwhile.
-func (a preempting) restore(ctx context.Context, s *step) error {
+func (a preemptor) restore(ctx context.Context, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == slurm.Pending {
 		err := a.write(ctx, s, a.leaseUpdate(s))
@@ -148,17 +148,17 @@ func (a preempting) restore(ctx context.Context, s *step) error {
 
 // after runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own penalty may
 // end before a hook does.
-func (a preempting) after(ctx context.Context, gone []*step) error {
+func (a preemptor) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil
 	}
 	off := slices.DeleteFunc(gone, func(s *step) bool { return s.stage != done })
-	return a.each(ctx, off, done, func(s *step) error {
+	return a.forEachStep(ctx, off, done, func(s *step) error {
 		j := *a.seenNow(s.Job)
 		// The hook is told the nodes that the job has left, also if the job is gone.
 		j.ID, j.Runs = s.Job, s.job.Runs
-		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
+		if err := h.After(ctx, j, s.Why, a.timeLeft()/2); err != nil {
 			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // reported, but the job has left and has its lease
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// sortedObservation is an observation in which jobs are sorted by how rounds treat them (see standing).
+// sortedObservation is an observation in which jobs are sorted by how rounds treat them (see treatment).
 type sortedObservation struct {
 	at       time.Time
 	nodes    []slurm.Node // as observed, ascending in name
@@ -20,13 +20,13 @@ type sortedObservation struct {
 	debtors  []*managedJob // deferred or returning ones with a record, ascending in ID
 	outside  []Outside     // jobs with our directive that are left to Slurm
 	// unplanned are those of outside that wait.
-	unplanned []*managedJob
-	strangers []*managedJob       // unmanaged jobs that only wait for room, in Slurm's order
-	leaving   map[string]bool     // nodes on which managed jobs are being cleaned up
-	ahead     map[int]policy.Next // jobs to be armed
-	arms      bool                // jobs may be armed in this round
-	behind    map[int]bool        // jobs behind others in Slurm's queue, to be armed with their grants
-	secured   map[int]bool        // jobs that the round under way has armed and may lease again
+	unplanned         []*managedJob
+	contenders        []*managedJob       // unmanaged jobs that only wait for room, in Slurm's order
+	completingNodes   map[string]bool     // nodes on which managed jobs are being cleaned up
+	jobsToArm         map[int]policy.Next // jobs to be armed
+	mayArm            bool                // jobs may be armed in this round
+	jobsBehindBlocked map[int]bool        // jobs behind others in Slurm's queue, to be armed with their grants
+	secured           map[int]bool        // jobs that the round under way has armed and may lease again
 
 	expiring map[int]bool // jobs that stay by the plan and whose time limits need action
 
@@ -37,27 +37,27 @@ type sortedObservation struct {
 
 // sort makes a sortedObservation of an observation. known are the present debts.
 func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
-	r.reader.sight++
-	r.reader.nodes = seen.Nodes
+	r.cache.sight++
+	r.cache.nodes = seen.Nodes
 	s := sortedObservation{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes),
 		managed: make([]*managedJob, 0, len(seen.Jobs))}
-	debts := cursor{known}
+	debts := recordCursor{known}
 	for _, t := range r.read(seen.Jobs) {
-		t.record = debts.of(t.ID)
-		t.wouldHold, t.unsaved, t.saved = nil, nil, nil
-		t.record.follow(t.Job)
-		t.ours = t.ours && !(t.matched && t.record != nil) // a job with a debt is not managed by a rule
+		t.record = debts.recordOf(t.ID)
+		t.shadowPlacement, t.noSavePlacement, t.allSavePlacement = nil, nil, nil
+		t.record.syncWithJob(t.Job)
+		t.ours = t.ours && !(t.managedByRule && t.record != nil) // a job with a debt is not managed by a rule
 		if t.ours {
-			t.untouchedBecause = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
+			t.untouchedBecause = cmp.Or(r.untouchedReason(t.Job), t.allMemoryReason(), gpuSharing{r}.oddShard(t))
 			if p := t.leftToSlurm(); t.untouchedBecause == "" && p != nil {
 				t.untouchedBecause = p.Why
 			}
 		}
-		switch t.standing(seen.At) {
+		switch t.treatmentAt(seen.At) {
 		case managed:
-			r.equip(t)
+			r.attachProfile(t)
 			s.managed = append(s.managed, t)
-		case returning:
+		case toHandBack:
 			if t.record == nil {
 				t.record = firstRecord(t, seen.At)
 			}
@@ -66,21 +66,21 @@ func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 			s.setAside(t)
 		}
 		if t.ours && t.Completing {
-			s.leaves(t)
+			s.noteCompletingNodes(t)
 		}
 	}
-	s.strangers = strangers(r.reader.jobs, &s)
+	s.contenders = contenders(r.cache.jobs, &s)
 	s.reserve(seen.Reservations)
 	return s
 }
 
-// leaves notes the nodes that a completing managed job is leaving.
-func (s *sortedObservation) leaves(t *managedJob) {
-	if s.leaving == nil {
-		s.leaving = map[string]bool{}
+// noteCompletingNodes notes the nodes that a completing managed job is leaving.
+func (s *sortedObservation) noteCompletingNodes(t *managedJob) {
+	if s.completingNodes == nil {
+		s.completingNodes = map[string]bool{}
 	}
 	for _, n := range t.Runs.Nodes {
-		s.leaving[hostOf(n)] = true
+		s.completingNodes[hostOf(n)] = true
 	}
 }
 
@@ -90,7 +90,7 @@ func (s *sortedObservation) setAside(t *managedJob) {
 	if t.ours {
 		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
 		if t.State == slurm.Pending {
-			t.bar = bar{CauseLeftToSlurm, t.untouchedBecause}
+			t.bar = barReason{CauseLeftToSlurm, t.untouchedBecause}
 			switch p := t.leftToSlurm(); {
 			case t.Held:
 				t.bar.cause = CauseHeld
@@ -134,14 +134,14 @@ func leftAlone(j *slurm.Job) string {
 // gainNow is the speed of a running managed job relative to the proportional share of its first node; 1 if there is no
 // profile for that.
 func (t *managedJob) gainNow() float64 {
-	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere || t.Runs.PerNode.GPUs == 0 {
+	if t.profile == nil || len(t.nodePlaces) == 0 || t.nodePlaces[0] == unmanagedPlace || t.Runs.PerNode.GPUs == 0 {
 		return 1
 	}
-	p := policy.ProfileOn(t.profile, t.topology.gpuType(t.on[0]))
+	p := policy.ProfileOn(t.profile, t.topology.gpuType(t.nodePlaces[0]))
 	if p == nil {
 		return 1
 	}
-	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.on[0]), t.Runs.PerNode.GPUs))
+	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.nodePlaces[0]), t.Runs.PerNode.GPUs))
 }
 
 // snapshot makes what the planner decides on from a sorted observation.
@@ -161,13 +161,13 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
 			Foreign:  n.Allocated,
 			Reserved: s.reserved[n.Name],
-			Devices:  seating{r}.devices(n),
+			Devices:  gpuSharing{r}.devices(n),
 		}
 	}
 	c.Unmanaged, c.UnmanagedGPUs = r.unmanaged(s), r.unmanagedGPUs(s, c.Rules.Horizon)
 	r.tellEnds(s, c.Nodes)
-	seating{r}.occupy(s, c.Nodes)
-	taken := map[seat]bool{}
+	gpuSharing{r}.occupy(s, c.Nodes)
+	taken := map[nodeGPU]bool{}
 	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
 		if t.State == slurm.Running {
@@ -178,7 +178,7 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 		// It could be negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
-	s.oweWhatIsLeft(&c)
+	s.lowerCeilings(&c)
 	return c
 }
 
@@ -194,13 +194,13 @@ func blank[T any](spare []T, n int) []T {
 
 // takeOff subtracts what a managed job holds from what its nodes have allocated. A shared GPU is subtracted once, and
 // not at all if unmanaged jobs use it, too: it stays theirs when the managed job leaves.
-func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
-	for _, place := range t.on {
-		if place == elsewhere {
+func (t *managedJob) takeOff(nodes []policy.Node, taken map[nodeGPU]bool) {
+	for _, place := range t.nodePlaces {
+		if place == unmanagedPlace {
 			continue
 		}
 		holds := t.Runs.PerNode
-		if on := (seat{nodes[place].Name, t.Runs.Shard}); on.device != "" {
+		if on := (nodeGPU{nodes[place].Name, t.Runs.Shard}); on.device != "" {
 			if taken[on] || usedByOthers(nodes[place].Devices, on.device) {
 				holds.GPUs = 0
 			}
@@ -213,42 +213,44 @@ func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
 // describe sets all that the planner must know of a managed job.
 func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	rec, own := t.record, &t.record.Own
-	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
+	t.closedPartitions, rec.measure = rec.avoided(s.at), learnedReader{r}.measureFlag(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
-	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.byTheCore()
+	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.hasMemoryPerCore()
 	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)
-	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.saves()
+	j.Profile, j.ProfileName, j.Saves = t.profile, t.directives.Profile, t.canSave()
 	// It was sized by a profile that it has contradicted, and may still run with that size.
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
-	j.Share, j.Kept, j.Unruly = seating{r}.shares(t), seating{r}.kept(t), t.offence() != nil
+	j.Share, j.Kept, j.Unruly = gpuSharing{r}.shareRequestOf(t), gpuSharing{r}.keptSpeed(t), t.offence() != nil
 	if t.State != slurm.Running {
-		t.bar = r.barred(t, s)
+		t.bar = r.startBarOf(t, s)
 	}
 	if t.Whole {
 		s.describeWhole(t, j)
 	} else {
-		r.claim(t, j)
+		r.setSizeBounds(t, j)
 	}
 	if t.State != slurm.Running {
 		j.Barred = t.bar.why
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.blockedByForeignCleanup(t)
+	j.Running, j.Started, j.Fixed = t.placement, t.since, r.mustStay(t, s.at) || s.blockedByForeignCleanup(t)
 }
 
 // mustStay says that a running job must not be touched in this round, because stopping would lose its progress or is
 // impossible. A job whose nodes are being resumed cannot receive a signal yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
-	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
+	lostWhenStopped := !t.canSave() && !r.Settings.PreemptWithoutCheckpoint
 	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.sameGPUsOnEachNode() ||
 		now.Sub(t.since) < trapSetupTime
 }
 
-// saves says that a job can be asked to save and leave: it declared that, did not end for good when last asked, and can
-// be requeued.
-func (t *managedJob) saves() bool { return t.directives.Saves && t.record.Lost == "" && !t.Interactive }
+// canSave says that a job can be asked to save and leave: it declared that, did not end for good when last asked, and
+// can be requeued.
+func (t *managedJob) canSave() bool {
+	return t.directives.Saves && t.record.Lost == "" && !t.Interactive
+}
 
 // signal asks the job to save and leave.
 func (t *managedJob) signal() slurm.Signal {
@@ -293,7 +295,7 @@ func (t *managedJob) length(now time.Time) time.Duration {
 		return t.record.Done + t.TimeLimit
 	}
 	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
-	return t.record.Done + sped(left, t.gain)
+	return t.record.Done + progressMade(left, t.gain)
 }
 
 // maxBackOff bounds for how many rounds a job is not started after its starts failed or it kept coming back.
@@ -302,8 +304,8 @@ const maxBackOff = 12
 // patient is how often in a row a job may come back unasked before its next start is delayed.
 const patient = 3
 
-// restless is for how many rounds a job that keeps coming back is not started.
-func (r *Record) restless() int { return min(max(r.Returned-patient, 0), maxBackOff) }
+// returnBackOff is for how many rounds a job that keeps coming back is not started.
+func (r *Record) returnBackOff() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
 // failing says that a job's starts failed and that we do not start it for some rounds; empty: we may. One failure
 // delays nothing; then it is one round for each further failure, at most maxBackOff.
@@ -316,27 +318,27 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 	return ""
 }
 
-// barred says why a waiting job may not start now; zero: it may.
-func (r *Runner) barred(t *managedJob, s *sortedObservation) bar {
+// startBarOf says why a waiting job may not start now; zero: it may.
+func (r *Runner) startBarOf(t *managedJob, s *sortedObservation) barReason {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)
 	switch {
 	case t.StandsForTasks():
-		return bar{CauseArray, "its tasks get jobs of their own as their turn comes"}
+		return barReason{CauseArray, "its tasks get jobs of their own as their turn comes"}
 	case t.Dependency:
-		return bar{CauseDependency, "waits for another job"}
+		return barReason{CauseDependency, "waits for another job"}
 	case t.Reservation != "" && !s.hasBegun(t.Reservation):
-		return bar{CauseReservation, fmt.Sprintf("waits for its reservation %.40q to begin", t.Reservation)}
+		return barReason{CauseReservation, fmt.Sprintf("waits for its reservation %.40q to begin", t.Reservation)}
 	case t.Completing:
-		return bar{CauseCleanup, "its last run is still being cleaned up"}
+		return barReason{CauseCleanup, "its last run is still being cleaned up"}
 	case rec.NotBefore.After(now):
-		return bar{CauseBegin, "its user wants it to begin later"}
+		return barReason{CauseBegin, "its user wants it to begin later"}
 	case failing != "":
-		return bar{CauseFailedStart, failing}
-	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.restless()) * r.Settings.Round)):
-		return bar{CauseCameBack, fmt.Sprintf(
+		return barReason{CauseFailedStart, failing}
+	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.returnBackOff()) * r.Settings.Round)):
+		return barReason{CauseCameBack, fmt.Sprintf(
 			"came back to the queue %d times in a row without being asked to leave, is started again later",
 			rec.Returned)}
 	}
-	return bar{}
+	return barReason{}
 }

@@ -83,7 +83,7 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 		s := viewer().sort(slurm.Observed{At: noon, Jobs: []*slurm.Job{&j}}, known)
 		got := strings.Repeat(ours, len(s.managed))
 		for _, tn := range s.debtors {
-			if got = "kept"; tn.standing(noon) == returning {
+			if got = "kept"; tn.treatmentAt(noon) == toHandBack {
 				got = "returning"
 			}
 		}
@@ -122,7 +122,8 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 			"did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", slurm.Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &sortedObservation{at: noon}); got.why != c.want {
+		got := viewer().startBarOf(&managedJob{Job: &c.job, record: &c.rec}, &sortedObservation{at: noon})
+		if got.why != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -158,7 +159,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		seen := slurm.Observed{At: noon, Jobs: c.jobs,
 			Nodes: []slurm.Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
-		account(s.managed, noon)
+		updateRecords(s.managed, noon)
 		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
@@ -191,7 +192,7 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 			Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(slurm.Observed{At: noon, Nodes: nodes, Jobs: []*slurm.Job{&j}}, nil)
-		account(s.managed, noon)
+		updateRecords(s.managed, noon)
 		cluster := r.snapshot(&s)
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.topology.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
@@ -296,7 +297,12 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		{"no node", profile, slurm.Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, slurm.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
-		tn := managedJob{Job: &slurm.Job{Runs: c.runs}, profile: c.profile, topology: h, on: h.find(c.runs.Nodes)}
+		tn := managedJob{
+			Job:        &slurm.Job{Runs: c.runs},
+			profile:    c.profile,
+			topology:   h,
+			nodePlaces: h.find(c.runs.Nodes),
+		}
 		if got := tn.gainNow(); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
 		}

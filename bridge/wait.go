@@ -144,25 +144,25 @@ var plannedCauses = map[policy.Reason]WaitCause{
 	policy.Parts: CauseGaveWay,
 }
 
-// bar is why a job may not start in this round; the zero value: it may.
-type bar struct {
+// barReason is why a job may not start in this round; the zero value: it may.
+type barReason struct {
 	cause WaitCause
 	why   string
 }
 
 // waits says why each job waits that does not start by the plan, ascending in job. Jobs on which no plan decides have
 // their reasons from setAside.
-func (t *turn) waits() []Wait {
-	places := t.places()
+func (t *activeRound) waits() []Wait {
+	places := t.queuePositions()
 	var all []Wait
-	for i, tn := range t.scene.managed {
+	for i, tn := range t.observation.managed {
 		if d := &t.report.Plan.Decisions[i]; d.Grant == nil {
-			b := t.refusals.barOf(tn, d, t.scene.at)
+			b := t.refusals.barOf(tn, d, t.observation.at)
 			all = append(all, Wait{Job: tn.ID, Reason: b.cause.Reason(), Cause: b.cause, Why: b.why,
 				Place: places[tn.ID], Partition: tn.Partition, Starts: expected(t.Outlook, tn.ID)})
 		}
 	}
-	for _, u := range t.scene.unplanned {
+	for _, u := range t.observation.unplanned {
 		all = append(all, Wait{Job: u.ID, Reason: u.bar.cause.Reason(), Cause: u.bar.cause, Why: u.bar.why,
 			Partition: u.Partition, Name: u.Name, User: u.User, GPUs: u.Request.GPUs, Since: u.Submitted})
 	}
@@ -171,27 +171,28 @@ func (t *turn) waits() []Wait {
 }
 
 // barOf is why a job waits: by the plan, or by Slurm's last refusal, whichever binds first.
-func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
-	planned := bar{plannedCauses[d.Reason], d.Why}
+func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) barReason {
+	planned := barReason{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
 		planned.cause = tn.bar.cause
 	}
 	if planned.cause == "" {
 		planned.cause = CauseOther // from a site's own planner
 	}
-	if refused := known.bars(tn, now); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
+	if refused := known.refusalBarOf(tn, now); refused != (barReason{}) && refused.cause.rank() < planned.cause.rank() {
 		return refused
 	}
 	return planned
 }
 
-// places are the positions of the waiting jobs in the policy's order. Small rounds come often and do not compute it.
-func (t *turn) places() map[int]int {
+// queuePositions are the positions of the waiting jobs in the policy's order. Small rounds come often and do not
+// compute it.
+func (t *activeRound) queuePositions() map[int]int {
 	if t.small {
 		return nil
 	}
 	places := map[int]int{}
-	for _, job := range t.line.Queue(t.report.Snapshot, t.order(), t.Settings.Allocator) {
+	for _, job := range t.queuePlanner.Queue(t.report.Snapshot, t.order(), t.Settings.Allocator) {
 		places[job] = len(places) + 1
 	}
 	return places
@@ -205,8 +206,8 @@ type Ended struct {
 	Done     float64   `json:"done_s"`         // progress at the proportional share, in seconds
 }
 
-// over lists the jobs that were ours and are over, each as long as Slurm lists it.
-func over(debtors []*managedJob) []Ended {
+// endedJobs lists the jobs that were ours and are over, each as long as Slurm lists it.
+func endedJobs(debtors []*managedJob) []Ended {
 	var all []Ended
 	for _, t := range debtors {
 		if t.State == slurm.Finished && !t.Completing {

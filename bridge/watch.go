@@ -42,16 +42,16 @@ func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.
 
 // look observes. If Slurm's clock was set since, the times of the records are shifted with it: the difference was
 // neither service nor grace nor waiting. records is called only then.
-func (t *turn) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
+func (t *activeRound) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
 	before := t.Clock.Elapsed()
 	seen, err := t.Slurm.Observe(ctx)
 	if err != nil {
 		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
-	seen = t.reader.divide(seen)
+	seen = t.cache.divide(seen)
 	if step := t.watch.read(seen.At, before, t.Clock.Elapsed()); step != 0 {
 		t.report.ClockStep += step
-		t.reader.shift(step)
+		t.cache.shift(step)
 		for _, r := range records() {
 			r.shift(step)
 		}
@@ -75,7 +75,7 @@ func (r *Record) shift(step time.Duration) {
 }
 
 // shift moves the starts of the known runs, which are by Slurm's clock before it was set.
-func (r *reader) shift(step time.Duration) {
+func (r *observationCache) shift(step time.Duration) {
 	for _, t := range r.jobs {
 		t.since = t.since.Add(step)
 	}
@@ -83,8 +83,8 @@ func (r *reader) shift(step time.Duration) {
 
 // restartGraces starts the grace anew of jobs that another process asked to leave. What was done to the clock since is
 // unknown, and a job without its full grace could be stopped while it saves.
-func (t *turn) restartGraces(now time.Time) {
-	for _, tn := range t.scene.managed {
+func (t *activeRound) restartGraces(now time.Time) {
+	for _, tn := range t.observation.managed {
 		if r := tn.record; !r.Asked.IsZero() {
 			r.Asked = now
 		}

@@ -25,7 +25,7 @@ func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	}
 	names, size := s.wholeNodes(t)
 	if len(names) == 0 {
-		t.bar = bar{CauseShape, unlikeNodes}
+		t.bar = barReason{CauseShape, unlikeNodes}
 		return
 	}
 	j.Nodes = max(1, t.record.Own.Nodes)
@@ -41,7 +41,7 @@ func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres
 		in = s.topology.names
 	}
 	bySize := map[gres.Vector][]string{}
-	for _, name := range s.serving(t, in) {
+	for _, name := range s.usableNodes(t, in) {
 		if name == hostOf(name) {
 			total := s.topology.total(s.topology.find([]string{name})[0])
 			bySize[total] = append(bySize[total], name)

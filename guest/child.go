@@ -101,14 +101,14 @@ func (c *child) HostToPlugin(network, address string) (string, string, error) {
 	return network, address, nil
 }
 
-// lair is a child whose socket must lie in a given folder.
-type lair struct {
+// socketRunner is a child whose socket must lie in a given folder.
+type socketRunner struct {
 	*child
 	folder string
 }
 
 // PluginToHost implements runner.Runner. It checks the program's socket before go-plugin stores the address, and so
 // before anything connects to it.
-func (l lair) PluginToHost(network, address string) (string, string, error) {
+func (l socketRunner) PluginToHost(network, address string) (string, string, error) {
 	return network, address, within(&net.UnixAddr{Name: address, Net: network}, l.folder)
 }

@@ -71,10 +71,10 @@ type Guest struct {
 	now     func() time.Time
 
 	mu       sync.Mutex
-	process  *process  // the running program; nil: none
-	birth    *birth    // the start under way; nil: none
-	failures int       // in a row
-	wake     time.Time // when the next start is allowed
+	process  *process      // the running program; nil: none
+	starting *pendingStart // the start under way; nil: none
+	failures int           // in a row
+	wake     time.Time     // when the next start is allowed
 	closed   bool
 }
 
@@ -93,7 +93,7 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 	select {
 	case <-b.done:
-		return g.born(b)
+		return g.finishStart(b)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w; %s", ErrNotYet, g.said.words())
 	}
@@ -102,7 +102,7 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 // running returns the connection to the running program, or the start that is under way, or why there is neither. It
 // begins a start if none is under way and the pause is over. A program that is found dead, or that cannot be started,
 // counts as a failure and lengthens the pause.
-func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
+func (g *Guest) running() (*grpc.ClientConn, *pendingStart, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -114,19 +114,19 @@ func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
 		err := fmt.Errorf("%w: %s", ErrEnded, g.process.ending(g.said))
 		g.dismiss()
 		return nil, nil, err
-	case g.birth == nil && g.now().Before(g.wake):
+	case g.starting == nil && g.now().Before(g.wake):
 		return nil, nil, fmt.Errorf("%w: in %s", ErrResting, g.wake.Sub(g.now()).Round(time.Second))
-	case g.birth == nil:
+	case g.starting == nil:
 		if err := g.begin(); err != nil {
 			g.dismiss()
 			return nil, nil, err
 		}
 	}
-	return nil, g.birth, nil
+	return nil, g.starting, nil
 }
 
-// birth is a start under way. It goes on even if no caller waits for it any more.
-type birth struct {
+// pendingStart is a start under way. It goes on even if no caller waits for it any more.
+type pendingStart struct {
 	process *process
 	done    chan struct{}
 	err     error // valid when done is closed
@@ -139,8 +139,8 @@ func (g *Guest) begin() error {
 		return fmt.Errorf("%w: %w", ErrStart, err)
 	}
 	g.said.forget()
-	b := &birth{process: prepare(path, g.program.Kind, g.said), done: make(chan struct{})}
-	g.birth = b
+	b := &pendingStart{process: prepare(path, g.program.Kind, g.said), done: make(chan struct{})}
+	g.starting = b
 	go func() { // Close ends the process and then waits for this goroutine
 		defer close(b.done)
 		b.err = b.process.launch(g.program.Kind)
@@ -148,13 +148,13 @@ func (g *Guest) begin() error {
 	return nil
 }
 
-// born takes over the result of a start, unless another caller has or the program was ended while it started. It gets
-// the connection all the same: calls on it then fail.
-func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
+// finishStart takes over the result of a start, unless another caller has or the program was ended while it started. It
+// gets the connection all the same: calls on it then fail.
+func (g *Guest) finishStart(b *pendingStart) (*grpc.ClientConn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.birth == b {
-		g.birth = nil
+	if g.starting == b {
+		g.starting = nil
 		if b.err != nil {
 			g.dismiss()
 		} else {
@@ -228,13 +228,13 @@ func (g *Guest) Close() {
 // end ends the program, whether it runs or is starting. It waits for a start to return, which is soon after the kill;
 // a start that failed has ended its process itself (see launch).
 func (g *Guest) end() {
-	if b := g.birth; b != nil {
+	if b := g.starting; b != nil {
 		_ = b.process.child.Kill(context.Background())
 		<-b.done
 		if b.err == nil {
 			b.process.end()
 		}
-		g.birth = nil
+		g.starting = nil
 	}
 	if g.process != nil {
 		g.process.end()
@@ -244,17 +244,17 @@ func (g *Guest) end() {
 
 // firstLine reduces an error of go-plugin to its first line, which says what happened; sometimes a paragraph of guesses
 // follows.
-func firstLine(err error) error { return short{err} }
+func firstLine(err error) error { return firstLineError{err} }
 
-// short is an error whose text is cut to one line.
-type short struct{ error }
+// firstLineError is an error whose text is cut to one line.
+type firstLineError struct{ error }
 
-func (s short) Error() string {
+func (s firstLineError) Error() string {
 	line, _, _ := strings.Cut(s.error.Error(), "\n")
 	return printable.Line(line, 300)
 }
 
-func (s short) Unwrap() error { return s.error }
+func (s firstLineError) Unwrap() error { return s.error }
 
 // connection implements goplugin.Plugin for gRPC, on both sides: the program registers its services, and the host gets
 // the bare connection.

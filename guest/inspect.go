@@ -60,7 +60,7 @@ func ours(named, path string) error {
 		return err
 	}
 	for _, place := range places {
-		if err := safe(place); err != nil {
+		if err := checkPlace(place); err != nil {
 			return err
 		}
 	}
@@ -105,10 +105,10 @@ func steps(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// safe returns an error if users other than root and we can change the file or folder. A folder with the sticky bit,
-// such as /tmp, may be writable by all: others cannot rename or remove what is not theirs in it. The mode of a link
-// means nothing; its owner counts.
-func safe(place string) error {
+// checkPlace returns an error if users other than root and we can change the file or folder. A folder with the sticky
+// bit, such as /tmp, may be writable by all: others cannot rename or remove what is not theirs in it. The mode of a
+// link means nothing; its owner counts.
+func checkPlace(place string) error {
 	info, err := os.Lstat(place)
 	if err != nil {
 		return err

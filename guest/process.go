@@ -60,7 +60,7 @@ func prepare(path string, kind Kind, said *lines) *process {
 func (p *process) runner(_ hclog.Logger, spec *exec.Cmd, folder string) (runner.Runner, error) {
 	p.folder = folder
 	p.child.command.Env = append(p.child.command.Env, spec.Env...)
-	return lair{p.child, folder}, nil
+	return socketRunner{p.child, folder}, nil
 }
 
 // environment returns what a program gets besides the handshake: a PATH, UTF-8 text, and no compiled Python files in
@@ -74,7 +74,7 @@ func environment() []string {
 func (p *process) launch(kind Kind) error {
 	p.due, p.config.StartTimeout = time.Now().Add(startLimit), startLimit
 	p.client = goplugin.NewClient(p.config)
-	err := p.mind()
+	err := p.startOnThread()
 	if err == nil {
 		err = p.connect(kind)
 	}
@@ -84,9 +84,9 @@ func (p *process) launch(kind Kind) error {
 	return err
 }
 
-// mind starts the process from a thread that lives as long as the process, because the kernel treats the end of the
-// starting thread as the end of the parent.
-func (p *process) mind() error {
+// startOnThread starts the process from a thread that lives as long as the process, because the kernel treats the end
+// of the starting thread as the end of the parent.
+func (p *process) startOnThread() error {
 	started := make(chan error)
 	p.minder.Go(func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
@@ -127,14 +127,20 @@ func dialing(patience time.Duration) []grpc.DialOption {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: patience, MaxDelay: patience}, MinConnectTimeout: patience,
 		}),
-		grpc.WithChainStreamInterceptor(confined),
+		grpc.WithChainStreamInterceptor(limitStreams),
 	}
 }
 
-// confined limits streams, which are go-plugin's own; our calls are unary. Its messages are small, so a program that
-// sends a large one is at fault. Its channel for plugins that call the host is closed, since none of ours does.
-func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
-	opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// limitStreams limits streams, which are go-plugin's own; our calls are unary. Its messages are small, so a program
+// that sends a large one is at fault. Its channel for plugins that call the host is closed, since none of ours does.
+func limitStreams(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	conn *grpc.ClientConn,
+	method string,
+	streamer grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
 		return nil, status.Error(codes.Unimplemented, "no calls back")
 	}

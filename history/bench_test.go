@@ -43,7 +43,7 @@ func BenchmarkADayOf5000Jobs(b *testing.B) {
 			return errors.Join(append(gaps, err)...)
 		})
 		frames := 0
-		must(b, r.in(dayOf(midnight), func(tx *bolt.Tx) error {
+		must(b, r.viewDay(dayOf(midnight), func(tx *bolt.Tx) error {
 			return tx.Bucket(frameBucket).ForEach(func(_, packed []byte) error {
 				frames += len(packed)
 				return nil

@@ -92,8 +92,8 @@ func (a archive) open(day string) (*bolt.DB, error) {
 // readWait is how long a reader waits for a file that another process has open.
 const readWait = 50 * time.Millisecond
 
-// look runs read in a transaction on an open day; damage becomes an error.
-func look(db *bolt.DB, day string, read func(tx *bolt.Tx) error) error {
+// viewFile runs read in a transaction on an open day; damage becomes an error.
+func viewFile(db *bolt.DB, day string, read func(tx *bolt.Tx) error) error {
 	err := pages.Guard(func() error {
 		return db.View(func(tx *bolt.Tx) error {
 			if err := recognise(tx); err != nil {

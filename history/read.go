@@ -49,11 +49,11 @@ func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
 	if s.db == nil || s.day != day {
 		return false, nil
 	}
-	return true, look(s.db, day, read)
+	return true, viewFile(s.db, day, read)
 }
 
-// in runs read on a day: on this process's own file if that is the day, and else on a file that it opens.
-func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
+// viewDay runs read on a day: on this process's own file if that is the day, and else on a file that it opens.
+func (r *Reader) viewDay(day string, read func(tx *bolt.Tx) error) error {
 	if is, err := r.live(day, read); is || err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
 		return err
 	}
 	defer db.Close()
-	return look(db, day, read)
+	return viewFile(db, day, read)
 }
 
 // Story returns the passages about a job, the oldest first. It reads the newest days first, until ctx ends, which is
@@ -79,7 +79,7 @@ func (r *Reader) Story(ctx context.Context, job int) (told []story.Passage, gaps
 			break
 		}
 		var of []story.Passage
-		err := r.in(day, func(tx *bolt.Tx) (err error) {
+		err := r.viewDay(day, func(tx *bolt.Tx) (err error) {
 			of, err = storyIn(tx, job)
 			return err
 		})
@@ -154,7 +154,7 @@ func (q *Question) wants(r *story.Run) bool {
 
 // Runs returns the selected runs, by start and then by job. It reads the newest days first, until it has enough runs or
 // ctx ends, which is reported as a gap. Days before Since need not be read: each day's file begins with the runs that
-// were running then (see Store.opening). more says that further runs match.
+// were running then (see Store.carriedRuns). more says that further runs match.
 func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more bool, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more b
 			gaps = append(gaps, fmt.Errorf("day %s and those before: %w", day, errLong))
 			break
 		}
-		if err := r.in(day, found.collect); err != nil {
+		if err := r.viewDay(day, found.collect); err != nil {
 			gaps = append(gaps, err)
 		}
 		if q.Most > 0 && found.wanted() > q.Most {
@@ -195,8 +195,8 @@ func Of(reports []bridge.Report, q Question) (runs []story.Run, more bool) {
 	return found.sorted()
 }
 
-// run identifies a run.
-type run struct {
+// runKey identifies a run.
+type runKey struct {
 	job   int
 	began int64
 }
@@ -206,12 +206,12 @@ type collector struct {
 	question Question
 	marks    [][]byte // bytes that the JSON of every selected run contains
 	runs     []story.Run
-	places   map[run]int
+	places   map[runKey]int
 }
 
 // collectorOf makes a collector. Its marks let collect skip texts without parsing them.
 func collectorOf(q Question) *collector {
-	c := &collector{question: q, places: map[run]int{}}
+	c := &collector{question: q, places: map[runKey]int{}}
 	if user, err := json.Marshal(q.User); q.User != "" && err == nil {
 		c.marks = append(c.marks, append([]byte(`"user":`), user...))
 	}
@@ -223,7 +223,7 @@ func collectorOf(q Question) *collector {
 
 // collect adds the runs of a day.
 func (c *collector) collect(tx *bolt.Tx) error {
-	if q := c.question; q.User != "" && !has(tx.Bucket(userBucket), userKey(q.User)) {
+	if q := c.question; q.User != "" && !hasKey(tx.Bucket(userBucket), userKey(q.User)) {
 		return nil
 	}
 	if q := c.question; q.Job != 0 && !hasPrefix(tx.Bucket(jobBucket), jobKey(q.Job, number(0))[:jobBytes]) {
@@ -247,8 +247,8 @@ func (c *collector) collect(tx *bolt.Tx) error {
 	})
 }
 
-// has says whether a bucket has a key, whatever its value.
-func has(bucket *bolt.Bucket, key []byte) bool {
+// hasKey says whether a bucket has a key, whatever its value.
+func hasKey(bucket *bolt.Bucket, key []byte) bool {
 	found, _ := bucket.Cursor().Seek(key)
 	return bytes.Equal(found, key)
 }
@@ -264,7 +264,7 @@ func (c *collector) add(r *story.Run) {
 	if q := c.question; q.User != "" && r.User != q.User || q.Job != 0 && r.Job != q.Job {
 		return
 	}
-	key := run{r.Job, r.Began.UnixNano()}
+	key := runKey{r.Job, r.Began.UnixNano()}
 	place, known := c.places[key]
 	if !known {
 		c.places[key] = len(c.runs)
@@ -306,7 +306,7 @@ func (r *Reader) Round(n int) ([]byte, error) {
 	var gaps []error
 	for _, day := range slices.Backward(days) {
 		var text []byte
-		err := r.in(day, func(tx *bolt.Tx) (err error) {
+		err := r.viewDay(day, func(tx *bolt.Tx) (err error) {
 			place := tx.Bucket(numberBucket).Get(number(uint64(n)))
 			text, err = frameAt(tx, place)
 			return err

@@ -177,7 +177,7 @@ func (s *Store) begin(day string, now time.Time) error {
 	if s.teller == nil {
 		s.teller = s.recall(db, day)
 	}
-	err = look(db, day, func(tx *bolt.Tx) error {
+	err = viewFile(db, day, func(tx *bolt.Tx) error {
 		s.begun = tx.Bucket(passageBucket).Sequence() > 0
 		return nil
 	})
@@ -295,14 +295,14 @@ func recallFrom(db *bolt.DB, day string, teller *story.Teller) error {
 	teller.Tell(&bridge.Report{Round: round.Round, Began: round.Began, Snapshot: round.Snapshot, Plan: round.Plan,
 		Shadow: round.Shadow})
 	found := collectorOf(Question{})
-	err = look(db, day, found.collect)
+	err = viewFile(db, day, found.collect)
 	teller.Remind(found.runs)
 	return err
 }
 
 // lastFrame is the text of the last frame of a day.
 func lastFrame(db *bolt.DB, day string) (text []byte, err error) {
-	err = look(db, day, func(tx *bolt.Tx) (err error) {
+	err = viewFile(db, day, func(tx *bolt.Tx) (err error) {
 		place, _ := tx.Bucket(frameBucket).Cursor().Last()
 		text, err = frameAt(tx, place)
 		return err
@@ -316,7 +316,7 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 	if err != nil {
 		return err
 	}
-	e, err := entryOf(told, s.opening())
+	e, err := entryOf(told, s.carriedRuns())
 	if err != nil {
 		return err
 	}
@@ -357,9 +357,9 @@ func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 	return round.Print()
 }
 
-// opening returns the running runs if the day's file is empty. They are stored again, so that each day's file lists all
-// runs of that day.
-func (s *Store) opening() []story.Run {
+// carriedRuns returns the running runs if the day's file is empty. They are stored again, so that each day's file lists
+// all runs of that day.
+func (s *Store) carriedRuns() []story.Run {
 	if s.begun {
 		return nil
 	}

@@ -73,9 +73,9 @@ const (
 	tidy     = 2 * time.Second  // the same for processes that the command left behind
 )
 
-// running is a running command. One goroutine does everything but the waiting and also reaps the process, so the PID
-// and process group are still the command's whenever a signal is sent.
-type running struct {
+// runningCommand is a running command. One goroutine does everything but the waiting and also reaps the process, so the
+// PID and process group are still the command's whenever a signal is sent.
+type runningCommand struct {
 	*Command
 	process *exec.Cmd
 	shares  bool // it shares our process group, so a terminal's signals reach it directly
@@ -86,10 +86,10 @@ type running struct {
 	// it if it is what we send.
 	ignored []os.Signal
 
-	ctx    context.Context // ends when the command has ended
-	others sync.WaitGroup
-	alone  context.CancelFunc // ends what runs beside it
-	beside sync.WaitGroup     // waits for what runs beside it
+	ctx          context.Context // ends when the command has ended
+	others       sync.WaitGroup
+	cancelBeside context.CancelFunc // ends what runs beside it
+	beside       sync.WaitGroup     // waits for what runs beside it
 
 	asked   bool // it was asked to save and leave
 	forced  bool // it was ended by force after its grace
@@ -104,14 +104,14 @@ func (c *Command) Run() (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{Command: c, ctx: ctx, exited: make(chan struct{}), caught: make(chan os.Signal, 64)}
+	r := &runningCommand{Command: c, ctx: ctx, exited: make(chan struct{}), caught: make(chan os.Signal, 64)}
 	defer signal.Stop(r.caught)
 	if err := r.start(); err != nil {
 		cancel()
 		return codeOf(err), err
 	}
 	r.accompany()
-	r.mind()
+	r.handleEvents()
 	cancel()
 	r.others.Wait()
 	r.part()
@@ -120,7 +120,7 @@ func (c *Command) Run() (int, error) {
 }
 
 // start starts the command through the shim (exec.go), and prepares for signals and orphans.
-func (r *running) start() error {
+func (r *runningCommand) start() error {
 	path, err := exec.LookPath(r.Argv[0])
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func codeOf(err error) int {
 }
 
 // accompany starts what runs beside the command, and the wait for its end.
-func (r *running) accompany() {
+func (r *runningCommand) accompany() {
 	pid := r.process.Process.Pid
 	r.others.Go(func() {
 		for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
@@ -169,14 +169,14 @@ func (r *running) accompany() {
 		close(r.exited)
 	})
 	ctx, cancel := context.WithCancel(r.ctx)
-	r.alone = cancel
+	r.cancelBeside = cancel
 	for _, f := range r.Beside {
 		r.beside.Go(func() { f(ctx, pid) })
 	}
 }
 
 // part waits a moment for what has run beside the command.
-func (r *running) part() {
+func (r *runningCommand) part() {
 	ended := make(chan struct{})
 	go func() {
 		r.beside.Wait()
@@ -189,8 +189,8 @@ func (r *running) part() {
 	}
 }
 
-// mind handles signals and deadlines until the command has ended.
-func (r *running) mind() {
+// handleEvents handles signals and deadlines until the command has ended.
+func (r *runningCommand) handleEvents() {
 	for {
 		select {
 		case <-r.exited:
@@ -200,16 +200,16 @@ func (r *running) mind() {
 		case <-r.overdue:
 			r.force()
 		case <-r.due:
-			r.reap(r.left())
+			r.reap(r.leftovers())
 		}
 	}
 }
 
 // take handles a signal that we caught. What runs beside the command ends as soon as the command is told to leave. Any
 // signal but On and SIGCHLD is passed on, unless the terminal has sent it to the command, too.
-func (r *running) take(caught syscall.Signal) {
+func (r *runningCommand) take(caught syscall.Signal) {
 	if caught == r.On || slices.Contains(ending, caught) {
-		r.alone()
+		r.cancelBeside()
 	}
 	switch {
 	case caught == unix.SIGCHLD:
@@ -223,7 +223,7 @@ func (r *running) take(caught syscall.Signal) {
 }
 
 // ask asks the command to save and leave, once. A command that has ended by then counts as not asked.
-func (r *running) ask() {
+func (r *runningCommand) ask() {
 	select {
 	case <-r.exited:
 		return
@@ -237,12 +237,12 @@ func (r *running) ask() {
 		r.overdue = time.After(r.Grace)
 	}
 	r.Say(fmt.Sprintf("%s asks to save and leave: %s goes to %s", unix.SignalName(r.On), unix.SignalName(r.Send),
-		r.whom()))
+		r.targetName()))
 	r.deliver()
 }
 
-// whom describes the target for people.
-func (r *running) whom() string {
+// targetName describes the target for people.
+func (r *runningCommand) targetName() string {
 	name := fmt.Sprintf("%s (%d)", filepath.Base(r.Argv[0]), r.process.Process.Pid)
 	switch r.To {
 	case Children:
@@ -256,7 +256,7 @@ func (r *running) whom() string {
 }
 
 // deliver sends the signal to the target.
-func (r *running) deliver() {
+func (r *runningCommand) deliver() {
 	pid := r.process.Process.Pid
 	switch r.To {
 	case Process:
@@ -277,7 +277,7 @@ func (r *running) deliver() {
 }
 
 // signalSteps has Slurm signal the tasks. It retries, since slurmctld may be away and a step may just be starting.
-func (r *running) signalSteps() {
+func (r *runningCommand) signalSteps() {
 	for r.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
 		said, err := exec.CommandContext(ctx, "scancel", "--signal="+name(r.Send), r.Job).CombinedOutput()
@@ -296,7 +296,7 @@ func (r *running) signalSteps() {
 // force ends a command that has not left within its grace, by SIGTERM and the next time by SIGKILL. Only what it saved
 // before is kept. SIGTERM goes to the command alone, which may end its workers in order; SIGKILL goes to its whole
 // group, unless that is ours.
-func (r *running) force() {
+func (r *runningCommand) force() {
 	signal, pid := unix.SIGTERM, r.process.Process.Pid
 	if r.forced {
 		signal = unix.SIGKILL
@@ -314,7 +314,7 @@ func (r *running) force() {
 
 // end reaps the command and returns the exit code for this process: after a request, Exit for a command that did as
 // asked or was ended by force, and otherwise the command's own code.
-func (r *running) end() int {
+func (r *runningCommand) end() int {
 	err := r.process.Wait()
 	state := r.process.ProcessState
 	if state == nil { // the exit status was lost to another waiter

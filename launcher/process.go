@@ -58,12 +58,12 @@ type orphans struct {
 	dead []int            // zombies at the last look
 }
 
-// between is the time between two looks. In it, a goroutine that waits for its own command has reaped it.
-const between = time.Second
+// lookInterval is the time between two looks. In it, a goroutine that waits for its own command has reaped it.
+const lookInterval = time.Second
 
 func (o *orphans) lookSoon() {
 	if o.due == nil {
-		o.due = time.After(between)
+		o.due = time.After(lookInterval)
 	}
 }
 
@@ -88,9 +88,9 @@ func reap(pid int) {
 	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
 }
 
-// left returns our children without the command and without those that were here before it, except for zombies among
-// these, which are reaped but not ended.
-func (r *running) left() (all []process) {
+// leftovers returns our children without the command and without those that were here before it, except for zombies
+// among these, which are reaped but not ended.
+func (r *runningCommand) leftovers() (all []process) {
 	for _, p := range children(os.Getpid()) {
 		if p.pid != r.process.Process.Pid && (p.dead || !slices.Contains(r.before, p.pid)) {
 			all = append(all, p)
@@ -101,12 +101,12 @@ func (r *running) left() (all []process) {
 
 // sweep ends the processes that the command left behind, since a loader that outlives its trainer holds memory and a
 // GPU. At this point no goroutine waits for a command of its own.
-func (r *running) sweep() {
+func (r *runningCommand) sweep() {
 	for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		told := map[int]bool{}
 		for end := time.Now().Add(tidy); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			living := 0
-			for _, p := range r.left() {
+			for _, p := range r.leftovers() {
 				if p.dead {
 					reap(p.pid)
 					continue

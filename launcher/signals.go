@@ -29,9 +29,9 @@ func ParseSignal(text string, among []string) (syscall.Signal, error) {
 // name returns a signal's name as scancel and kill use it.
 func name(s syscall.Signal) string { return strings.TrimPrefix(unix.SignalName(s), "SIG") }
 
-// kept are signals that are not passed on: those that cannot be caught, that the kernel sends to a process for its own
-// mistake, that concern our own children and terminal, and that Go's runtime sends to itself.
-var kept = []syscall.Signal{
+// neverPassed are signals that are not passed on: those that cannot be caught, that the kernel sends to a process for
+// its own mistake, that concern our own children and terminal, and that Go's runtime sends to itself.
+var neverPassed = []syscall.Signal{
 	unix.SIGKILL, unix.SIGSTOP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGSYS,
 	unix.SIGTRAP, unix.SIGSTKFLT,
 	unix.SIGCHLD, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGPROF, unix.SIGURG,
@@ -50,9 +50,9 @@ const (
 )
 
 // passed returns the signals that are passed on to the command, and SIGCHLD, which tells us about our children.
-func (r *running) passed() (all []os.Signal) {
+func (r *runningCommand) passed() (all []os.Signal) {
 	take := func(s syscall.Signal) {
-		if !slices.Contains(kept, s) && !slices.Contains(r.ignored, os.Signal(s)) &&
+		if !slices.Contains(neverPassed, s) && !slices.Contains(r.ignored, os.Signal(s)) &&
 			!(r.shares && slices.Contains(jobControl, s)) {
 			all = append(all, s)
 		}

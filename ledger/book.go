@@ -146,12 +146,12 @@ func (b *Book) prepare() error {
 	if err := b.db.View(check); err != nil {
 		return err
 	}
-	return b.renew()
+	return b.upgradeFormat()
 }
 
-// renew gives a file of an older format the present one. Only the number changes: the records are valid as they are,
-// and get their new fields when they are next written.
-func (b *Book) renew() error {
+// upgradeFormat gives a file of an older format the present one. Only the number changes: the records are valid as they
+// are, and get their new fields when they are next written.
+func (b *Book) upgradeFormat() error {
 	current := false
 	err := b.db.View(func(tx *bolt.Tx) error {
 		current = bytes.Equal(tx.Bucket(metaBucket).Get(formatKey), number(format))
@@ -278,7 +278,7 @@ func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 		if report.Small {
 			return nil
 		}
-		return b.file(tx.Bucket(reportsBucket), report.Round, packed)
+		return b.storeReport(tx.Bucket(reportsBucket), report.Round, packed)
 	})
 	if err != nil {
 		return fmt.Errorf("settle round %d: %w: %w", report.Round, ErrUnkept, err)

@@ -18,8 +18,8 @@ var ErrNoReport = errors.New("no such report")
 // sorted by arrival because the newest one must never be the first to be dropped, whatever its round number.
 const reportKeyLength = 16
 
-// file stores a report and drops the oldest ones beyond keep.
-func (b *Book) file(bucket *bolt.Bucket, round int, packed []byte) error {
+// storeReport stores a report and drops the oldest ones beyond keep.
+func (b *Book) storeReport(bucket *bolt.Bucket, round int, packed []byte) error {
 	order, err := bucket.NextSequence()
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func Restore(source string, files Files, now time.Time) (content Content, kept [
 // restore does the work of Restore: it locks the ledger, unpacks and checks the backup beside the files, and exchanges
 // them.
 func restore(source string, files Files, now time.Time) (content Content, kept []string, err error) {
-	held, err := hold(files.Ledger)
+	held, err := lockLedger(files.Ledger)
 	if err != nil {
 		return content, nil, err
 	}
@@ -60,8 +60,8 @@ func restore(source string, files Files, now time.Time) (content Content, kept [
 	return content, kept, err
 }
 
-// hold locks the ledger, so that no daemon can open it meanwhile; nil if there is none.
-func hold(path string) (*os.File, error) {
+// lockLedger locks the ledger, so that no daemon can open it meanwhile; nil if there is none.
+func lockLedger(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -106,7 +106,7 @@ func unpackAll(source string, fresh Files) (days int, err error) {
 		return 0, err
 	}
 	// Read to the end, where gzip's checksum is.
-	rest, err := io.Copy(io.Discard, io.LimitReader(damageOf{zipped}, mostBehind))
+	rest, err := io.Copy(io.Discard, io.LimitReader(backupReader{zipped}, mostBehind))
 	if err == nil && rest == mostBehind {
 		err = fmt.Errorf("%w: more in it than it should have", ErrNoBackup)
 	}
@@ -146,7 +146,7 @@ func unpackOne(packed *tar.Reader, header *tar.Header, path string, check func(s
 	if header.Typeflag != tar.TypeReg || header.Size > mostRestored {
 		return fmt.Errorf("%w: %s is no file of at most %d bytes", ErrNoBackup, header.Name, int64(mostRestored))
 	}
-	if err := writeNew(path, copying(damageOf{packed})); err != nil {
+	if err := writeNew(path, copying(backupReader{packed})); err != nil {
 		return err
 	}
 	switch err := check(path); {
@@ -158,10 +158,11 @@ func unpackOne(packed *tar.Reader, header *tar.Header, path string, check func(s
 	return nil
 }
 
-// damageOf marks errors of reading the backup as ErrNoBackup, to distinguish them from errors of writing to the disk.
-type damageOf struct{ inner io.Reader }
+// backupReader marks errors of reading the backup as ErrNoBackup, to distinguish them from errors of writing to the
+// disk.
+type backupReader struct{ inner io.Reader }
 
-func (d damageOf) Read(into []byte) (int, error) {
+func (d backupReader) Read(into []byte) (int, error) {
 	n, err := d.inner.Read(into)
 	if err != nil && err != io.EOF {
 		err = fmt.Errorf("%w: %w", ErrNoBackup, err)

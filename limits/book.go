@@ -86,30 +86,30 @@ func (b *Book) groups(j *Job) []group {
 	return all
 }
 
-// kin identifies jobs with the same user, account, QOS and partition. The same limits apply to all of them, so they are
-// looked up once for each kin.
-type kin struct{ user, account, qos, partition string }
+// jobClass identifies jobs with the same user, account, QOS and partition. The same limits apply to all of them, so
+// they are looked up once for each kin.
+type jobClass struct{ user, account, qos, partition string }
 
-// place holds what follows from a job's kin: its groups and the limits that bind it.
-type place struct {
+// classLimits holds what follows from a job's kin: its groups and the limits that bind it.
+type classLimits struct {
 	groups   []group // in which the job is counted
 	bindings []binding
 	relative bool // it has a QOS with relative limits, which are not supported
 }
 
-// places caches the place of each kin among the jobs of one moment.
-type places struct {
+// classCache caches the place of each kin among the jobs of one moment.
+type classCache struct {
 	*Book
-	known map[kin]*place
+	known map[jobClass]*classLimits
 	jobs  []Job             // all jobs of the cluster
 	sums  map[poolKey]int64 // what running jobs hold, by group and TRES; filled on demand
 }
 
-// of returns the place of a job and computes it at first use.
-func (p places) of(j *Job) *place {
-	k := kin{j.User, j.Account, j.QOS, j.Partition}
+// limitsOf returns the place of a job and computes it at first use.
+func (p classCache) limitsOf(j *Job) *classLimits {
+	k := jobClass{j.User, j.Account, j.QOS, j.Partition}
 	if p.known[k] == nil {
-		p.known[k] = &place{
+		p.known[k] = &classLimits{
 			groups: p.groups(j), bindings: p.bindings(j),
 			relative: slices.ContainsFunc(p.services(j), func(q *QOS) bool { return q.Relative }),
 		}
@@ -130,7 +130,7 @@ func (b *Book) bindings(j *Job) []binding {
 	var bound []binding
 	for _, q := range b.services(j) {
 		for _, l := range q.Limits {
-			if !has(bound, l.Kind, l.TRES) {
+			if !hasLimit(bound, l.Kind, l.TRES) {
 				bound = append(bound, binding{l, scope(q, l.Kind, j)})
 			}
 		}
@@ -145,7 +145,7 @@ func (b *Book) associate(bound []binding, j *Job) []binding {
 	up := b.lineage(j)
 	for _, g := range up {
 		for _, l := range b.above[g].Limits {
-			first := l.Kind.group() || !has(bound[len(byQOS):], l.Kind, l.TRES)
+			first := l.Kind.group() || !hasLimit(bound[len(byQOS):], l.Kind, l.TRES)
 			if !first || replaced(byQOS, l) {
 				continue
 			}
@@ -183,17 +183,17 @@ func (l Limit) times(factor float64) Limit {
 // group says whether limits of this kind count all jobs of a group together.
 func (k Kind) group() bool { return k == GrpTRES || k == GrpJobs || k == GrpTRESMins }
 
-// has says whether the list has a limit of this kind and TRES.
-func has(list []binding, kind Kind, tres string) bool {
+// hasLimit says whether the list has a limit of this kind and TRES.
+func hasLimit(list []binding, kind Kind, tres string) bool {
 	return slices.ContainsFunc(list, func(b binding) bool { return b.Kind == kind && b.TRES == tres })
 }
 
 // replaced says whether a limit of a QOS replaces this limit of an association.
 func replaced(byQOS []binding, l Limit) bool {
 	if l.Kind == MaxJobs {
-		return has(byQOS, MaxJobsPerUser, running) || has(byQOS, MaxJobsPerAccount, running)
+		return hasLimit(byQOS, MaxJobsPerUser, running) || hasLimit(byQOS, MaxJobsPerAccount, running)
 	}
-	return has(byQOS, l.Kind, l.TRES)
+	return hasLimit(byQOS, l.Kind, l.TRES)
 }
 
 // scope returns the group of jobs that a limit of a QOS counts.

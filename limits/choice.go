@@ -10,11 +10,11 @@ import "slices"
 // choose splits the partitions of a job into those in which it may start now and the rest. If it can never start in any
 // of them, never says why, and all count as open. If shared limits leave room in none, all in which it can ever start
 // count as open: Slurm would then start the job in no other partition either.
-func (p places) choose(j *Job) (open, shut []string, never string) {
+func (p classCache) choose(j *Job) (open, shut []string, never string) {
 	var may []string
 	for _, part := range j.Choice {
 		t := Terms{}
-		p.bindAll(&t, j.in(part), func(binding) {})
+		p.bindAll(&t, j.inPartition(part), func(binding) {})
 		if t.Never == "" {
 			may = append(may, part)
 		} else if never == "" {
@@ -24,7 +24,7 @@ func (p places) choose(j *Job) (open, shut []string, never string) {
 	if len(may) == 0 {
 		return j.Choice, nil, never
 	}
-	open = slices.DeleteFunc(slices.Clone(may), func(part string) bool { return p.usedUp(j.in(part)) })
+	open = slices.DeleteFunc(slices.Clone(may), func(part string) bool { return p.usedUp(j.inPartition(part)) })
 	if len(open) == 0 {
 		open = may
 	}
@@ -36,8 +36,8 @@ func (p places) choose(j *Job) (open, shut []string, never string) {
 	return open, shut, ""
 }
 
-// in returns a copy of the job with this one partition.
-func (j *Job) in(partition string) *Job {
+// inPartition returns a copy of the job with this one partition.
+func (j *Job) inPartition(partition string) *Job {
 	one := *j
 	one.Partition, one.Choice = partition, nil
 	return &one
@@ -45,7 +45,7 @@ func (j *Job) in(partition string) *Job {
 
 // usedUp says whether a limit that the job shares with others leaves less than the job's minimum. Limits on the job
 // alone do not matter here, so their Terms are discarded.
-func (p places) usedUp(j *Job) (full bool) {
+func (p classCache) usedUp(j *Job) (full bool) {
 	p.bindAll(&Terms{}, j, func(b binding) {
 		need := needs(b.TRES, j, int64(max(1, j.Nodes)))
 		if b.TRES == running {
@@ -57,14 +57,14 @@ func (p places) usedUp(j *Job) (full bool) {
 }
 
 // held sums what the running jobs of a group hold of a TRES.
-func (p places) held(b binding) int64 {
+func (p classCache) held(b binding) int64 {
 	key := poolKey{of: b.of, tres: b.TRES}
 	if n, known := p.sums[key]; known {
 		return n
 	}
 	var sum usage
 	for i := range p.jobs {
-		if j := &p.jobs[i]; j.Running && slices.Contains(p.of(j).groups, b.of) {
+		if j := &p.jobs[i]; j.Running && slices.Contains(p.limitsOf(j).groups, b.of) {
 			sum.add(b.TRES, j)
 		}
 	}

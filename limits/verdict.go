@@ -16,7 +16,7 @@ import (
 // ascending in ID; unmanaged jobs count by what they hold.
 func (b *Book) Judge(jobs []Job) Verdict {
 	var v Verdict
-	where, pools := places{b, map[kin]*place{}, jobs, map[poolKey]int64{}}, map[poolKey]*pool{}
+	where, pools := classCache{b, map[jobClass]*classLimits{}, jobs, map[poolKey]int64{}}, map[poolKey]*pool{}
 	for i := range jobs {
 		if j := &jobs[i]; j.Managed {
 			v.Terms = append(v.Terms, where.terms(j, len(v.Terms), pools))
@@ -52,7 +52,7 @@ type usage struct {
 
 // terms returns what binds a job by itself, in whichever of its partitions it starts. It also adds the job, by its
 // index number, to the pools that it shares with others.
-func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
+func (p classCache) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	t := Terms{Job: j.ID, Tier: p.tier(j)}
 	share := func(b binding) { join(pools, b, number) }
 	if len(j.Choice) < 2 {
@@ -62,7 +62,7 @@ func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	open, shut, never := p.choose(j)
 	for _, part := range open {
 		in := Terms{}
-		p.bindAll(&in, j.in(part), share)
+		p.bindAll(&in, j.inPartition(part), share)
 		t.tighten(in)
 	}
 	t.Shut, t.Never = shut, never
@@ -84,14 +84,14 @@ func (b *Book) tier(j *Job) (highest int) {
 
 // bindAll applies all limits of a job in its partition to t, and calls share for each limit that is shared with other
 // jobs. A job whose QOS has relative limits gets no more than its user's request, and no other limit is looked at.
-func (p places) bindAll(t *Terms, j *Job, share func(binding)) {
+func (p classCache) bindAll(t *Terms, j *Job, share func(binding)) {
 	if p := p.partitions[j.Partition]; p != nil {
 		t.lower(gres.Vector{CPUs: p.MaxCPUs, Memory: p.MaxMemory})
 	}
 	if !p.enforced {
 		return
 	}
-	at := p.of(j)
+	at := p.limitsOf(j)
 	if at.relative {
 		t.modest(j)
 		return
@@ -180,7 +180,7 @@ func amount(tres string, n int64) string {
 }
 
 // fill adds up what running jobs that are not members hold in the groups of the pools.
-func (p places) fill(pools map[poolKey]*pool, jobs []Job) {
+func (p classCache) fill(pools map[poolKey]*pool, jobs []Job) {
 	of := map[group][]*pool{}
 	for _, shared := range pools {
 		of[shared.of] = append(of[shared.of], shared)
@@ -194,7 +194,7 @@ func (p places) fill(pools map[poolKey]*pool, jobs []Job) {
 		if !j.Running {
 			continue
 		}
-		for _, g := range p.of(j).groups {
+		for _, g := range p.limitsOf(j).groups {
 			for _, shared := range of[g] {
 				if _, member := slices.BinarySearch(shared.members, number); !j.Managed || !member {
 					shared.others.add(shared.tres, j)
@@ -216,12 +216,12 @@ func (u *usage) add(tres string, j *Job) {
 	case tres == gpus, strings.HasPrefix(tres, ofType) && tres[len(ofType):] == j.Type:
 		u.n += int64(j.Holds.GPUs)
 	case tres == nodes:
-		u.seat(j.On)
+		u.addNodes(j.On)
 	}
 }
 
-// seat counts the nodes that a job is on; a node shared by several jobs counts once.
-func (u *usage) seat(on []string) {
+// addNodes counts the nodes that a job is on; a node shared by several jobs counts once.
+func (u *usage) addNodes(on []string) {
 	if u.on == nil {
 		u.on = map[string]bool{}
 	}
@@ -239,7 +239,7 @@ func (v *Verdict) share(pools map[poolKey]*pool) {
 			continue
 		}
 		if last == nil || !last.together(p) {
-			v.Quotas = append(v.Quotas, boundless(p))
+			v.Quotas = append(v.Quotas, unboundedQuota(p))
 			for _, number := range p.members {
 				t := &v.Terms[number]
 				t.Quotas = append(t.Quotas, len(v.Quotas)-1)
@@ -283,8 +283,8 @@ func (p *pool) together(q *pool) bool {
 	return p.of == q.of && p.kind == q.kind && !p.typed() && !q.typed() && slices.Equal(p.members, q.members)
 }
 
-// boundless returns a quota for the pool's group without any bound yet.
-func boundless(p *pool) policy.Quota {
+// unboundedQuota returns a quota for the pool's group without any bound yet.
+func unboundedQuota(p *pool) policy.Quota {
 	const none = policy.Unbounded
 	name := fmt.Sprintf("%s of %s", p.kind, p.of)
 	if p.typed() {

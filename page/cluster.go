@@ -14,8 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// longest is the most rows of a table. It keeps a page small however long the queue is.
-const longest = 250
+// maxTableRows is the most rows of a table. It keeps a page small however long the queue is.
+const maxTableRows = 250
 
 // cluster is the data of a round's page.
 type cluster struct {
@@ -150,10 +150,10 @@ func (u Use) plus(v Use) Use {
 
 // first returns the rows that a table shows, and the number of those left out.
 func first[T any](rows []T) ([]T, int) {
-	if len(rows) <= longest {
+	if len(rows) <= maxTableRows {
 		return rows, 0
 	}
-	return rows[:longest], len(rows) - longest
+	return rows[:maxTableRows], len(rows) - maxTableRows
 }
 
 // rowsOf returns the jobs with a grant, in the order of the plan. A decision about a job that the snapshot does not

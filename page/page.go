@@ -77,7 +77,7 @@ func Job(w io.Writer, told story.Story) error {
 
 // Profiles writes the page of profiles and learned profiles.
 func Profiles(w io.Writer, s Shelf, wanted Wanted) error {
-	return write(w, profilesPage, frame{Title: "Profiles", Here: "/profiles", Page: shelfOf(s, wanted)})
+	return write(w, profilesPage, frame{Title: "Profiles", Here: "/profiles", Page: newProfileList(s, wanted)})
 }
 
 // pager has the addresses of the rows before and after those that are shown; empty: there are none.

@@ -223,11 +223,11 @@ func TestWhatIsWrongStandsAtTheTopOfTheClustersPage(t *testing.T) {
 	if page := drawn(t, small()); strings.Contains(page, `id="wrong"`) || strings.Contains(page, `id="failed"`) {
 		t.Error("something is wrong with a daemon that is well")
 	}
-	for range 2 * longest {
+	for range 2 * maxTableRows {
 		health.Now = append(health.Now, health.Now[0])
 	}
 	page := text(t, func(w io.Writer) error { return Cluster(w, small(), health, Asked{}, noon) })
-	if n := strings.Count(page, "slurmdbd"); n != longest || !strings.Contains(page, "And 251 more") {
+	if n := strings.Count(page, "slurmdbd"); n != maxTableRows || !strings.Contains(page, "And 251 more") {
 		t.Errorf("%d of %d faults are listed, and it is not said how many more there are", n, len(health.Now))
 	}
 }

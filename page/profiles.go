@@ -39,8 +39,8 @@ const (
 	mostColumns = 12
 )
 
-// shelf is the data of the profiles page.
-type shelf struct {
+// profileList is the data of the profiles page.
+type profileList struct {
 	Wanted     Wanted
 	Maps       []heatMap
 	All, Found int
@@ -77,9 +77,9 @@ type heatCell struct {
 	Share, Knee bool
 }
 
-// shelfOf makes the data of the profiles page. Only the maps of the requested part are drawn.
-func shelfOf(s Shelf, wanted Wanted) shelf {
-	page := shelf{Wanted: wanted, All: len(s.Names) + len(s.Learned), Fault: s.Fault}
+// newProfileList makes the data of the profiles page. Only the maps of the requested part are drawn.
+func newProfileList(s Shelf, wanted Wanted) profileList {
+	page := profileList{Wanted: wanted, All: len(s.Names) + len(s.Learned), Fault: s.Fault}
 	var draw []func() heatMap
 	for _, name := range s.Names {
 		if wanted.fits(name) {
@@ -92,7 +92,7 @@ func shelfOf(s Shelf, wanted Wanted) shelf {
 		}
 	}
 	page.Found = len(draw)
-	draw, from, pages := paged(draw, wanted.From, mostMaps, wanted.at)
+	draw, from, pages := paged(draw, wanted.From, mostMaps, wanted.pageURL)
 	page.pager = pages
 	for k, one := range draw {
 		m := one()
@@ -106,8 +106,8 @@ func (w Wanted) fits(text string) bool {
 	return w.Text == "" || strings.Contains(strings.ToLower(text), strings.ToLower(w.Text))
 }
 
-// at is the address of the page that begins with this profile.
-func (w Wanted) at(from int) string {
+// pageURL is the address of the page that begins with this profile.
+func (w Wanted) pageURL(from int) string {
 	values := url.Values{"from": {strconv.Itoa(from)}}
 	if w.Text != "" {
 		values.Set("name", w.Text)
@@ -152,7 +152,7 @@ func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
 	for _, row := range p.Throughput {
 		fastest = max(fastest, slices.Max(row))
 	}
-	rows, columns := spread(len(p.CoresPerGPU), mostRows), spread(len(p.MemoryPerGPU), mostColumns)
+	rows, columns := sampleIndexes(len(p.CoresPerGPU), mostRows), sampleIndexes(len(p.MemoryPerGPU), mostColumns)
 	m.Left = len(p.CoresPerGPU) - len(rows) + len(p.MemoryPerGPU) - len(columns)
 	for _, j := range columns {
 		m.Memory = append(m.Memory, gigabytes(int(p.MemoryPerGPU[j])))
@@ -205,8 +205,8 @@ func usualNode(p *sensitivity.Profile, nodes []policy.Node) (total gres.Vector, 
 	return total, most > 0
 }
 
-// spread returns at most most of the numbers below n, evenly spaced, with the first and the last.
-func spread(n, most int) (all []int) {
+// sampleIndexes returns at most most of the numbers below n, evenly spaced, with the first and the last.
+func sampleIndexes(n, most int) (all []int) {
 	if n <= most {
 		most = n
 	}

@@ -49,7 +49,7 @@ func shelved(names ...string) Shelf {
 
 // TestAHeatMapMarksTheShareAndTheKnee in the cells that the planner would take them for.
 func TestAHeatMapMarksTheShareAndTheKnee(t *testing.T) {
-	m := shelfOf(shelved("a.json"), Wanted{}).Maps[0]
+	m := newProfileList(shelved("a.json"), Wanted{}).Maps[0]
 	for i, row := range m.Rows {
 		for j, cell := range row.Cells {
 			if cell.Share != (i == 1 && j == 1) || cell.Knee != (i == 2 && j == 1) {
@@ -65,7 +65,7 @@ func TestAHeatMapMarksTheShareAndTheKnee(t *testing.T) {
 	}
 	s := shelved("a.json")
 	s.Nodes[0].GPUType = "H100"
-	if m := shelfOf(s, Wanted{}).Maps[0]; m.Worth != "" || m.Rows[1].Cells[1].Share {
+	if m := newProfileList(s, Wanted{}).Maps[0]; m.Worth != "" || m.Rows[1].Cells[1].Share {
 		t.Errorf("on other GPUs it is worth %q", m.Worth)
 	}
 }
@@ -73,7 +73,7 @@ func TestAHeatMapMarksTheShareAndTheKnee(t *testing.T) {
 // TestAHugeProfileIsASmallMap of its first and its last row and some between.
 func TestAHugeProfileIsASmallMap(t *testing.T) {
 	for _, n := range []int{1, 2, 11, 12, 13, 24, 25, 64, 256} {
-		got := spread(n, 12)
+		got := sampleIndexes(n, 12)
 		if got[0] != 0 || got[len(got)-1] != n-1 || len(got) > 12 || len(got) != min(n, 12) {
 			t.Errorf("of %d: %v", n, got)
 		}
@@ -102,7 +102,7 @@ func TestEachProfileIsOnSomePage(t *testing.T) {
 	s.Learned = []*learned.Entry{taught("ann", "vision")}
 	seen := 0
 	for wanted := (Wanted{}); ; wanted.From += mostMaps {
-		page := shelfOf(s, wanted)
+		page := newProfileList(s, wanted)
 		seen += len(page.Maps)
 		if page.Next == "" {
 			break
@@ -112,12 +112,12 @@ func TestEachProfileIsOnSomePage(t *testing.T) {
 		t.Errorf("%d of 31 are on some page", seen)
 	}
 	for text, want := range map[string]int{"P0": 10, "ANN": 1, "visio": 1, "nobody": 0, "": 31} {
-		if page := shelfOf(s, Wanted{Text: text}); page.Found != want {
+		if page := newProfileList(s, Wanted{Text: text}); page.Found != want {
 			t.Errorf("%q finds %d, want %d", text, page.Found, want)
 		}
 	}
 	for _, from := range []int{-5, 31, 1 << 60} {
-		shelfOf(s, Wanted{From: from}) // must not panic
+		newProfileList(s, Wanted{From: from}) // must not panic
 	}
 }
 

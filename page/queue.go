@@ -23,15 +23,15 @@ type Asked struct {
 type queue struct {
 	Asked   Asked
 	Reasons []reason // of all waiting jobs, in the order in which reasons are reported
-	Rows    []waiter
+	Rows    []waitingJob
 	All     int  // waiting jobs
 	Found   int  // waiting jobs that are selected
 	Timed   bool // for some of the rows a start was forecast
 	pager
 }
 
-// waiter is a waiting job.
-type waiter struct {
+// waitingJob is a waiting job.
+type waitingJob struct {
 	bridge.Wait
 	Name, User string
 	GPUs       int // 0: no round plans it, so only its ID is known
@@ -41,7 +41,7 @@ type waiter struct {
 }
 
 // Ahead is how many jobs that wait for room are ahead of it; a dash if the policy did not order it.
-func (w waiter) Ahead() string {
+func (w waitingJob) Ahead() string {
 	if w.Place == 0 {
 		return "–"
 	}
@@ -68,16 +68,16 @@ func queueOf(report bridge.Report, asked Asked) queue {
 		}
 	}
 	q.Found = len(q.Rows)
-	q.Rows, _, q.pager = paged(q.Rows, asked.From, longest, asked.at)
-	q.Timed = slices.ContainsFunc(q.Rows, func(w waiter) bool { return w.Soon != "" })
+	q.Rows, _, q.pager = paged(q.Rows, asked.From, maxTableRows, asked.pageURL)
+	q.Timed = slices.ContainsFunc(q.Rows, func(w waitingJob) bool { return w.Soon != "" })
 	return q
 }
 
 // Chosen says that only a part of the queue is selected.
 func (a Asked) Chosen() bool { return a.User != "" || a.Cause != "" }
 
-// at is the address of the queue that begins with this row.
-func (a Asked) at(from int) string {
+// pageURL is the address of the queue that begins with this row.
+func (a Asked) pageURL(from int) string {
 	values := url.Values{}
 	if a.User != "" {
 		values.Set("user", a.User)
@@ -93,18 +93,18 @@ func (a Asked) at(from int) string {
 
 // waitersOf returns the waiting jobs in the policy's order, and after them the jobs that the policy did not order, by
 // cause. What is shown of a job that no round plans comes from its Wait, since the snapshot does not have it.
-func waitersOf(report bridge.Report) []waiter {
+func waitersOf(report bridge.Report) []waitingJob {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
 		jobs[report.Snapshot.Jobs[i].ID] = &report.Snapshot.Jobs[i]
 	}
 	waits := report.Waits
 	if len(waits) == 0 {
-		waits = planned(report.Plan)
+		waits = waitsFromPlan(report.Plan)
 	}
-	all := make([]waiter, 0, len(waits))
+	all := make([]waitingJob, 0, len(waits))
 	for _, wait := range waits {
-		w := waiter{Wait: wait, Name: wait.Name, User: wait.User, GPUs: wait.GPUs}
+		w := waitingJob{Wait: wait, Name: wait.Name, User: wait.User, GPUs: wait.GPUs}
 		if !wait.Since.IsZero() {
 			w.Since = report.Snapshot.Now.Sub(wait.Since)
 		}
@@ -112,14 +112,14 @@ func waitersOf(report bridge.Report) []waiter {
 			w.Name, w.User, w.GPUs = job.Name, job.User, job.GPUs
 			w.Since = report.Snapshot.Now.Sub(job.Arrival)
 		}
-		w.Soon = soon(wait, report.Snapshot.Now)
+		w.Soon = startText(wait, report.Snapshot.Now)
 		all = append(all, w)
 	}
 	ranks := make(map[bridge.WaitCause]int)
 	for rank, cause := range bridge.WaitCauses() {
 		ranks[cause] = rank
 	}
-	slices.SortFunc(all, func(a, b waiter) int {
+	slices.SortFunc(all, func(a, b waitingJob) int {
 		return cmp.Or(cmp.Compare(last(a.Place), last(b.Place)), cmp.Compare(ranks[a.Cause], ranks[b.Cause]),
 			cmp.Compare(a.Job, b.Job))
 	})
@@ -133,9 +133,9 @@ func waitersOf(report bridge.Report) []waiter {
 	return all
 }
 
-// soon formats when a job is expected to start: the median of the forecasts, and the range from the 10th to the 90th
-// percentile. A time that is zero lies beyond the end of the forecast.
-func soon(wait bridge.Wait, now time.Time) string {
+// startText formats when a job is expected to start: the median of the forecasts, and the range from the 10th to the
+// 90th percentile. A time that is zero lies beyond the end of the forecast.
+func startText(wait bridge.Wait, now time.Time) string {
 	s := wait.Starts
 	switch {
 	case s == nil:
@@ -153,9 +153,9 @@ func soon(wait bridge.Wait, now time.Time) string {
 // last sorts jobs without a place behind all others: place 0 wraps around to the largest number.
 func last(place int) uint { return uint(place) - 1 }
 
-// planned derives waits from the plan, for reports of rounds that gave no reasons. Most causes have the plan's names;
-// any other becomes CauseOther.
-func planned(plan policy.Plan) (all []bridge.Wait) {
+// waitsFromPlan derives waits from the plan, for reports of rounds that gave no reasons. Most causes have the plan's
+// names; any other becomes CauseOther.
+func waitsFromPlan(plan policy.Plan) (all []bridge.Wait) {
 	for _, d := range plan.Decisions {
 		if d.Grant != nil {
 			continue
@@ -170,7 +170,7 @@ func planned(plan policy.Plan) (all []bridge.Wait) {
 }
 
 // reasonsOf counts the waiting jobs by cause, in the fixed order of causes.
-func reasonsOf(waiting []waiter, user string) (all []reason) {
+func reasonsOf(waiting []waitingJob, user string) (all []reason) {
 	counts := map[bridge.WaitCause]int{}
 	for _, w := range waiting {
 		counts[w.Cause]++
@@ -178,7 +178,7 @@ func reasonsOf(waiting []waiter, user string) (all []reason) {
 	for _, cause := range bridge.WaitCauses() {
 		if n := counts[cause]; n > 0 {
 			all = append(all, reason{Reason: cause.Reason(), Cause: cause, Means: meanings[cause],
-				Fault: cause.Reason() == bridge.Misconfigured, N: n, Link: Asked{User: user, Cause: cause}.at(0)})
+				Fault: cause.Reason() == bridge.Misconfigured, N: n, Link: Asked{User: user, Cause: cause}.pageURL(0)})
 		}
 	}
 	return all

@@ -19,15 +19,15 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 // stays, and may be resized to what it is owed (shrinkToShare, raiseToOwed); a waiting job gets a place if there is
 // one. Fixed jobs have no turn.
 func scheduleJob(b *board, i int) {
-	switch s := &b.states[i]; s.standing {
-	case loose:
+	switch s := &b.states[i]; s.status {
+	case statusPreemptible:
 		b.keep(i)
 		if b.jobs[i].Owed {
 			shrinkToShare(b, i)
 			return
 		}
 		raiseToOwed(b, i)
-	case waits:
+	case statusWaiting:
 		placeJob(b, i)
 	}
 }
@@ -39,13 +39,13 @@ func placeJob(b *board, i int) {
 	if b.jobs[i].Barred != "" || findPlace(b, i) {
 		return
 	}
-	if !reserveNodes(b, i) {
+	if !keepNodes(b, i) {
 		return
 	}
 	// For the job with the reservation a place is worth any restarts (placeWorth), so a second search may succeed. It
 	// then needs no kept nodes. The reservation stays, without nodes, so that no other job gets one in this round.
 	if b.states[i].limit == byCost && findPlace(b, i) {
-		clear(b.reserved.servers)
+		clear(b.keptNodes.servers)
 		return
 	}
 	clearKeptNodes(b)
@@ -86,7 +86,7 @@ func findPlace(b *board, i int) bool {
 		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false, s.overdue, s.key}
 		return false
 	}
-	b.limit = none
+	b.limit = noLimit
 	for _, w := range s.class.gangShapes {
 		if placeInFreeRoom(b, i, w) || makeRoom(b, i, w) {
 			return true
@@ -100,7 +100,7 @@ func findPlace(b *board, i int) bool {
 // at most rules.horizon, on its GPUs. It is infinite for the job that nodes are kept for. A job that has exceeded its
 // declared length counts as one of unknown length.
 func placeWorth(b *board, i int) float64 {
-	if b.reserved != nil && b.reserved.job == i {
+	if b.keptNodes != nil && b.keptNodes.job == i {
 		return math.Inf(1)
 	}
 	j, ahead := b.jobs[i], b.c.Rules.horizon()
@@ -131,7 +131,8 @@ func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bo
 		if tooFewOfModel(b, w, n) {
 			return true
 		}
-		if least := leastSize(b, i, w, n).Size; !keptFrom(b, i, n) && least.Fits(b.servers[n].open()) && may(least) {
+		if least := leastSize(b, i, w, n).Size; !keptFrom(b, i, n) && least.Fits(b.servers[n].available()) &&
+			may(least) {
 			found.add(b.servers[n].model, n)
 		}
 		return found.servers == nil
@@ -164,19 +165,19 @@ func (g *gathering) add(model, n int) {
 	}
 }
 
-// fillFreed gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
+// reuseFreed gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
 // reports whether any stopped job goes on.
-func fillFreed(b *board) bool {
-	reprieved := reprieve(b)
+func reuseFreed(b *board) bool {
+	reprieved := undoStops(b)
 	backfill(b)
 	return reprieved
 }
 
-// reprieve lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left their
-// place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing that
-// would only leave their new place idle. Nor are jobs that go back to their share (Job.Owed), whose former size is the
-// mistake to be mended. It reports whether there were any.
-func reprieve(b *board) bool {
+// undoStops lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left
+// their place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing
+// that would only leave their new place idle. Nor are jobs that go back to their share (Job.Owed), whose former size is
+// the mistake to be mended. It reports whether there were any.
+func undoStops(b *board) bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
 	for again := true; again; {
@@ -199,9 +200,9 @@ func resumeStopped(b *board, i int) bool {
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) &&
 		(len(now.class.quotas) == 0 || mayReturn(b, i)) {
 		s := &b.states[i]
-		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
-		if now.standing == fixed { // it was only asked to give back a loan
-			s.standing = fixed
+		s.status, s.servers, s.size = statusKept, was, j.Running.PerNode
+		if now.status == statusFixed { // it was only asked to give back a loan
+			s.status = statusFixed
 		}
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])
 		s.gain = s.menu.gainOf(s.size)
@@ -218,7 +219,7 @@ func resumeStopped(b *board, i int) bool {
 // allHave reports whether each of the servers has v free.
 func (b *board) allHave(servers []int, v gres.Vector) bool {
 	for _, n := range servers {
-		if !v.Fits(b.servers[n].open()) {
+		if !v.Fits(b.servers[n].available()) {
 			return false
 		}
 	}
@@ -234,7 +235,7 @@ func backfill(b *board) {
 	b.filled = b.freed
 	for _, i := range b.order {
 		s := &b.states[i]
-		if s.standing != waits || searchDenied(b, i) || b.jobs[i].Barred != "" {
+		if s.status != statusWaiting || searchDenied(b, i) || b.jobs[i].Barred != "" {
 			continue
 		}
 		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return placeInFreeRoom(b, i, w) }) {
@@ -260,12 +261,12 @@ func readDecision(b *board, i int, d *Decision) {
 	if s.answer != nil {
 		d.Reason, d.Why = s.answer.reason, s.answer.why
 	}
-	if s.standing == waits {
+	if s.status == statusWaiting {
 		return
 	}
 	j := b.jobs[i]
 	switch {
-	case (s.standing == fixed || s.standing == kept) && !s.stopped:
+	case (s.status == statusFixed || s.status == statusKept) && !s.stopped:
 		d.Grant = j.Running
 	default:
 		d.Grant = &Placement{Nodes: serverNames(b, s.servers), PerNode: s.size}

@@ -36,8 +36,8 @@ func rearrange(b *board) {
 // server is not among them.
 func movableStarts(b *board) []int {
 	var movers []int
-	for _, i := range b.fresh() {
-		if s := &b.states[i]; s.standing == fresh && len(s.servers) == 1 && !s.growing() {
+	for _, i := range b.startingJobs() {
+		if s := &b.states[i]; s.status == statusStarting && len(s.servers) == 1 && !s.growing() {
 			movers = append(movers, i)
 		}
 	}
@@ -53,8 +53,8 @@ func findUncontested(b *board) {
 		b.uncontested.add(n)
 	}
 	for i := range b.states {
-		if s := &b.states[i]; s.standing == waits && !slices.Contains(helpless, s.answer.reason) {
-			if b.uncontested.without(s.class.eligible.servers); !b.uncontested.any() {
+		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(helpless, s.answer.reason) {
+			if b.uncontested.removeAll(s.class.eligible.servers); !b.uncontested.any() {
 				return
 			}
 		}
@@ -79,11 +79,19 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 // places: with other server shapes, eligible servers, tasks, reservations, or ability to give back.
 func comparePlaces(b *board, x, y int) int {
 	s, t := &b.states[x], &b.states[y]
-	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape,
-		b.servers[t.servers[0]].shape),
-		cmp.Compare(s.class.eligible.number, t.class.eligible.number), cmp.Compare(s.class.tasks, t.class.tasks),
-		cmp.Compare(s.class.season.own, t.class.season.own), cmp.Compare(s.class.season.now, t.class.season.now),
-		compareBool(s.class.lends, t.class.lends))
+	return cmp.Or(
+		cmp.Compare(t.size.GPUs, s.size.GPUs),
+		cmp.Compare(b.servers[s.servers[0]].shape,
+			b.servers[t.servers[0]].shape),
+		cmp.Compare(s.class.eligible.number, t.class.eligible.number),
+		cmp.Compare(s.class.tasks, t.class.tasks),
+		cmp.Compare(
+			s.class.reservationKey.own,
+			t.class.reservationKey.own,
+		),
+		cmp.Compare(s.class.reservationKey.now, t.class.reservationKey.now),
+		compareBool(s.class.canGiveBack, t.class.canGiveBack),
+	)
 }
 
 // compareBool puts false before true.
@@ -102,12 +110,12 @@ func compareBool(x, y bool) int {
 func dealPlaces(b *board, jobs []int) {
 	slices.SortFunc(jobs, func(x int, y int) int { return compareWishes(b, x, y) })
 	homes := make([]int, len(jobs))
-	var cleared set // servers on which jobs were stopped to make a place
+	var cleared serverSet // servers on which jobs were stopped to make a place
 	for k, i := range jobs {
 		homes[k] = b.states[i].servers[0]
 		if b.states[i].cleared {
 			if cleared == nil {
-				cleared = newSet(len(b.servers))
+				cleared = newServerSet(len(b.servers))
 			}
 			cleared.add(homes[k])
 		}
@@ -134,7 +142,7 @@ func dealPlaces(b *board, jobs []int) {
 
 // dealByRank deals places out among jobs with equal sizes and wishes: places that are free now go to the earlier-ranked
 // jobs, since a cleared place is free only once the stopped jobs have saved.
-func dealByRank(b *board, jobs []int, cleared set) {
+func dealByRank(b *board, jobs []int, cleared serverSet) {
 	slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	type wants struct{ least, most gres.Vector }
 	var all []wants // the keys of equal in a fixed order, which a map has not
@@ -156,7 +164,7 @@ func dealByRank(b *board, jobs []int, cleared set) {
 
 // dealFreeFirst deals out the places of equal jobs, which come in rank order, places on servers without stopped jobs
 // first.
-func dealFreeFirst(b *board, jobs []int, cleared set) {
+func dealFreeFirst(b *board, jobs []int, cleared serverSet) {
 	places := make([]int, len(jobs))
 	for k, i := range jobs {
 		places[k] = b.states[i].servers[0]
@@ -181,7 +189,7 @@ func dealOnePerServer(b *board, jobs, places []int) (waiting, free []int) {
 	})
 	last := -1
 	for _, n := range places {
-		if n != last && len(jobs) > 0 && leastOnOneNode(b, jobs[0], n).Size.Fits(b.servers[n].open()) {
+		if n != last && len(jobs) > 0 && leastOnOneNode(b, jobs[0], n).Size.Fits(b.servers[n].available()) {
 			placeWithWish(b, jobs[0], n)
 			jobs = jobs[1:]
 		} else {
@@ -214,7 +222,7 @@ func leastOnOneNode(b *board, i, n int) sensitivity.Option {
 // memory, added up.
 func unwishedRoom(b *board, n int) float64 {
 	sv := &b.servers[n]
-	left := sv.open().Minus(sv.wished)
+	left := sv.available().Minus(sv.wished)
 	return float64(left.CPUs)/float64(max(1, sv.Total.CPUs)) + float64(left.Memory)/float64(max(1, sv.Total.Memory))
 }
 
@@ -240,7 +248,7 @@ func noteWish(b *board, i, sign int) {
 func moveToBestServer(b *board, i int) {
 	s := &b.states[i]
 	home := s.servers[0]
-	if b.servers[home].wished.Fits(b.servers[home].open()) {
+	if b.servers[home].wished.Fits(b.servers[home].available()) {
 		return // all wishes fit here
 	}
 	liftWithWish(b, i)
@@ -254,8 +262,8 @@ func moveToBestServer(b *board, i int) {
 	}
 }
 
-// looks bounds how many nodes are compared before the best of them is taken.
-const looks = 64
+// maxCompared bounds how many nodes are compared before the best of them is taken.
+const maxCompared = 64
 
 // bestServer finds the server with the least left over on which the wish of job i fits beside other wishes, or, if it
 // fits nowhere, the one with the most cores left; -1 if no server has room beyond the share.
@@ -265,16 +273,16 @@ func bestServer(b *board, i int) int {
 	var least gres.Vector // what the best one would have left
 	b.now.from(w.gpus, k.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
 		sv := &b.servers[n]
-		if least := leastSize(b, i, w, n).Size; keptFrom(b, i, n) || !least.Fits(sv.open()) ||
+		if least := leastSize(b, i, w, n).Size; keptFrom(b, i, n) || !least.Fits(sv.available()) ||
 			!affords(b, k, 1, least) {
 			return true
 		}
-		left := sv.open().Minus(sv.wished).Minus(b.wishOf(b.menu(k, w.gpus, n)))
+		left := sv.available().Minus(sv.wished).Minus(b.wishOf(b.menu(k, w.gpus, n)))
 		if best < 0 || better(left, least) {
 			best, least = n, left
 		}
 		seen++
-		return seen < looks
+		return seen < maxCompared
 	})
 	return best
 }

@@ -29,61 +29,61 @@ type board struct {
 
 	now          *levelIndex // open servers by the GPUs that are free now
 	displaceable *levelIndex // open servers by the GPUs that are free once every displaceable job has left
-	closed       set         // servers on which no job may be started
-	roomy        set         // servers with more cores left than go with one GPU
-	uncontested  set         // servers that no job waiting for GPUs could use
+	closed       serverSet   // servers on which no job may be started
+	roomy        serverSet   // servers with more cores left than go with one GPU
+	uncontested  serverSet   // servers that no job waiting for GPUs could use
 
-	round    int          // counts up, so that what was cached in another round is recognised
-	stops    int          // running jobs that may still be stopped in this round
-	freed    int          // how often something was freed
-	filled   int          // freed at the last backfill
-	limit    limit        // what kept the job whose turn it is from taking another job's place
-	tail     int          // no job is loose from this position of order on
-	reserved *reservation // nodes kept for a job that has waited longer than rules.patience
+	round     int        // counts up, so that what was cached in another round is recognised
+	stops     int        // running jobs that may still be stopped in this round
+	freed     int        // how often something was freed
+	filled    int        // freed at the last backfill
+	limit     limit      // what kept the job whose turn it is from taking another job's place
+	tail      int        // no job is loose from this position of order on
+	keptNodes *keptNodes // nodes kept for a job that has waited longer than rules.patience
 
-	stopped []int // running jobs that stop or change, and some that go on after all
-	started []int // jobs whose size is free to choose, and some whose size was
-	stirred set   // servers on which those are or were
-	grown   set   // servers on which no job gains by growing, as they stand
-	traded  set   // servers on which no job gains by a trade, as they stand
+	stopped []int     // running jobs that stop or change, and some that go on after all
+	started []int     // jobs whose size is free to choose, and some whose size was
+	stirred serverSet // servers on which those are or were
+	grown   serverSet // servers on which no job gains by growing, as they stand
+	traded  serverSet // servers on which no job gains by a trade, as they stand
 	market  market
 
-	seasons   seasons
-	balances  []quotaBalance // what is left of the cluster's quotas
-	idle      int            // GPUs that are free on open servers
-	called    int            // GPUs of unmanaged jobs for which this round calls loans back
-	interest  *interest      // demand for free GPUs; nil until first used
-	stranded  int            // GPUs that are free but cannot be given their proportional share
-	mayStrand int            // how many GPUs jobs that cannot give back may leave stranded
+	reservations roundReservations
+	balances     []quotaBalance // what is left of the cluster's quotas
+	idle         int            // GPUs that are free on open servers
+	called       int            // GPUs of unmanaged jobs for which this round calls loans back
+	interest     *interest      // demand for free GPUs; nil until first used
+	stranded     int            // GPUs that are free but cannot be given their proportional share
+	maxStranded  int            // how many GPUs jobs that cannot give back may leave stranded
 
 	scratch
 }
 
 // scratch is reused memory. A result in it is valid until the next call of the function that is named beside it.
 type scratch struct {
-	named []*Node    // setUpServers: ascending in name
-	line  line       // orderJobs
-	plans []clearing // makeRoom
-	seen  set        // visitLastFirst
-	asked []shrink   // listShrinks
-	calls []int      // lendersOn
-	trial []shrink   // bestTrade
-	late  []int      // findOverdue
+	named []*Node          // setUpServers: ascending in name
+	line  line             // orderJobs
+	plans []preemptionPlan // makeRoom
+	seen  serverSet        // visitLastFirst
+	asked []shrink         // listShrinks
+	calls []int            // borrowersOn
+	trial []shrink         // bestTrade
+	late  []int            // findOverdue
 
-	tenures struct { // tenuresOf: valid for the round
+	tenures struct { // pinnedByServer: valid for the round
 		round int
-		of    []tenure
+		of    []pinnedJobs
 	}
 }
 
 // server is the state of a node during the round.
 type server struct {
 	*Node
-	shape int         // equal for servers with equal totals and GPU types
-	model int         // the smallest of the servers that are equal to it for a gang, see findModels
-	share gres.Vector // the proportional share of one GPU
-	free  gres.Vector // what no settled job holds; it includes loose
-	loose gres.Vector // what running jobs hold whose turn has not come and that may be displaced
+	shape       int         // equal for servers with equal totals and GPU types
+	model       int         // the smallest of the servers that are equal to it for a gang, see findModels
+	share       gres.Vector // the proportional share of one GPU
+	free        gres.Vector // what no settled job holds; it includes loose
+	preemptible gres.Vector // what running jobs hold whose turn has not come and that may be displaced
 	// wished is what the jobs that start here would get beyond their least sizes if there were room; only while they
 	// are arranged (arrangement.go), else zero.
 	wished  gres.Vector
@@ -91,51 +91,51 @@ type server struct {
 	lost    int         // see stranded
 	idle    int         // free GPUs, if it is open
 	jobs    []int       // the jobs on it that are not fixed, ascending
-	// lenders are the fixed jobs on it that can be asked to give back what they were lent, ascending.
-	lenders  []int
-	withheld gres.Vector // what is kept for unmanaged jobs
+	// borrowers are the fixed jobs on it that can be asked to give back what they were lent, ascending.
+	borrowers []int
+	withheld  gres.Vector // what is kept for unmanaged jobs
 }
 
-// open is what can be given away without touching any job.
-func (s *server) open() gres.Vector { return s.free.Minus(s.loose) }
+// available is what can be given away without touching any job.
+func (s *server) available() gres.Vector { return s.free.Minus(s.preemptible) }
 
-// standing is how a job stands during the round.
-type standing uint8
+// runStatus is how a job stands during the round.
+type runStatus uint8
 
 const (
-	waits standing = iota // not granted so far
-	fixed                 // running, not to be touched, except that it may be asked for loans (server.lenders)
-	loose                 // running, its turn has not come: it may be displaced
-	kept                  // running, stays on its servers; with another size if it was stopped
-	fresh                 // granted, and started or restarted: its size is free to choose
+	statusWaiting     runStatus = iota // not granted so far
+	statusFixed                        // running, not to be touched, but it may be asked for loans (server.lenders)
+	statusPreemptible                  // running, its turn has not come: it may be displaced
+	statusKept                         // running, stays on its servers; with another size if it was stopped
+	statusStarting                     // granted, and started or restarted: its size is free to choose
 )
 
 // limit is what keeps a job from taking the place of others.
 type limit uint8
 
 const (
-	none    limit = iota
-	byRule        // the rules allow no more stops
-	byCost        // the restarts would cost more than the place is worth
-	byQuota       // its quotas leave it nothing, whatever is free on servers
-	limits        // how many limits there are
+	noLimit    limit = iota
+	byRule           // the rules allow no more stops
+	byCost           // the restarts would cost more than the place is worth
+	byQuota          // its quotas leave it nothing, whatever is free on servers
+	limitCount       // how many limits there are
 )
 
 // jobState is the state of one job during the round: how it stands, where, and what it has been given.
 type jobState struct {
-	class    *jobClass
-	menu     *menu       // on the first of its servers
-	answer   *answer     // why it waits or was stopped; nil: not told
-	servers  []int       // ascending
-	size     gres.Vector // on each server
-	gain     float64
-	was      float64 // speed of a running job before the round
-	standing standing
-	limit    limit   // of a waiting job
-	stopped  bool    // a running job that stops or restarts
-	cleared  bool    // other jobs were stopped so that it fits exactly here
-	overdue  bool    // see findOverdue
-	key      float64 // policy key, whether it is overdue or not
+	class   *jobClass
+	menu    *menu       // on the first of its servers
+	answer  *answer     // why it waits or was stopped; nil: not told
+	servers []int       // ascending
+	size    gres.Vector // on each server
+	gain    float64
+	was     float64 // speed of a running job before the round
+	status  runStatus
+	limit   limit   // of a waiting job
+	stopped bool    // a running job that stops or restarts
+	cleared bool    // other jobs were stopped so that it fits exactly here
+	overdue bool    // see findOverdue
+	key     float64 // policy key, whether it is overdue or not
 	// The rest is of a running job, and is compared with the last round by standsAs.
 	barred  bool          // Job.Barred names a reason
 	left    time.Duration // see remaining
@@ -156,12 +156,12 @@ func (b *board) book(i, sign int) {
 	s := &b.states[i]
 	held := s.size.Times(sign)
 	if len(s.class.quotas) > 0 && len(s.servers) > 0 {
-		b.charge(i, billFor(len(s.servers), s.size), sign)
+		b.charge(i, quotaUseFor(len(s.servers), s.size), sign)
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if s.standing == loose {
-			sv.loose = sv.loose.Plus(held)
+		if s.status == statusPreemptible {
+			sv.preemptible = sv.preemptible.Plus(held)
 		} else {
 			sv.free = sv.free.Minus(held)
 		}
@@ -177,7 +177,7 @@ func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded-sv.lost, b.idle-sv.idle
 	sv.lost, sv.idle = sv.stranded(), 0
 	if sv.Closed == "" {
-		sv.idle = max(0, sv.open().GPUs)
+		sv.idle = max(0, sv.available().GPUs)
 	}
 	b.stranded, b.idle = b.stranded+sv.lost, b.idle+sv.idle
 }
@@ -185,18 +185,18 @@ func (b *board) count(sv *server) {
 // disturbed notes that server n has changed, and with it the other servers of gangs on it: a gang can have more only
 // where all its servers have it.
 func (b *board) disturbed(n int) {
-	b.unsettled(n)
+	b.forgetSearches(n)
 	for _, i := range b.servers[n].jobs {
 		if servers := b.states[i].servers; len(servers) > 1 {
 			for _, m := range servers {
-				b.unsettled(m)
+				b.forgetSearches(m)
 			}
 		}
 	}
 }
 
-// unsettled forgets what was searched for in vain on server n, so that it is searched for again.
-func (b *board) unsettled(n int) {
+// forgetSearches forgets what was searched for in vain on server n, so that it is searched for again.
+func (b *board) forgetSearches(n int) {
 	b.grown.drop(n)
 	b.traded.drop(n)
 	b.market.stamps[n]++
@@ -207,7 +207,7 @@ func (b *board) unsettled(n int) {
 func (b *board) list(sv *server, i, sign int) {
 	at, listed := slices.BinarySearch(sv.jobs, i)
 	switch {
-	case b.states[i].standing == fixed:
+	case b.states[i].status == statusFixed:
 	case sign > 0 && !listed:
 		sv.jobs = slices.Insert(sv.jobs, at, i)
 	case sign < 0 && listed:
@@ -221,9 +221,9 @@ func (b *board) reindex(n int) {
 	if sv.Closed != "" {
 		return
 	}
-	b.now.put(n, sv.open().GPUs)
+	b.now.put(n, sv.available().GPUs)
 	b.displaceable.put(n, sv.free.GPUs)
-	if sv.open().Minus(sv.wished).CPUs > sv.share.CPUs {
+	if sv.available().Minus(sv.wished).CPUs > sv.share.CPUs {
 		b.roomy.add(n)
 	} else {
 		b.roomy.drop(n)
@@ -231,12 +231,12 @@ func (b *board) reindex(n int) {
 }
 
 // setSize changes the standing and size of job i on its servers.
-func (b *board) setSize(i int, to standing, o sensitivity.Option) {
+func (b *board) setSize(i int, to runStatus, o sensitivity.Option) {
 	b.vacate(i)
 	s := &b.states[i]
-	s.standing, s.size, s.gain = to, o.Size, o.Gain
+	s.status, s.size, s.gain = to, o.Size, o.Gain
 	b.occupy(i)
-	if to == fresh {
+	if to == statusStarting {
 		b.stir(i)
 	}
 }
@@ -245,10 +245,10 @@ func (b *board) setSize(i int, to standing, o sensitivity.Option) {
 // same, since loose and free shrink alike; only the index of displaceable GPUs changes.
 func (b *board) keep(i int) {
 	s := &b.states[i]
-	s.standing = kept
+	s.status = statusKept
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		sv.loose, sv.free = sv.loose.Minus(s.size), sv.free.Minus(s.size)
+		sv.preemptible, sv.free = sv.preemptible.Minus(s.size), sv.free.Minus(s.size)
 		if sv.Closed == "" {
 			b.displaceable.put(n, sv.free.GPUs)
 		}
@@ -266,7 +266,7 @@ func (b *board) stir(i int) {
 // placeOn places job i, which has no place, on servers with size o.
 func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
 	s := &b.states[i]
-	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
+	s.status, s.servers, s.size, s.gain = statusStarting, servers, o.Size, o.Gain
 	s.menu = b.menu(s.class, o.Size.GPUs, servers[0])
 	b.occupy(i)
 	b.stir(i)
@@ -276,7 +276,7 @@ func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
 func (b *board) takeOff(i int) {
 	b.vacate(i)
 	s := &b.states[i]
-	s.standing, s.servers = waits, nil
+	s.status, s.servers = statusWaiting, nil
 }
 
 // stop notes that running job i stops or restarts, and why. That uses up one of the stops that the rules allow in this
@@ -295,7 +295,7 @@ func (b *board) stop(i int, reason Reason, why string) {
 // stranded counts the free GPUs of a server that cannot be given their proportional share from its free cores and
 // memory.
 func (s *server) stranded() int {
-	open := s.open()
+	open := s.available()
 	if open.GPUs <= 0 || s.share.CPUs == 0 || s.Closed != "" {
 		return 0
 	}

@@ -23,7 +23,7 @@ import (
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
 	k.plan = &p
-	k.seats(p)
+	k.noteSlots(p)
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
@@ -42,7 +42,7 @@ func Check(c Cluster, p Plan) error {
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
-	k.others()
+	k.reportRest()
 	return errors.Join(k.breaches...)
 }
 
@@ -89,7 +89,7 @@ type checker struct {
 	tallies  []tally                   // of each node
 	gangs    []gres.Vector             // see GangTotals; nil until first used
 	held     []held                    // of each quota; nil: no job has one
-	sitters  map[deviceKey][]deviceJob // jobs with a slot on each device; nil: no job shares a GPU
+	slotJobs map[deviceKey][]deviceJob // jobs with a slot on each device; nil: no job shares a GPU
 	leavers  map[deviceKey][]*Job      // jobs that leave their slot on a device for another grant
 	granted  map[int]*Placement        // by job; nil: no job shares a GPU
 	wanted   map[string]bool           // nodes on which a job may start that does not run there; nil until first used
@@ -148,18 +148,18 @@ func (k *checker) breach(promise Promise, format string, args ...any) {
 	if k.counts == nil {
 		k.counts = map[Promise]int{}
 	}
-	if k.counts[promise]++; k.counts[promise] <= told {
+	if k.counts[promise]++; k.counts[promise] <= maxReported {
 		k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf(format, args...)})
 	}
 }
 
-// told is how many breaches of a promise are reported one by one.
-const told = 5
+// maxReported is how many breaches of a promise are reported one by one.
+const maxReported = 5
 
-// others reports, for each promise, how many more breaches there are than were reported one by one.
-func (k *checker) others() {
+// reportRest reports, for each promise, how many more breaches there are than were reported one by one.
+func (k *checker) reportRest() {
 	for _, promise := range Promises() {
-		if more := k.counts[promise] - told; more > 0 {
+		if more := k.counts[promise] - maxReported; more > 0 {
 			k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf("%s: %d more", promise, more)})
 		}
 	}
@@ -168,7 +168,7 @@ func (k *checker) others() {
 // decision checks what the plan decides on job j. A running job that keeps what it has only counts in its quotas.
 func (k *checker) decision(j *Job, d *Decision) {
 	k.charge(j, d.Grant)
-	if left(j, d.Grant) {
+	if keepsPlacement(j, d.Grant) {
 		return
 	}
 	if j.Running != nil {
@@ -184,8 +184,8 @@ func (k *checker) decision(j *Job, d *Decision) {
 	k.grant(j, d.Grant)
 }
 
-// left reports that job j runs and is left as it is: it is granted exactly what it has.
-func left(j *Job, grant *Placement) bool {
+// keepsPlacement reports that job j runs and is left as it is: it is granted exactly what it has.
+func keepsPlacement(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
@@ -321,8 +321,8 @@ func askedFor(j *Job, n *Node) bool {
 func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
 	k.notTakenFor(j, size, due, fair, n)
-	due = whole(j, due, size.CPUs)
-	if j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType) {
+	due = wholeMiBPerCore(j, due, size.CPUs)
+	if j.Profile == nil || isOtherGPU(j.Profile.GPUType, n.GPUType) {
 		if !due.Fits(size) {
 			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, due)
 		}
@@ -345,24 +345,25 @@ func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
 		k.breach(Fair, "job %d: %d cores on %s, and its share is %d: that it may have no more than %s is no reason",
 			j.ID, size.CPUs, n.Name, due.CPUs, most.Memory)
 	}
-	if least := whole(j, due, size.CPUs).Memory; most.CPUs > 0 && most.CPUs < fair.CPUs && size.Memory < least {
+	if least := wholeMiBPerCore(j, due, size.CPUs).Memory; most.CPUs > 0 && most.CPUs < fair.CPUs &&
+		size.Memory < least {
 		k.breach(Fair, "job %d: %s on %s, and its share is %s: that it may have no more than %d cores is no reason",
 			j.ID, size.Memory, n.Name, least, most.CPUs)
 	}
 }
 
-// whole is how much of an amount is owed to a job with so many cores. With memory by the core (Job.PerCore), memory is
-// rounded down to whole MiB for each core.
-func whole(j *Job, v gres.Vector, cores int) gres.Vector {
+// wholeMiBPerCore is how much of an amount is owed to a job with so many cores. With memory by the core (Job.PerCore),
+// memory is rounded down to whole MiB for each core.
+func wholeMiBPerCore(j *Job, v gres.Vector, cores int) gres.Vector {
 	if j.PerCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
 	}
 	return v
 }
 
-// elsewhere reports that a profile was measured on another GPU than a node has: both are named, and neither name
+// isOtherGPU reports that a profile was measured on another GPU than a node has: both are named, and neither name
 // contains all words of the other.
-func elsewhere(measured, has string) bool {
+func isOtherGPU(measured, has string) bool {
 	if measured == "" || has == "" || strings.EqualFold(measured, has) {
 		return false
 	}
@@ -385,13 +386,13 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	}
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
 		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
-	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
+	silent := j.Profile == nil || isOtherGPU(j.Profile.GPUType, n.GPUType)
 	here := pace
 	here.CPUs, here.Memory = min(pace.CPUs, n.Total.CPUs), min(pace.Memory, n.Total.Memory)
 	if !silent && j.Profile.Gain(here, fair) >= j.Profile.Gain(pace, fair) {
 		pace = here // the whole node is as fast as a pace that does not fit on it
 	}
-	pace = whole(j, pace, size.CPUs)
+	pace = wholeMiBPerCore(j, pace, size.CPUs)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
 	if !silent {
 		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-rounding)
@@ -463,7 +464,7 @@ func (k *checker) capacities(p Plan) {
 			k.count(g)
 		}
 	}
-	for at, list := range k.sitters { // all jobs on one device hold one GPU together
+	for at, list := range k.slotJobs { // all jobs on one device hold one GPU together
 		if n, known := k.node(at.node); known {
 			for _, s := range list[1:] {
 				k.tallies[n].used.GPUs -= s.g.PerNode.GPUs

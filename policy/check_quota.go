@@ -23,7 +23,7 @@ func (k *checker) charge(j *Job, g *Placement) {
 		h.jobs, h.nodes = h.jobs+1, h.nodes+nodes
 		h.gpus, h.cpus = h.gpus+nodes*g.PerNode.GPUs, h.cpus+nodes*g.PerNode.CPUs
 		h.memory += int64(nodes) * int64(g.PerNode.Memory)
-		h.granted = h.granted || !left(j, g)
+		h.granted = h.granted || !keepsPlacement(j, g)
 	}
 }
 

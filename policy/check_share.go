@@ -19,8 +19,8 @@ type deviceJob struct {
 	comes bool // it was not there before
 }
 
-// seats notes which jobs a plan sends to devices, before any of them is checked.
-func (k *checker) seats(p Plan) {
+// noteSlots notes which jobs a plan sends to devices, before any of them is checked.
+func (k *checker) noteSlots(p Plan) {
 	if !slices.ContainsFunc(p.Decisions, func(d Decision) bool { return d.Grant != nil && d.Grant.Device != "" }) {
 		return
 	}
@@ -29,17 +29,17 @@ func (k *checker) seats(p Plan) {
 		d := &p.Decisions[i]
 		if at, known := k.find(d.Job); known {
 			k.granted[d.Job] = d.Grant
-			k.sit(k.job(at), d.Grant)
+			k.noteSlot(k.job(at), d.Grant)
 		}
 	}
 }
 
-// sit notes a job on its device, and on the device that it leaves for another grant, so that the jobs of a device can
-// be checked together.
-func (k *checker) sit(j *Job, g *Placement) {
+// noteSlot notes a job on its device, and on the device that it leaves for another grant, so that the jobs of a device
+// can be checked together.
+func (k *checker) noteSlot(j *Job, g *Placement) {
 	was := j.Running
-	if k.sitters == nil {
-		k.sitters, k.leavers = map[deviceKey][]deviceJob{}, map[deviceKey][]*Job{}
+	if k.slotJobs == nil {
+		k.slotJobs, k.leavers = map[deviceKey][]deviceJob{}, map[deviceKey][]*Job{}
 	}
 	if g != nil && was != nil && was.Device != "" && (was.Device != g.Device || !slices.Equal(was.Nodes, g.Nodes)) {
 		for _, name := range was.Nodes {
@@ -52,39 +52,39 @@ func (k *checker) sit(j *Job, g *Placement) {
 	for _, name := range g.Nodes {
 		stays := was != nil && was.Device == g.Device && slices.Contains(was.Nodes, name)
 		at := deviceKey{name, g.Device}
-		k.sitters[at] = append(k.sitters[at], deviceJob{j, g, !stays})
+		k.slotJobs[at] = append(k.slotJobs[at], deviceJob{j, g, !stays})
 	}
 }
 
 // besides reports whether a job is granted a slot on a device that has other jobs, too.
 func (k *checker) besides(g *Placement) bool {
-	return g.Device != "" && len(g.Nodes) == 1 && len(k.sitters[deviceKey{g.Nodes[0], g.Device}]) > 1
+	return g.Device != "" && len(g.Nodes) == 1 && len(k.slotJobs[deviceKey{g.Nodes[0], g.Device}]) > 1
 }
 
 // shared checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are there
 // already and stay are not the plan's doing.
 func (k *checker) shared() {
-	places := make([]deviceKey, 0, len(k.sitters))
-	for at := range k.sitters {
+	places := make([]deviceKey, 0, len(k.slotJobs))
+	for at := range k.slotJobs {
 		places = append(places, at)
 	}
 	slices.SortFunc(places, func(x, y deviceKey) int {
 		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.device, y.device))
 	})
 	for _, at := range places {
-		list := k.sitters[at]
+		list := k.slotJobs[at]
 		if slices.ContainsFunc(list, func(s deviceJob) bool { return s.comes }) {
-			k.together(at, list)
+			k.checkJoinedDevice(at, list)
 		} else if len(list) > 1 {
-			k.undisturbed(at, list)
+			k.checkChangedDevice(at, list)
 		}
 	}
 }
 
-// undisturbed checks a device that gets no new job: where the plan resizes one of its jobs or moves one elsewhere, that
-// must slow no other down below what it accepts. Stopping a job there is not judged, since it is done for the others'
-// sake.
-func (k *checker) undisturbed(at deviceKey, list []deviceJob) {
+// checkChangedDevice checks a device that gets no new job: where the plan resizes one of its jobs or moves one
+// elsewhere, that must slow no other down below what it accepts. Stopping a job there is not judged, since it is done
+// for the others' sake.
+func (k *checker) checkChangedDevice(at deviceKey, list []deviceJob) {
 	left := k.leavers[at]
 	n, known := k.node(at.node)
 	resized := func(s deviceJob) bool { return s.g.PerNode != s.j.Running.PerNode }
@@ -103,7 +103,7 @@ func (k *checker) undisturbed(at deviceKey, list []deviceJob) {
 	for _, j := range left {
 		before = append(before, deviceJob{j: j, g: j.Running})
 	}
-	was, is := expected(node, &node.Devices[on], before), expected(node, &node.Devices[on], list)
+	was, is := predictedSpeeds(node, &node.Devices[on], before), predictedSpeeds(node, &node.Devices[on], list)
 	for i, s := range list {
 		least := share.HighKeeps
 		if importance(s.j) == share.Low {
@@ -116,13 +116,13 @@ func (k *checker) undisturbed(at deviceKey, list []deviceJob) {
 	}
 }
 
-// expected predicts the speeds of the jobs on a device together: of a high-class job relative to its speed alone, of a
-// low-class one relative to the proportional throughput.
-func expected(node *Node, d *Device, list []deviceJob) []float64 {
+// predictedSpeeds predicts the speeds of the jobs on a device together: of a high-class job relative to its speed
+// alone, of a low-class one relative to the proportional throughput.
+func predictedSpeeds(node *Node, d *Device, list []deviceJob) []float64 {
 	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
 	for i, s := range list {
 		busy, gain := 1.0, 1.0
-		if p := s.j.Profile; p != nil && !elsewhere(p.GPUType, node.GPUType) {
+		if p := s.j.Profile; p != nil && !isOtherGPU(p.GPUType, node.GPUType) {
 			gain = p.Gain(s.g.PerNode, gres.Proportional(node.Total, 1))
 			if p.GPUBusy > 0 {
 				busy = min(1, float64(p.GPUBusy*max(1, gain)))
@@ -147,8 +147,8 @@ func importance(j *Job) share.Class {
 	return j.Share.Class
 }
 
-// together checks all jobs on a device that gets a new one.
-func (k *checker) together(at deviceKey, list []deviceJob) {
+// checkJoinedDevice checks all jobs on a device that gets a new one.
+func (k *checker) checkJoinedDevice(at deviceKey, list []deviceJob) {
 	for _, s := range list {
 		if s.j.Kept != nil && !s.comes {
 			k.breach(Fair, "job %d: was measured to keep %.3f of its speed alone on %s of %s, and somebody comes",
@@ -180,13 +180,13 @@ func (k *checker) together(at deviceKey, list []deviceJob) {
 		k.breach(Suited, "node %s: has no device %s", at.node, at.device)
 		return
 	}
-	k.holds(at, &node.Devices[on], list)
-	k.bearable(at, node, &node.Devices[on], list)
+	k.checkDeviceRoom(at, &node.Devices[on], list)
+	k.checkSpeeds(at, node, &node.Devices[on], list)
 }
 
-// holds checks that a device has slots and memory for its jobs, belongs to no other job, and has at most one high-class
-// job.
-func (k *checker) holds(at deviceKey, d *Device, list []deviceJob) {
+// checkDeviceRoom checks that a device has slots and memory for its jobs, belongs to no other job, and has at most one
+// high-class job.
+func (k *checker) checkDeviceRoom(at deviceKey, d *Device, list []deviceJob) {
 	if d.Foreign {
 		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
 	}
@@ -235,12 +235,12 @@ func (k *checker) owner(node string, d *Device) int {
 	return d.Job
 }
 
-// bearable checks that by prediction no job on a device is slower than it accepts.
-func (k *checker) bearable(at deviceKey, node *Node, d *Device, list []deviceJob) {
+// checkSpeeds checks that by prediction no job on a device is slower than it accepts.
+func (k *checker) checkSpeeds(at deviceKey, node *Node, d *Device, list []deviceJob) {
 	if len(list) == 1 {
 		return
 	}
-	for i, is := range expected(node, d, list) {
+	for i, is := range predictedSpeeds(node, d, list) {
 		switch important := list[i].j.Share.Class == share.High; {
 		case important && is < share.HighKeeps-rounding:
 			k.breach(Fair, "job %d: would run at %.3f of its speed alone on %s of %s", list[i].j.ID, is, at.device,
@@ -280,12 +280,12 @@ func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
 			j.Floor.Memory)
 	}
-	if j.Profile != nil && !elsewhere(j.Profile.GPUType, n.GPUType) {
+	if j.Profile != nil && !isOtherGPU(j.Profile.GPUType, n.GPUType) {
 		return
 	}
 	due := allowed(j, gres.Vector{CPUs: cmp.Or(max(j.Floor.CPUs, j.Pace.CPUs), fair.CPUs),
 		Memory: cmp.Or(max(j.Floor.Memory, j.Pace.Memory), fair.Memory)})
-	due = whole(j, due, size.CPUs)
+	due = wholeMiBPerCore(j, due, size.CPUs)
 	if !due.Fits(size) {
 		k.breach(Fair, "job %d: %s on %s is less than %s, and nobody knows what it can do without", j.ID, size,
 			n.Name, due)

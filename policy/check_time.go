@@ -7,16 +7,16 @@ import (
 
 // inTime checks that a job started on a node ends before a reservation that is not its own begins there.
 func (k *checker) inTime(j *Job, n *Node) {
-	if r := meets(j, n, k.c.Now); r != nil {
+	if r := conflictingReservation(j, n, k.c.Now); r != nil {
 		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name,
 			r.Name,
 			r.From.Format(time.DateTime))
 	}
 }
 
-// meets finds the reservation of a node, not the job's own, that a run of job j beginning at start would reach into;
-// nil: none.
-func meets(j *Job, n *Node, start time.Time) *Reservation {
+// conflictingReservation finds the reservation of a node, not the job's own, that a run of job j beginning at start
+// would reach into; nil: none.
+func conflictingReservation(j *Job, n *Node, start time.Time) *Reservation {
 	for i := range n.Reserved {
 		r := &n.Reserved[i]
 		if j.Reservation != "" && j.Reservation == r.Name {
@@ -42,7 +42,7 @@ func (k *checker) backInTime(j *Job) {
 			continue
 		}
 		// A reservation that is over by then but has begun now counts, too: the job must not have to wait for its end.
-		if r := cmp.Or(meets(j, n, start), meets(j, n, k.c.Now)); r != nil {
+		if r := cmp.Or(conflictingReservation(j, n, start), conflictingReservation(j, n, k.c.Now)); r != nil {
 			kept = r.Name
 		} else if n.Closed == "" {
 			open++

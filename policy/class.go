@@ -20,29 +20,30 @@ type jobClass struct {
 	busy       answer // see turn
 	busyWith   int    // the number of free GPUs that busy names
 	round      int    // the round that the following are of
-	// shut are servers on which no such job may be started now, since a reservation begins before it ends; nil: none.
-	shut set
-	// soon are those on which none may be started a round later, once other jobs have made room for it.
-	soon   set
-	denial denial
-	apart  bool           // no nodes can be kept for it, see reserveNodes
-	asked  int            // the round that could is of
-	could  bool           // see couldRun
-	told   [limits]answer // why they wait, by limit
+	// reservedNow are servers on which no such job may be started now, since a reservation begins before it ends; nil:
+	// none.
+	reservedNow serverSet
+	// reservedSoon are those on which none may be started a round later, once other jobs have made room for it.
+	reservedSoon serverSet
+	denial       denial
+	apart        bool               // no nodes can be kept for it, see keepNodes
+	asked        int                // the round that could is of
+	could        bool               // see couldRun
+	told         [limitCount]answer // why they wait, by limit
 }
 
 // classKey is everything by which jobs are told apart. To placement, jobs that differ in something else are equal: in
 // their user, their arrival, or what they have done.
 type classKey struct {
-	profile  *sensitivity.Profile
-	gpus     int
-	tasks    int  // on each node
-	nodes    int  // 0: any number
-	lends    bool // see Job.lends
-	terms    terms
-	purses   string // the quotas of the class as one word
-	season   season // the reservations that its runs would reach into
-	eligible *eligibility
+	profile        *sensitivity.Profile
+	gpus           int
+	tasks          int  // on each node
+	nodes          int  // 0: any number
+	canGiveBack    bool // see Job.canGiveBack
+	terms          terms
+	quotaKey       string         // the quotas of the class as one word
+	reservationKey reservationKey // the reservations that its runs would reach into
+	eligible       *eligibility
 }
 
 // place is a number of GPUs on a server of one shape, the key of a class's menus.
@@ -55,7 +56,7 @@ type place struct {
 type eligibility struct {
 	gpuType                string
 	features, only, except nameList
-	servers                set
+	servers                serverSet
 	largest                int         // GPUs of the largest of them
 	total                  gres.Vector // their totals, added up
 	round                  int         // the round that number is of
@@ -93,25 +94,34 @@ type eligibilityKey struct {
 	features, named, excepted      int
 }
 
-// crowd holds the classes of jobs and the sets of servers that they may use.
-type crowd struct {
+// classCache holds the classes of jobs and the sets of servers that they may use.
+type classCache struct {
 	classes       map[classKey]*jobClass
 	eligibilities map[eligibilityKey][]*eligibility
 	numbered      int // how many eligibilities were given a number, in all rounds
 }
 
-func newCrowd() crowd {
-	return crowd{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
+func newClassCache() classCache {
+	return classCache{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
 }
 
 // classOf finds the class of a job, trying that of the last round first; was may be nil.
 func (b *board) classOf(j *Job, was *jobState) *jobClass {
-	if was != nil && was.class.season == b.seasonOf(j) && was.class.has(j, b.c.Rules, b.round) {
+	if was != nil && was.class.reservationKey == b.reservationKeyOf(j) && was.class.has(j, b.c.Rules, b.round) {
 		b.meet(was.class)
 		return was.class
 	}
-	key := classKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas),
-		b.seasonOf(j), b.eligibilityOf(j)}
+	key := classKey{
+		j.Profile,
+		j.GPUs,
+		max(1, j.Tasks),
+		j.Nodes,
+		j.canGiveBack(b.c.Rules),
+		termsOf(j),
+		wordFor(j.Quotas),
+		b.reservationKeyOf(j),
+		b.eligibilityOf(j),
+	}
 	k, known := b.classes[key]
 	if !known {
 		k = newClass(key, j)
@@ -133,7 +143,7 @@ func newClass(key classKey, j *Job) *jobClass {
 // has reports whether job j belongs to class k, apart from its season.
 func (k *jobClass) has(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
-		k.lends == j.lends(rules) &&
+		k.canGiveBack == j.canGiveBack(rules) &&
 		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
 }
 
@@ -145,9 +155,9 @@ func wordFor(numbers []int) string {
 	return fmt.Sprint(numbers)
 }
 
-// lends reports whether job j can be asked to give back what the round lends it: it saves, and the rules allow stopping
-// the run that would begin now.
-func (j *Job) lends(rules Rules) bool {
+// canGiveBack reports whether job j can be asked to give back what the round lends it: it saves, and the rules allow
+// stopping the run that would begin now.
+func (j *Job) canGiveBack(rules Rules) bool {
 	restarts := j.Restarts
 	if j.Running != nil {
 		restarts++
@@ -170,8 +180,12 @@ func (b *board) meet(k *jobClass) {
 		return
 	}
 	// No search has failed yet: board.freed is never -1.
-	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limits]answer{}, false
-	k.shut, k.soon = b.shutTo(stretch{k.season.own, k.season.now}), b.shutTo(stretch{k.season.own, k.season.soon})
+	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limitCount]answer{}, false
+	k.reservedNow, k.reservedSoon = b.reservedServers(
+		runSpan{k.reservationKey.own, k.reservationKey.now},
+	), b.reservedServers(
+		runSpan{k.reservationKey.own, k.reservationKey.soon},
+	)
 	if z := k.eligible; z.round != b.round {
 		z.round, z.number = b.round, b.numbered
 		b.numbered++
@@ -206,7 +220,7 @@ func (b *board) newEligibility(j *Job) *eligibility {
 	z := &eligibility{
 		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)},
 		only:   nameList{list: slices.Clone(j.Only)},
-		except: nameList{list: slices.Clone(j.Except)}, servers: newSet(len(b.servers)),
+		except: nameList{list: slices.Clone(j.Except)}, servers: newServerSet(len(b.servers)),
 	}
 	admit := func(n int) {
 		if sv := &b.servers[n]; suits(j, sv.Node) {
@@ -278,7 +292,7 @@ func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model
 	}
-	at := place{gpus, b.servers[n].shape, b.c.Rules.CallableOnly && !k.lends}
+	at := place{gpus, b.servers[n].shape, b.c.Rules.CallableOnly && !k.canGiveBack}
 	if m, known := k.menus[at]; known {
 		return m
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// carryOutClearing has the plan come true: who is granted runs, since the snapshot's moment where it was not running so
-// before.
+// carryOut has the plan come true: who is granted runs, since the snapshot's moment where it was not running
+// so before.
 func carryOut(c Cluster, plan Plan) Cluster {
 	next := c
 	next.Jobs = append([]Job(nil), c.Jobs...)

@@ -16,10 +16,10 @@ import (
 // that start on empty servers").
 type repack struct {
 	*board
-	part    set    // servers that take part
-	movable []int  // jobs that may be placed anew, ascending
-	class   []int  // the class of each of them
-	classes []pack // the classes
+	part    serverSet // servers that take part
+	movable []int     // jobs that may be placed anew, ascending
+	class   []int     // the class of each of them
+	classes []pack    // the classes
 	grounds []ground
 	stands  []stand
 	problem columns.Problem        // its shapes are the stands
@@ -41,7 +41,7 @@ type pack struct {
 // ground is the servers on which some jobs may be started.
 type ground struct {
 	eligible *eligibility
-	shut     set // see jobClass.shut
+	shut     serverSet // see jobClass.shut
 }
 
 // stand is a group of servers that have the same room for the same jobs.
@@ -88,11 +88,11 @@ func repackStarts(b *board) bool {
 // gather finds the jobs that may be placed anew; false if no job could gain by that, or if fewer than two servers take
 // part.
 func (r *repack) gather() bool {
-	hungry, looked := false, newSet(len(r.servers))
-	r.part = newSet(len(r.servers))
-	for _, i := range r.fresh() {
+	hungry, looked := false, newServerSet(len(r.servers))
+	r.part = newServerSet(len(r.servers))
+	for _, i := range r.startingJobs() {
 		s := &r.states[i]
-		if s.standing != fresh || len(s.servers) != 1 {
+		if s.status != statusStarting || len(s.servers) != 1 {
 			continue
 		}
 		n := s.servers[0]
@@ -102,37 +102,37 @@ func (r *repack) gather() bool {
 				r.part.add(n)
 			}
 		}
-		if r.part.has(n) && r.maySitElsewhere(i) {
+		if r.part.has(n) && r.mayPlaceAnew(i) {
 			r.movable = append(r.movable, i)
 			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
 		}
 	}
-	return hungry && r.part.shared(r.part) > 1
+	return hungry && r.part.countCommon(r.part) > 1
 }
 
-// maySitElsewhere reports whether the place of job i, which starts alone on one server, is open to choice: no job was
+// mayPlaceAnew reports whether the place of job i, which starts alone on one server, is open to choice: no job was
 // stopped for exactly that place, the job can be asked to give back, and no quota counts its cores or memory.
-func (r *repack) maySitElsewhere(i int) bool {
+func (r *repack) mayPlaceAnew(i int) bool {
 	s, j := &r.states[i], r.jobs[i]
-	return j.Running == nil && !s.cleared && s.class.lends && !r.c.Rationed(j)
+	return j.Running == nil && !s.cleared && s.class.canGiveBack && !r.c.Rationed(j)
 }
 
 // takesPart reports whether all jobs on server n start in this round and the server is neither closed nor kept for a
 // job.
 func (r *repack) takesPart(n int) bool {
 	sv := &r.servers[n]
-	if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) {
+	if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) {
 		return false
 	}
-	all := sv.open()
+	all := sv.available()
 	for _, i := range sv.jobs {
-		if r.states[i].standing != fresh {
+		if r.states[i].status != statusStarting {
 			return false
 		}
 		all = all.Plus(r.states[i].size)
 	}
 	// Otherwise some jobs on it are fixed, or it is overdrawn.
-	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open())
+	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.available())
 }
 
 // classify sorts the movable jobs into classes; false if there are too many.
@@ -166,10 +166,13 @@ func (r *repack) classify() bool {
 
 // groundOf is the index of the ground of a class.
 func (r *repack) groundOf(k *jobClass) int {
-	at := slices.IndexFunc(r.grounds, func(g ground) bool { return g.eligible == k.eligible && slices.Equal(g.shut, k.shut) })
+	at := slices.IndexFunc(
+		r.grounds,
+		func(g ground) bool { return g.eligible == k.eligible && slices.Equal(g.shut, k.reservedNow) },
+	)
 	if at < 0 {
 		at = len(r.grounds)
-		r.grounds = append(r.grounds, ground{k.eligible, k.shut})
+		r.grounds = append(r.grounds, ground{k.eligible, k.reservedNow})
 	}
 	return at
 }
@@ -213,7 +216,7 @@ func (r *repack) stand() {
 		if !r.part.has(n) && (wanted || !r.uncontested.has(n) || len(sv.jobs) > 0 || !r.takesPart(n)) {
 			continue
 		}
-		room := sv.open().Plus(held[n])
+		room := sv.available().Plus(held[n])
 		if wanted {
 			room.GPUs = held[n].GPUs
 		}

@@ -26,7 +26,7 @@ func withStarts() Allocator {
 // rateIn is what a plan is worth: GPUs times speed, relative to the share of the reference server.
 func rateIn(c Cluster, plan Plan) (sum float64) {
 	var pl Planner
-	pl.lay(&c, FIFO(), Tune())
+	pl.boardFor(&c, FIFO(), Tune())
 	for at, d := range plan.Decisions {
 		if d.Grant == nil {
 			continue

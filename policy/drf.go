@@ -54,10 +54,10 @@ func (v *view) queue() []int {
 	l.begin(slices.Concat(v.jobs, v.beside))
 	p := FIFO()
 	for i := range v.jobs {
-		switch v.states[i].standing {
-		case fixed:
+		switch v.states[i].status {
+		case statusFixed:
 			l.add(entry{math.Inf(-1), i})
-		case loose:
+		case statusPreemptible:
 			l.add(entry{p.key(i, v) - p.stake(i, v), i})
 		default:
 			l.add(entry{p.key(i, v), i})

@@ -18,12 +18,12 @@ import (
 // another job runs. The nodes that are nearest to being empty are chosen first, in each round anew, so the next round
 // chooses again the nodes that one round has begun to clear.
 func clearKeptNodes(b *board) {
-	r := b.reserved
+	r := b.keptNodes
 	if !keptNodesClearable(b) {
 		return
 	}
 	r.closed = true
-	for _, plan := range planClearings(b) {
+	for _, plan := range planPreemptions(b) {
 		clearWithinRules(b, &plan)
 	}
 	for _, n := range r.nodes {
@@ -34,19 +34,26 @@ func clearKeptNodes(b *board) {
 // keptNodesClearable reports whether the kept nodes could hold the least size of their job if all jobs left that may be
 // asked to leave, now or in a later round.
 func keptNodesClearable(b *board) bool {
-	r, stays := b.reserved, stayingOnKept(b)
+	r, stays := b.keptNodes, stayingOnKept(b)
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
-		return !leastSize(b, r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(tenuresOf(b)[n].brief).Minus(stays[n]))
+		return !leastSize(
+			b,
+			r.job,
+			r.shape,
+			n,
+		).Size.Fits(
+			b.servers[n].free.Plus(pinnedByServer(b)[n].stoppableLater).Minus(stays[n]),
+		)
 	})
 }
 
 // stayingOnKept is what jobs hold on the kept nodes that could be asked to leave, but go before the job that the nodes
 // are kept for; by server, looked up by number only.
 func stayingOnKept(b *board) map[int]gres.Vector {
-	r, stays := b.reserved, map[int]gres.Vector{}
+	r, stays := b.keptNodes, map[int]gres.Vector{}
 	for v := range b.states {
 		s := &b.states[v]
-		if s.standing != loose && !stopsLater(b, v) || givesWay(b, v, r.job) {
+		if s.status != statusPreemptible && !stopsLater(b, v) || givesWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
@@ -61,18 +68,19 @@ func stayingOnKept(b *board) map[int]gres.Vector {
 // stopsLater reports that running job v may not be stopped in this round, but may in a later one.
 func stopsLater(b *board, v int) bool {
 	s, j := &b.states[v], b.jobs[v]
-	return s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" &&
+	return s.status == statusFixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
+		s.class.never == "" &&
 		mayRestartLater(b, v, s.class)
 }
 
-// tenure describes the jobs on a server that cannot be displaced in this round.
-type tenure struct {
-	brief gres.Vector // held by those that may be asked in a later round: most have just started
-	until int64       // the last end of the others, see endOrder; 0: there are none
+// pinnedJobs describes the jobs on a server that cannot be displaced in this round.
+type pinnedJobs struct {
+	stoppableLater gres.Vector // held by those that may be asked in a later round: most have just started
+	lastEnd        int64       // the last end of the others, see endOrder; 0: there are none
 }
 
-// tenuresOf returns the tenures of all servers, computed when first used in a round.
-func tenuresOf(b *board) []tenure {
+// pinnedByServer returns the tenures of all servers, computed when first used in a round.
+func pinnedByServer(b *board) []pinnedJobs {
 	if b.tenures.round == b.round {
 		return b.tenures.of
 	}
@@ -80,15 +88,15 @@ func tenuresOf(b *board) []tenure {
 	clear(b.tenures.of)
 	for i := range b.states {
 		s := &b.states[i]
-		if s.standing == waits || s.standing == loose {
+		if s.status == statusWaiting || s.status == statusPreemptible {
 			continue
 		}
 		brief := stopsLater(b, i)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
-				t.brief = t.brief.Plus(s.size)
+				t.stoppableLater = t.stoppableLater.Plus(s.size)
 			} else {
-				t.until = max(t.until, endOrder(b, i))
+				t.lastEnd = max(t.lastEnd, endOrder(b, i))
 			}
 		}
 	}
@@ -109,7 +117,7 @@ func endOrder(b *board, i int) int64 {
 
 // runBegan is when the run of job i began or begins.
 func runBegan(b *board, i int) time.Time {
-	if b.states[i].standing == fresh {
+	if b.states[i].status == statusStarting {
 		return b.c.Now
 	}
 	return b.jobs[i].Started
@@ -121,38 +129,45 @@ func runBegan(b *board, i int) time.Time {
 // is given up for one that began later. Among equals, those where such jobs hold the fewest GPUs come first, then those
 // with most idle GPUs.
 func compareExpectedWaits(b *board, w gangShape, x, y int) int {
-	s, t, u, v := &b.servers[x], &b.servers[y], &tenuresOf(b)[x], &tenuresOf(b)[y]
+	s, t, u, v := &b.servers[x], &b.servers[y], &pinnedByServer(b)[x], &pinnedByServer(b)[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
-	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.until, v.until),
-		cmp.Compare(t.free.GPUs+v.brief.GPUs, s.free.GPUs+u.brief.GPUs), cmp.Compare(t.open().GPUs, s.open().GPUs))
+	return cmp.Or(
+		cmp.Compare(foreign(s), foreign(t)),
+		cmp.Compare(u.lastEnd, v.lastEnd),
+		cmp.Compare(
+			t.free.GPUs+v.stoppableLater.GPUs,
+			s.free.GPUs+u.stoppableLater.GPUs,
+		),
+		cmp.Compare(t.available().GPUs, s.available().GPUs),
+	)
 }
 
-// planClearings plans what has to happen on each of the kept nodes, as far as it can happen in this round, the shortest
-// plan first.
-func planClearings(b *board) []clearing {
-	var plans []clearing
-	for _, n := range b.reserved.nodes {
-		if plan, can := planClearing(b, b.reserved.job, n, b.reserved.shape, len(b.servers[n].jobs)); can {
+// planPreemptions plans what has to happen on each of the kept nodes, as far as it can happen in this round, the
+// shortest plan first.
+func planPreemptions(b *board) []preemptionPlan {
+	var plans []preemptionPlan
+	for _, n := range b.keptNodes.nodes {
+		if plan, can := planPreemption(b, b.keptNodes.job, n, b.keptNodes.shape, len(b.servers[n].jobs)); can {
 			plans = append(plans, plan)
 		}
 	}
-	slices.SortStableFunc(plans, func(x, y clearing) int {
-		return cmp.Compare(len(x.leaves)+len(x.shrinks), len(y.leaves)+len(y.shrinks))
+	slices.SortStableFunc(plans, func(x, y preemptionPlan) int {
+		return cmp.Compare(len(x.victims)+len(x.shrinks), len(y.victims)+len(y.shrinks))
 	})
 	return plans
 }
 
 // clearWithinRules carries out as much of a plan as the rules allow in this round, job by job.
-func clearWithinRules(b *board, plan *clearing) {
-	id := b.jobs[b.reserved.job].ID
-	for _, v := range plan.leaves {
-		if b.stops > 0 && b.states[v].standing == loose { // a gang may have left with another server already
-			carryOutClearing(b, &clearing{server: plan.server, leaves: []int{v}}, id)
+func clearWithinRules(b *board, plan *preemptionPlan) {
+	id := b.jobs[b.keptNodes.job].ID
+	for _, v := range plan.victims {
+		if b.stops > 0 && b.states[v].status == statusPreemptible { // a gang may have left with another server already
+			carryOutPreemption(b, &preemptionPlan{server: plan.server, victims: []int{v}}, id)
 		}
 	}
 	for _, s := range plan.shrinks {
-		if b.stops > 0 && b.states[s.job].standing != waits {
-			carryOutClearing(b, &clearing{server: plan.server, shrinks: []shrink{s}}, id)
+		if b.stops > 0 && b.states[s.job].status != statusWaiting {
+			carryOutPreemption(b, &preemptionPlan{server: plan.server, shrinks: []shrink{s}}, id)
 		}
 	}
 }
@@ -161,13 +176,13 @@ func clearWithinRules(b *board, plan *clearing) {
 // kept for. How many GPUs that are is noted for the reasons of the jobs that wait (kept, idle).
 func withholdIdle(b *board, n int) {
 	sv := &b.servers[n]
-	idle := atMost(sv.open(), leastSize(b, b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})
+	idle := atMost(sv.available(), leastSize(b, b.keptNodes.job, b.keptNodes.shape, n).Size).Max(gres.Vector{})
 	sv.free = sv.free.Minus(idle)
-	b.reserved.kept += idle.GPUs
-	if b.reserved.idle == nil {
-		b.reserved.idle = map[int]int{}
+	b.keptNodes.idleGPUs += idle.GPUs
+	if b.keptNodes.idle == nil {
+		b.keptNodes.idle = map[int]int{}
 	}
-	b.reserved.idle[n] = idle.GPUs
+	b.keptNodes.idle[n] = idle.GPUs
 	b.count(sv)
 	b.reindex(n)
 	b.disturbed(n)

@@ -23,13 +23,13 @@ type market struct {
 	at          prices          // of the round
 	wanted      []*eligibility  // eligible servers of jobs that wait for GPUs
 	were        []*eligibility  // wanted, the time before
-	uncontested set             // as it was at that time
+	uncontested serverSet       // as it was at that time
 	era         int             // changes whenever one of the two changes
 	many        bool            // too many servers to compare all pairs, or to exchange two jobs for one
 	still       bool            // nothing has changed since no possible gain was found
 	tested      map[[2]int]vain // pairs of servers without a gain
 	refilled    attempt         // see triedInVain
-	left        int             // of the round's budget, see work
+	left        int             // of the round's budget, see exchangeBudget
 	stamps      []int           // of each server, changes whenever the server does
 
 	// Scratch memory.
@@ -102,12 +102,12 @@ type trial struct {
 
 // exchange is a set of changes on two or more servers, and what they net.
 type exchange struct {
-	net    float64
-	orders []order
+	net           float64
+	reassignments []reassignment
 }
 
-// order says on which server a job is to be, and with what size.
-type order struct {
+// reassignment says on which server a job is to be, and with what size.
+type reassignment struct {
 	job, server int
 	choice      choice
 }
@@ -122,9 +122,9 @@ type vain struct {
 	era  int
 }
 
-// work bounds the search for exchanges in a round, in pairs of servers that are compared and exchanges that are sized
-// exactly.
-const work = 4096
+// exchangeBudget bounds the search for exchanges in a round, in pairs of servers that are compared and exchanges that
+// are sized exactly.
+const exchangeBudget = 4096
 
 // fillsAsOne is how many fills that sizing looks at count as one more unit of work: jobs that are all unlike can be
 // combined in many ways.
@@ -148,7 +148,7 @@ func swap(b *board) bool {
 		return false
 	}
 	done := false
-	for pass := 0; pass < passes; pass++ {
+	for pass := 0; pass < maxRepeats; pass++ {
 		m.still = true
 		appraiseServers(b)
 		again := false
@@ -165,7 +165,7 @@ func swap(b *board) bool {
 }
 
 // settledFor reports whether a search in vain stays valid as time passes: it does if all pairs of servers are compared.
-func (m *market) settledFor(b *board) bool { return len(b.servers) <= looks }
+func (m *market) settledFor(b *board) bool { return len(b.servers) <= maxCompared }
 
 // exchangeFrom makes the best exchange of server n, and reports whether there is one.
 func exchangeFrom(b *board, n int) bool {
@@ -178,7 +178,7 @@ func exchangeFrom(b *board, n int) bool {
 		if o == n {
 			continue
 		}
-		if seen++; seen > looks {
+		if seen++; seen > maxCompared {
 			break
 		}
 		if m.left <= 0 {
@@ -189,11 +189,11 @@ func exchangeFrom(b *board, n int) bool {
 			searchPair(b, p, q, &best)
 		}
 	}
-	if best.orders == nil {
+	if best.reassignments == nil {
 		return false
 	}
 	carryOutExchange(b, &best)
-	reappraise(b, best.orders)
+	reappraise(b, best.reassignments)
 	return true
 }
 
@@ -263,7 +263,7 @@ func appraiseServers(b *board) {
 		}
 	}
 	worth := func(n int) float64 { return m.jobsOn[n].slack - m.jobsOn[n].least }
-	if many := len(m.rank) > looks; many != m.many {
+	if many := len(m.rank) > maxCompared; many != m.many {
 		m.many = many
 		b.forget() // other exchanges are looked at then, so no earlier search was in vain
 	}
@@ -286,9 +286,9 @@ func rankWithoutLack(b *board) {
 }
 
 // reappraise updates the lists of the servers that an exchange has changed.
-func reappraise(b *board, orders []order) {
+func reappraise(b *board, orders []reassignment) {
 	for n := range b.market.jobsOn {
-		if slices.ContainsFunc(orders, func(o order) bool { return o.server == n }) {
+		if slices.ContainsFunc(orders, func(o reassignment) bool { return o.server == n }) {
 			appraise(b, n)
 			priceServer(b, &b.market.jobsOn[n], b.market.at)
 		}
@@ -301,7 +301,7 @@ func listContested(b *board) {
 	m := &b.market
 	m.wanted, m.were = m.were[:0], m.wanted
 	for i := range b.states {
-		if s := &b.states[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) &&
+		if s := &b.states[i]; s.status == statusWaiting && !slices.Contains(m.wanted, s.class.eligible) &&
 			!slices.Contains(helpless, s.answer.reason) {
 			m.wanted = append(m.wanted, s.class.eligible)
 		}
@@ -324,7 +324,7 @@ func appraise(b *board, n int) {
 	}
 	*p = serverJobs{server: n, stamp: m.stamps[n], partners: p.partners[:0], offers: p.offers, stock: p.stock[:0],
 		curves: p.curves, alone: math.NaN(),
-		at: prices{math.NaN(), 0}, room: b.servers[n].open().Max(gres.Vector{})}
+		at: prices{math.NaN(), 0}, room: b.servers[n].available().Max(gres.Vector{})}
 	for _, i := range jobs {
 		var list []choice
 		list, p.stock = listChoices(b, i, n, p.stock)
@@ -339,32 +339,32 @@ func appraise(b *board, n int) {
 func exchangeableOn(b *board, n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.jobs = m.jobs[:0]
-	if sv.Closed != "" || !(gres.Vector{}).Fits(sv.open()) {
+	if sv.Closed != "" || !(gres.Vector{}).Fits(sv.available()) {
 		return nil
 	}
-	if b.reserved != nil && b.reserved.servers.has(n) {
+	if b.keptNodes != nil && b.keptNodes.servers.has(n) {
 		m.still = false // in another round it may not be kept
 		return nil
 	}
 	for _, i := range sv.jobs {
-		if mayExchange(b, i) && len(m.jobs) < most {
+		if mayExchange(b, i) && len(m.jobs) < maxPartners {
 			m.jobs = append(m.jobs, i)
 		}
 	}
 	return m.jobs
 }
 
-// most bounds the partners of a server.
-const most = 16
+// maxPartners bounds the partners of a server.
+const maxPartners = 16
 
 // mayExchange reports whether job i may be moved or resized for the common gain. A job that ends before a restart must
 // have paid off stays.
 func mayExchange(b *board, i int) bool {
 	s := &b.states[i]
-	if len(s.servers) != 1 || s.cleared || !growable(b, i) || timeUntilEnd(b, i, unknown) < b.c.Rules.payback() {
+	if len(s.servers) != 1 || s.cleared || !growable(b, i) || timeUntilEnd(b, i, unknownLength) < b.c.Rules.payback() {
 		return false
 	}
-	if s.standing == kept && b.stops <= 0 {
+	if s.status == statusKept && b.stops <= 0 {
 		b.market.still = false // the next round may stop it
 	}
 	return sizeIsFree(b, i)
@@ -407,15 +407,15 @@ func pricesOf(b *board, parties []serverJobs) prices {
 		supply = supply.Plus(p.room)
 		for x := range p.partners {
 			g := b.states[p.partners[x].job].menu
-			if g.crowd == 0 {
+			if g.jobCount == 0 {
 				m.groups = append(m.groups, g)
 			}
-			g.crowd++
+			g.jobCount++
 		}
 	}
 	at := clearingPrices(b, sampleMenus(b, supply))
 	for _, g := range m.groups {
-		g.crowd = 0
+		g.jobCount = 0
 	}
 	return at
 }
@@ -436,9 +436,9 @@ func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 	}
 	all, some := 0, 0
 	for k, g := range m.groups {
-		all += g.crowd * g.fair.GPUs
+		all += g.jobCount * g.fair.GPUs
 		if k%step == 0 {
-			some += g.crowd * g.fair.GPUs
+			some += g.jobCount * g.fair.GPUs
 			m.groups[k/step], m.groups[k] = g, m.groups[k/step]
 		}
 	}
@@ -499,7 +499,7 @@ func demandAt(b *board, at prices) gres.Vector {
 				best, most = k, v
 			}
 		}
-		sum = sum.Plus(g.options[best].Size.Times(g.crowd))
+		sum = sum.Plus(g.options[best].Size.Times(g.jobCount))
 	}
 	return sum
 }
@@ -515,7 +515,7 @@ func priceServer(b *board, p *serverJobs, at prices) {
 	for x := range p.curves {
 		p.curves[x] = p.curves[x][:0]
 	}
-	open := b.servers[p.server].open()
+	open := b.servers[p.server].available()
 	p.slack, p.lacks = at.of(open), gres.Vector{}.Minus(open)
 	p.least = math.Inf(1)
 	if p.room.GPUs > 0 {
@@ -576,7 +576,7 @@ func searchPair(b *board, p, q *serverJobs, best *exchange) {
 		}
 		inVain = false
 		if net > best.net && ordersAllowed(b, orders) {
-			best.net, best.orders = net, slices.Clone(orders)
+			best.net, best.reassignments = net, slices.Clone(orders)
 		}
 		least = best.net
 	}
@@ -591,7 +591,7 @@ func searchPair(b *board, p, q *serverJobs, best *exchange) {
 // rememberVain notes that two servers have nothing to gain from each other.
 func rememberVain(b *board, pair [2]int, what vain) {
 	m := &b.market
-	if m.tested == nil || len(m.tested) > looks*len(b.servers) {
+	if m.tested == nil || len(m.tested) > maxCompared*len(b.servers) {
 		m.tested = map[[2]int]vain{}
 	}
 	m.tested[pair] = what
@@ -737,7 +737,7 @@ func curveWithout(b *board, p *serverJobs, h offer) curve {
 
 // sizeTrial sizes both servers as well as possible after an exchange. It returns the orders, in reused memory, and what
 // they net beyond what the servers could do without it.
-func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []order, net float64) {
+func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []reassignment, net float64) {
 	orders, here, ok := sizeServer(b, nil, p, t.p, q, t.q)
 	if !ok {
 		return nil, impossible
@@ -752,8 +752,8 @@ func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []order, net float64
 // sizeServer adds the orders for server p if it gives one offer and takes another, and returns what they net; false if
 // there is no room.
 func sizeServer(
-	b *board, orders []order, p *serverJobs, gives offer, q *serverJobs, takes offer,
-) ([]order, float64, bool) {
+	b *board, orders []reassignment, p *serverJobs, gives offer, q *serverJobs, takes offer,
+) ([]reassignment, float64, bool) {
 	m := &b.market
 	jobs, lists := []int{}, m.lists[:0]
 	for x := range p.partners {
@@ -768,7 +768,7 @@ func sizeServer(
 	net, picks, ok := m.filling.solve(p.room, lists)
 	for at, pick := range picks {
 		if o := lists[at][pick]; !o.stay {
-			orders = append(orders, order{jobs[at], p.server, o})
+			orders = append(orders, reassignment{jobs[at], p.server, o})
 		}
 	}
 	return orders, net, ok
@@ -784,7 +784,7 @@ func netWithoutExchange(b *board, p *serverJobs) float64 {
 }
 
 // ordersAllowed reports whether the rules and quotas allow the orders.
-func ordersAllowed(b *board, orders []order) bool {
+func ordersAllowed(b *board, orders []reassignment) bool {
 	stops := 0
 	for _, o := range orders {
 		stops += asInt(b.restarts(o.job))
@@ -794,7 +794,7 @@ func ordersAllowed(b *board, orders []order) bool {
 
 // quotasAllow reports whether the quotas leave what the jobs are to have together. Jobs that together have no more of a
 // quota than before may exchange even if it is overdrawn.
-func quotasAllow(b *board, orders []order) bool {
+func quotasAllow(b *board, orders []reassignment) bool {
 	for q := range b.balances {
 		var more gres.Vector
 		for _, o := range orders {
@@ -802,7 +802,7 @@ func quotasAllow(b *board, orders []order) bool {
 				more = more.Plus(o.choice.size.Minus(s.size))
 			}
 		}
-		if (more.CPUs > 0 || more.Memory > 0) && !b.balances[q].left.plus(bill{amount: more}, -1).covered() {
+		if (more.CPUs > 0 || more.Memory > 0) && !b.balances[q].left.plus(quotaUse{amount: more}, -1).covered() {
 			return false
 		}
 	}
@@ -812,21 +812,21 @@ func quotasAllow(b *board, orders []order) bool {
 // carryOutExchange carries out an exchange. The job that gains most by it is named in the reasons of the others. All
 // jobs are taken off before any is placed, since they take each other's places.
 func carryOutExchange(b *board, e *exchange) {
-	slices.SortFunc(e.orders, func(x, y order) int { return cmp.Compare(x.job, y.job) })
-	first := slices.MaxFunc(e.orders, func(x, y order) int {
+	slices.SortFunc(e.reassignments, func(x, y reassignment) int { return cmp.Compare(x.job, y.job) })
+	first := slices.MaxFunc(e.reassignments, func(x, y reassignment) int {
 		return cmp.Or(cmp.Compare(x.choice.net, y.choice.net), cmp.Compare(y.job, x.job))
 	})
-	for _, o := range e.orders {
+	for _, o := range e.reassignments {
 		// A job that was to grow gets the reason of the exchange, which replaces that.
-		if s := &b.states[o.job]; s.standing == kept || s.growing() {
+		if s := &b.states[o.job]; s.status == statusKept || s.growing() {
 			reason, why := exchangeReason(b, o, b.jobs[first.job].ID)
 			b.stop(o.job, reason, why)
 		}
 	}
-	for _, o := range e.orders {
+	for _, o := range e.reassignments {
 		b.takeOff(o.job)
 	}
-	for _, o := range e.orders {
+	for _, o := range e.reassignments {
 		b.placeOn(o.job, b.only(o.server), sensitivity.Option{Size: o.choice.size, Gain: o.choice.gain})
 	}
 	b.freed++
@@ -834,7 +834,7 @@ func carryOutExchange(b *board, e *exchange) {
 
 // exchangeReason says why a running job is restarted for an exchange by which job id gains most. For a job that becomes
 // faster readDecision fills in the text.
-func exchangeReason(b *board, o order, id int) (Reason, string) {
+func exchangeReason(b *board, o reassignment, id int) (Reason, string) {
 	s, to := &b.states[o.job], b.servers[o.server].Name
 	switch {
 	case o.choice.gain*b.menu(s.class, s.size.GPUs, o.server).unit > s.was*(1+tie):

@@ -18,7 +18,7 @@ type answer struct {
 // explainWaits tells every waiting job the one reason for that: what would have to be different for it to run.
 func explainWaits(b *board) {
 	for i := range b.states {
-		if s := &b.states[i]; s.standing == waits && !s.stopped { // a stopped job was told when it was stopped
+		if s := &b.states[i]; s.status == statusWaiting && !s.stopped { // a stopped job was told when it was stopped
 			s.answer = reasonToWait(b, i)
 		}
 	}
@@ -42,7 +42,7 @@ func reasonToWait(b *board, i int) *answer {
 	if out := reservationAnswer(b, i); out != nil {
 		return out
 	}
-	if r := b.reserved; r != nil && r.job == i && r.kept > 0 {
+	if r := b.keptNodes; r != nil && r.job == i && r.idleGPUs > 0 {
 		return clearingAnswer(b, i)
 	}
 	s := &b.states[i]
@@ -64,7 +64,7 @@ func firstLack(b *board, i int) answer {
 		return answer{Shape, noWay(j, k.eligible.largest)}
 	}
 	w, f := k.gangShapes[0], b.fitOf(k)
-	closed := f.able.shared(b.closed)
+	closed := f.able.countCommon(b.closed)
 	switch {
 	case f.count < w.nodes:
 		return answer{Shape, f.tooFew(j, w)}
@@ -99,7 +99,7 @@ func firstLack(b *board, i int) answer {
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
 	}
 	switch free := freeGPUsFor(b, k); {
-	case free < j.GPUs && b.reserved != nil && b.reserved.kept > 0 && free+b.reserved.kept >= j.GPUs:
+	case free < j.GPUs && b.keptNodes != nil && b.keptNodes.idleGPUs > 0 && free+b.keptNodes.idleGPUs >= j.GPUs:
 		return answer{HeldBack, keptForText(b, i)}
 	case free < j.GPUs:
 		return k.turn(free)
@@ -110,8 +110,8 @@ func firstLack(b *board, i int) answer {
 		return answer{HeldBack, keptForText(b, i)}
 	case c.enough < w.nodes:
 		return answer{Gang, c.scattered(w)}
-	case c.purse != nil:
-		return answer{InQuota, c.purse.emptied(c.needs)}
+	case c.quota != nil:
+		return answer{InQuota, c.quota.emptied(c.needs)}
 	case c.barred > 0:
 		return answer{HeldBack, keptForText(b, i)}
 	}
@@ -120,15 +120,15 @@ func firstLack(b *board, i int) answer {
 
 // keptForText tells job i for which job nodes are kept, and which jobs may use them meanwhile.
 func keptForText(b *board, i int) string {
-	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
+	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.keptNodes.job].ID)
 	var may []string
 	if !staysForGood(b, i) {
 		may = append(may, "that declares a checkpoint")
 	}
-	if by := b.reserved.until; by.After(b.c.Now) {
+	if by := b.keptNodes.shadowTime; by.After(b.c.Now) {
 		may = append(may, "whose time limit ends by "+by.Format(time.DateTime))
 	}
-	if b.reserved.closed || len(may) == 0 {
+	if b.keptNodes.closed || len(may) == 0 {
 		return why
 	}
 	return why + "; only a job " + strings.Join(may, " or ") + " may use it meanwhile"
@@ -138,7 +138,7 @@ func keptForText(b *board, i int) string {
 func clearingAnswer(b *board, i int) *answer {
 	return &answer{Clearing,
 		fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
-			are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
+			countAre(b.keptNodes.idleGPUs, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
 // turn is the answer to jobs of class k if too few GPUs are free. It is cached from round to round, since most jobs
@@ -147,7 +147,7 @@ func (k *jobClass) turn(free int) answer {
 	if k.busy.reason == "" || k.busyWith != free {
 		k.busyWith = free
 		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
-			are(free, "GPU"), k.gpus)}
+			countAre(free, "GPU"), k.gpus)}
 	}
 	return k.busy
 }
@@ -158,7 +158,7 @@ func freeGPUsIn(b *board, z *eligibility) int {
 		z.counted, z.free = b.round, 0
 		for n := range b.servers {
 			if sv := &b.servers[n]; sv.Closed == "" && z.servers.has(n) {
-				z.free += max(sv.open().GPUs, 0)
+				z.free += max(sv.available().GPUs, 0)
 			}
 		}
 	}
@@ -168,12 +168,12 @@ func freeGPUsIn(b *board, z *eligibility) int {
 // freeGPUsFor counts the free GPUs where jobs of class k may be started, as far as reservations allow.
 func freeGPUsFor(b *board, k *jobClass) int {
 	free := freeGPUsIn(b, k.eligible)
-	if k.shut == nil {
+	if k.reservedNow == nil {
 		return free
 	}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && k.shutTo(n) && k.eligible.servers.has(n) {
-			free -= max(sv.open().GPUs, 0)
+		if sv := &b.servers[n]; sv.Closed == "" && k.isReservedNow(n) && k.eligible.servers.has(n) {
+			free -= max(sv.available().GPUs, 0)
 		}
 	}
 	return free
@@ -191,7 +191,7 @@ func noWay(j *Job, largest int) string {
 type fit struct {
 	wide  int         // nodes with GPUs enough
 	need  gres.Vector // least size on one of them that cannot hold it
-	able  set         // nodes that could hold their part of a job
+	able  serverSet   // nodes that could hold their part of a job
 	count int         // how many nodes are able
 }
 
@@ -200,7 +200,7 @@ func (b *board) fitOf(k *jobClass) *fit {
 	if k.fit != nil {
 		return k.fit
 	}
-	f := &fit{able: newSet(len(b.servers))}
+	f := &fit{able: newServerSet(len(b.servers))}
 	for n := range b.servers {
 		if sv := &b.servers[n]; k.eligible.servers.has(n) && sv.Total.GPUs >= k.gangShapes[0].gpus {
 			f.wide++
@@ -253,8 +253,8 @@ type survey struct {
 	barred int // of those, nodes with all that it needs that are kept for another job
 	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
 	withheld int
-	purse    *quotaBalance // the quota that leaves too little for the last node with room
-	needs    bill
+	quota    *quotaBalance // the quota that leaves too little for the last node with room
+	needs    quotaUse
 	short    *server
 	lack     gres.Vector // what is missing on short
 }
@@ -264,10 +264,10 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 	k := b.states[i].class
 	c := survey{free: freeGPUsFor(b, k)}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.shutTo(n) {
-			c.most = max(c.most, sv.open().GPUs)
+		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.isReservedNow(n) {
+			c.most = max(c.most, sv.available().GPUs)
 			if k.fit.able.has(n) {
-				c.best = max(c.best, sv.open().GPUs)
+				c.best = max(c.best, sv.available().GPUs)
 				addToSurvey(b, &c, i, w, n)
 			}
 		}
@@ -281,15 +281,15 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 	sv, k := &b.servers[n], b.states[i].class
 	least := b.leastOf(k, w, n).Size
-	lack := least.Minus(sv.open())
+	lack := least.Minus(sv.available())
 	switch {
-	case lack.GPUs > 0 && lack.GPUs <= b.reserved.keeps(n):
+	case lack.GPUs > 0 && lack.GPUs <= b.keptNodes.idleGPUsOn(n):
 		c.withheld++
 	case lack.GPUs > 0:
 	case covered(lack) && !affords(b, k, w.nodes, least):
 		c.enough++
-		c.needs = billFor(w.nodes, least)
-		c.purse = shortQuota(b, k, c.needs)
+		c.needs = quotaUseFor(w.nodes, least)
+		c.quota = shortQuota(b, k, c.needs)
 	case covered(lack) && yieldsServer(b, i, n):
 		c.enough++
 		c.barred++
@@ -333,7 +333,7 @@ func (f *fit) tooFew(j *Job, w gangShape) string {
 		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
 	}
 	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j),
-		be(f.count, "such node"))
+		areCount(f.count, "such node"))
 }
 
 // qualities are what j asks of a node beside GPUs, in words.
@@ -360,7 +360,7 @@ func (c *survey) scattered(w gangShape) string {
 			c.most)
 	}
 	return fmt.Sprintf("needs %s free on each of %d equal nodes, and %s so many", count(w.gpus, "GPU"), w.nodes,
-		have(c.enough))
+		onlyHave(c.enough))
 }
 
 // starved says what is missing where enough GPUs are free.
@@ -381,7 +381,7 @@ func (c *survey) starved(w gangShape) answer {
 }
 
 // freeGPUs is the number of free GPUs in words.
-func (s *server) freeGPUs() string { return count(s.open().GPUs, "free GPU") }
+func (s *server) freeGPUs() string { return count(s.available().GPUs, "free GPU") }
 
 func nodesWith(w gangShape) string {
 	text := count(w.nodes, "node") + " with " + count(w.gpus, "GPU")
@@ -391,8 +391,8 @@ func nodesWith(w gangShape) string {
 	return text
 }
 
-// have is "none has", "only 1 has" or "only 2 have".
-func have(n int) string {
+// onlyHave is "none has", "only 1 has" or "only 2 have".
+func onlyHave(n int) string {
 	switch n {
 	case 0:
 		return "none has"
@@ -402,16 +402,16 @@ func have(n int) string {
 	return fmt.Sprintf("only %d have", n)
 }
 
-// be is "is 1 node" or "are 2 nodes" for the thing node.
-func be(n int, thing string) string {
+// areCount is "is 1 node" or "are 2 nodes" for the thing node.
+func areCount(n int, thing string) string {
 	if n < 2 {
 		return "is " + count(n, thing)
 	}
 	return "are " + count(n, thing)
 }
 
-// are is "1 GPU is" or "2 GPUs are" for the thing GPU.
-func are(n int, thing string) string {
+// countAre is "1 GPU is" or "2 GPUs are" for the thing GPU.
+func countAre(n int, thing string) string {
 	if n < 2 {
 		return count(n, thing) + " is"
 	}

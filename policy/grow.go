@@ -16,8 +16,8 @@ type growth struct {
 	net float64
 }
 
-// trifle is a gain, in GPU-seconds, that may be a rounding error.
-const trifle = 1e-3
+// netTolerance is a gain, in GPU-seconds, that may be a rounding error.
+const netTolerance = 1e-3
 
 // grow gives jobs more of what is left where they are, as long as one gains more than its restart costs. The jobs that
 // gain most come first, in case the rules limit restarts.
@@ -42,7 +42,7 @@ func grow(b *board) bool {
 func trade(b *board) bool {
 	traded := false
 	for n := range b.servers {
-		for range passes * len(b.servers[n].jobs) {
+		for range maxRepeats * len(b.servers[n].jobs) {
 			if b.traded.has(n) || !tradeOn(b, n) {
 				break
 			}
@@ -60,20 +60,20 @@ func tradeOn(b *board, n int) bool {
 	}
 	b.traded.add(n)
 	g, plan := bestTrade(b, n)
-	if g.net <= trifle {
+	if g.net <= netTolerance {
 		return false
 	}
-	carryOutClearing(b, &plan, b.jobs[g.job].ID)
+	carryOutPreemption(b, &plan, b.jobs[g.job].ID)
 	resize(b, g.job, g.to)
 	return true
 }
 
 // bestTrade finds the job on server n that gains most, all restarts paid, by what others on it give back, and how they
 // give it.
-func bestTrade(b *board, n int) (growth, clearing) {
-	best := growth{net: trifle}
-	var how clearing
-	plan := clearing{server: n, shrinks: b.trial}
+func bestTrade(b *board, n int) (growth, preemptionPlan) {
+	best := growth{net: netTolerance}
+	var how preemptionPlan
+	plan := preemptionPlan{server: n, shrinks: b.trial}
 	spared := mostGivenBack(b, n)
 	for _, i := range b.servers[n].jobs {
 		s := &b.states[i]
@@ -81,11 +81,11 @@ func bestTrade(b *board, n int) (growth, clearing) {
 			continue
 		}
 		ahead := paybackTime(b, i)
-		if netOver(b, i, s.menu.demand().Gain, ahead) <= trifle || !growable(b, i) || !sizeIsFree(b, i) {
+		if netOver(b, i, s.menu.demand().Gain, ahead) <= netTolerance || !growable(b, i) || !sizeIsFree(b, i) {
 			continue
 		}
 		for _, o := range above(s) {
-			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
+			missing := o.Size.Minus(s.size).Minus(b.servers[n].available())
 			plan.shrinks = plan.shrinks[:0]
 			if !covered(missing.Minus(spared)) || !affordsMore(b, i, o.Size.Minus(s.size)) ||
 				netOver(b, i, o.Gain, ahead) <= best.net || !addGiveBack(b, &plan, missing, i) {
@@ -111,7 +111,7 @@ func bestTrade(b *board, n int) (growth, clearing) {
 }
 
 // netTrade is what a trade brings in all until the first of its jobs ends, less the cost of the restarts.
-func netTrade(b *board, i int, to sensitivity.Option, plan clearing) float64 {
+func netTrade(b *board, i int, to sensitivity.Option, plan preemptionPlan) float64 {
 	ahead := paybackTime(b, i)
 	for _, s := range plan.shrinks {
 		ahead = min(ahead, paybackTime(b, s.job))
@@ -124,7 +124,7 @@ func netTrade(b *board, i int, to sensitivity.Option, plan clearing) float64 {
 }
 
 // withinStops reports whether the rules allow the restarts of a trade.
-func withinStops(b *board, plan clearing, i int) bool {
+func withinStops(b *board, plan preemptionPlan, i int) bool {
 	stops := asInt(b.restarts(i))
 	for _, s := range plan.shrinks {
 		stops += asInt(b.restarts(s.job))
@@ -146,7 +146,7 @@ func listGrowths(b *board) []growth {
 		if b.grown.has(n) {
 			continue
 		}
-		if g := bestGrowth(b, n); g.net > trifle {
+		if g := bestGrowth(b, n); g.net > netTolerance {
 			all = append(all, g)
 		} else if b.stops > 0 && !hasQuotas(b, n) { // else more may be possible in another round
 			b.grown.add(n)
@@ -158,8 +158,8 @@ func listGrowths(b *board) []growth {
 // bestGrowth finds the job on server n that gains most by growing into what is free there; its net is trifle if there
 // is none.
 func bestGrowth(b *board, n int) growth {
-	best := growth{net: trifle}
-	if left := b.servers[n].open(); left.CPUs <= 0 && left.Memory <= 0 {
+	best := growth{net: netTolerance}
+	if left := b.servers[n].available(); left.CPUs <= 0 && left.Memory <= 0 {
 		return best
 	}
 	for _, i := range b.servers[n].jobs {
@@ -187,21 +187,21 @@ func mayHaveMore(b *board, i int, more gres.Vector) bool {
 // sizeIsFree reports whether job i may get another size: it starts or restarts anyway, or the rules still allow a stop
 // in this round and its last restart has paid off (hasEarned).
 func sizeIsFree(b *board, i int) bool {
-	st := b.states[i].standing
-	return st == fresh || st == kept && b.stops > 0 && b.states[i].earned
+	st := b.states[i].status
+	return st == statusStarting || st == statusKept && b.stops > 0 && b.states[i].earned
 }
 
 // growable reports whether job i may be given more where it is. It may if it can be asked to give that back
 // (class.lends) and could be restarted there. Any other job gets more than its least size only when it starts, see
 // mayTakeMore.
-func growable(b *board, i int) bool { return b.states[i].class.lends && resizable(b, i) }
+func growable(b *board, i int) bool { return b.states[i].class.canGiveBack && resizable(b, i) }
 
 // resize gives job i another size where it is. A job that runs is stopped for that; readDecision fills in the text.
 func resize(b *board, i int, to sensitivity.Option) {
-	if s := &b.states[i]; s.standing == kept {
+	if s := &b.states[i]; s.status == statusKept {
 		b.stop(i, Grows, "")
 	}
-	b.setSize(i, fresh, to)
+	b.setSize(i, statusStarting, to)
 }
 
 // relocate moves jobs to servers with idle GPUs if they gain more than it costs. Servers that a waiting job could use
@@ -230,7 +230,7 @@ func moveToIdle(b *board, i int) bool {
 	if n < 0 {
 		return false
 	}
-	if s.standing == kept {
+	if s.status == statusKept {
 		b.stop(i, Grows, "")
 	}
 	home := s.servers[0]
@@ -243,16 +243,16 @@ func moveToIdle(b *board, i int) bool {
 // mayRelocate reports whether job i may leave its server, which no waiting job could use, and could gain by that.
 func mayRelocate(b *board, i int) bool {
 	s := &b.states[i]
-	if !s.class.lends || len(s.servers) != 1 || netGain(b, i, s.menu.demand().Gain) <= trifle {
+	if !s.class.canGiveBack || len(s.servers) != 1 || netGain(b, i, s.menu.demand().Gain) <= netTolerance {
 		return false
 	}
-	return b.uncontested.has(s.servers[0]) && (s.standing == fresh || sizeIsFree(b, i) && resizable(b, i))
+	return b.uncontested.has(s.servers[0]) && (s.status == statusStarting || sizeIsFree(b, i) && resizable(b, i))
 }
 
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.
 func betterPlace(b *board, i int) (server int, to sensitivity.Option) {
 	server = -1
-	best, seen := trifle, 0
+	best, seen := netTolerance, 0
 	s := &b.states[i]
 	b.now.from(s.size.GPUs, s.class.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
 		m := b.menu(s.class, s.size.GPUs, n)
@@ -261,13 +261,13 @@ func betterPlace(b *board, i int) (server int, to sensitivity.Option) {
 				break // its speed is unknown on one of the two
 			}
 			if net := netGain(b, i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] &&
-				!s.class.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
+				!s.class.isReservedNow(n) && o.Size.Fits(b.servers[n].available()) &&
 				affordsMore(b, i, o.Size.Minus(s.size)) {
 				server, to, best = n, o, net
 			}
 		}
 		seen++
-		return seen < looks
+		return seen < maxCompared
 	})
 	return server, to
 }
@@ -281,7 +281,7 @@ func paybackTime(b *board, i int) time.Duration { return timeUntilEnd(b, i, b.c.
 
 // timeUntilEnd is ahead, or the time until job i would end at its present speed, if that is less.
 func timeUntilEnd(b *board, i int, ahead time.Duration) time.Duration {
-	if left, was := remaining(b.jobs[i]), b.states[i].gain; left != unknown && was > 0 {
+	if left, was := remaining(b.jobs[i]), b.states[i].gain; left != unknownLength && was > 0 {
 		// Compared as numbers: at a gain near zero the end is too far off for a duration.
 		if end := float64(left) / was; end < float64(ahead) {
 			ahead = time.Duration(end)
@@ -305,5 +305,5 @@ func netOver(b *board, i int, gain float64, ahead time.Duration) float64 {
 // restarts reports that another size or place means a restart of job i that does not happen anyway.
 func (b *board) restarts(i int) bool {
 	s := &b.states[i]
-	return !s.stopped && s.standing != fresh
+	return !s.stopped && s.status != statusStarting
 }

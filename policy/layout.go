@@ -10,13 +10,13 @@ import (
 
 // past is what the last round left. It tells where a job is most likely found.
 type past struct {
-	known []int // IDs of its jobs, ascending
-	sat   []jobState
-	turns []int // its order of jobs, as positions in known
-	here  []int // number in this round of each of its jobs; -1: it has left
-	come  []int // jobs of this round that it did not have
-	dirty set   // servers that are not as it left them
-	rules Rules
+	known        []int // IDs of its jobs, ascending
+	lastStates   []jobState
+	turns        []int     // its order of jobs, as positions in known
+	currentIndex []int     // number in this round of each of its jobs; -1: it has left
+	newJobs      []int     // jobs of this round that it did not have
+	dirty        serverSet // servers that are not as it left them
+	rules        Rules
 }
 
 // layOut sets the board up for a round: first the servers, empty, then every running job in its place.
@@ -24,13 +24,13 @@ func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
 	// Without rules.max_preemptions any number of stops is left.
-	b.stops, b.freed, b.filled, b.called, b.limit, b.reserved = math.MaxInt, 0, 0, 0, none, nil
+	b.stops, b.freed, b.filled, b.called, b.limit, b.keptNodes = math.MaxInt, 0, 0, 0, noLimit, nil
 	b.stopped, b.started = b.stopped[:0], b.started[:0]
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	setUpServers(b)
-	b.market.left = work
+	b.market.left = exchangeBudget
 	findReservations(b)
 	setUpQuotas(b)
 	placeRunning(b)
@@ -42,10 +42,10 @@ func layOut(b *board, c *Cluster, a Allocator) {
 // what was searched for in vain there is searched for again.
 func setUpServers(b *board) {
 	b.named = byName(b.named, b.c.Nodes)
-	if len(b.classes) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
+	if len(b.classes) > maxCached+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
 		buildTopology(b, b.named)
 	}
-	if len(b.menus) > many || b.menus == nil {
+	if len(b.menus) > maxCached || b.menus == nil {
 		b.menus = menus{}
 	}
 	clear(b.dirty)
@@ -55,19 +55,19 @@ func setUpServers(b *board) {
 			b.dirty.add(i)
 		}
 		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign,
-			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0], lenders: sv.lenders[:0]}
+			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0], borrowers: sv.borrowers[:0]}
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules
 		b.forget()
 	}
-	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
+	b.maxStranded = int(b.c.Rules.stranded() * float64(b.total.GPUs))
 }
 
 // forget forgets what was searched for in vain on any server.
 func (b *board) forget() {
 	for n := range b.servers {
-		b.unsettled(n)
+		b.forgetSearches(n)
 	}
 }
 
@@ -84,12 +84,12 @@ func placeRunning(b *board) {
 			noteGone(b, at)
 		}
 		if at < len(b.known) && b.known[at] == j.ID {
-			b.here[at] = i
-			fillInJob(b, i, &b.sat[at])
+			b.currentIndex[at] = i
+			fillInJob(b, i, &b.lastStates[at])
 			at++
 			continue
 		}
-		b.come = append(b.come, i)
+		b.newJobs = append(b.newJobs, i)
 		fillInJob(b, i, nil)
 	}
 	for ; at < len(b.known); at++ {
@@ -100,9 +100,9 @@ func placeRunning(b *board) {
 // keepPast makes the last round the past.
 func keepPast(b *board) {
 	b.known, b.ids = b.ids, b.known
-	b.sat, b.states = b.states, b.sat
+	b.lastStates, b.states = b.states, b.lastStates
 	b.turns, b.order = b.order, b.turns
-	b.here, b.come = resized(b.here, len(b.known)), b.come[:0]
+	b.currentIndex, b.newJobs = resized(b.currentIndex, len(b.known)), b.newJobs[:0]
 }
 
 // fillInJob fills in the state of job i, and notes which servers differ from its state in the last round, nil if it had
@@ -125,8 +125,8 @@ func fillInJob(b *board, i int, was *jobState) {
 
 // noteGone notes that a job of the last round has left.
 func noteGone(b *board, at int) {
-	b.here[at] = -1
-	noteChanged(b, b.sat[at].servers)
+	b.currentIndex[at] = -1
+	noteChanged(b, b.lastStates[at].servers)
 }
 
 // noteChanged notes that servers are not as the last round left them.
@@ -155,8 +155,8 @@ func indexServers(b *board) {
 			continue
 		}
 		b.closed.add(n)
-		b.now.put(n, off)
-		b.displaceable.put(n, off)
+		b.now.put(n, notIndexed)
+		b.displaceable.put(n, notIndexed)
 	}
 }
 
@@ -165,7 +165,7 @@ func indexServers(b *board) {
 // again.
 func placeRunningJob(b *board, i int, was *jobState) {
 	j, s := b.jobs[i], &b.states[i]
-	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, findServers(b, j.Running.Nodes, was)
+	s.status, s.size, s.gain, s.servers = statusFixed, j.Running.PerNode, 1, findServers(b, j.Running.Nodes, was)
 	if len(s.servers) > 0 {
 		s.menu = b.menu(s.class, s.size.GPUs, s.servers[0])
 		s.gain = s.gainAsIn(was)
@@ -175,21 +175,21 @@ func placeRunningJob(b *board, i int, was *jobState) {
 	if s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && mayRestartLater(b, i, s.class) {
 		switch {
 		case j.mayStop(b.c):
-			s.standing = loose
+			s.status = statusPreemptible
 		case j.callable(b.c):
-			listLender(b, i)
+			listBorrower(b, i)
 		}
 	}
 	if len(s.class.quotas) > 0 { // it counts in them on nodes that have left the cluster, too
-		b.charge(i, billFor(len(j.Running.Nodes), s.size), 1)
+		b.charge(i, quotaUseFor(len(j.Running.Nodes), s.size), 1)
 	}
 	for _, n := range s.servers {
-		if s.standing == fixed {
+		if s.status == statusFixed {
 			b.servers[n].free = b.servers[n].free.Minus(s.size)
 			continue
 		}
 		// Loose amounts are part of free: they are available to the job whose turn comes first.
-		b.servers[n].loose = b.servers[n].loose.Plus(s.size)
+		b.servers[n].preemptible = b.servers[n].preemptible.Plus(s.size)
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
 }
@@ -227,8 +227,8 @@ func (j *Job) hasEarned(c *Cluster) bool {
 // not worth it then is not worth it now.
 func (s *jobState) standsAs(was *jobState) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
-		(s.standing == fixed && was.standing == fixed && !was.stopped ||
-			s.standing == loose && was.standing == kept && !was.stopped) &&
+		(s.status == statusFixed && was.status == statusFixed && !was.stopped ||
+			s.status == statusPreemptible && was.status == statusKept && !was.stopped) &&
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// set is a set of servers, one bit each.
-type set []uint64
+// serverSet is a set of servers, one bit each.
+type serverSet []uint64
 
-func newSet(servers int) set { return make(set, (servers+63)/64) }
+func newServerSet(servers int) serverSet { return make(serverSet, (servers+63)/64) }
 
-func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
-func (s set) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
-func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+func (s serverSet) add(n int)      { s[n/64] |= 1 << (n % 64) }
+func (s serverSet) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
+func (s serverSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
 // and is the intersection of two sets.
-func (s set) and(t set) set {
+func (s serverSet) and(t serverSet) serverSet {
 	both := slices.Clone(s)
 	for w := range both {
 		both[w] &= t[w]
@@ -23,15 +23,15 @@ func (s set) and(t set) set {
 	return both
 }
 
-// without removes the members of t from s.
-func (s set) without(t set) {
+// removeAll removes the members of t from s.
+func (s serverSet) removeAll(t serverSet) {
 	for w := range s {
 		s[w] &^= t[w]
 	}
 }
 
-// shared counts the servers that two sets have in common.
-func (s set) shared(t set) int {
+// countCommon counts the servers that two sets have in common.
+func (s serverSet) countCommon(t serverSet) int {
 	n := 0
 	for w := range s {
 		n += bits.OnesCount64(s[w] & t[w])
@@ -40,10 +40,12 @@ func (s set) shared(t set) int {
 }
 
 // any reports whether there is a member.
-func (s set) any() bool { return slices.ContainsFunc(s, func(word uint64) bool { return word != 0 }) }
+func (s serverSet) any() bool {
+	return slices.ContainsFunc(s, func(word uint64) bool { return word != 0 })
+}
 
 // meets reports whether two sets have a server in common.
-func (s set) meets(t set) bool {
+func (s serverSet) meets(t serverSet) bool {
 	for w := range s {
 		if s[w]&t[w] != 0 {
 			return true
@@ -53,7 +55,7 @@ func (s set) meets(t set) bool {
 }
 
 // within reports whether all members are in t.
-func (s set) within(t set) bool {
+func (s serverSet) within(t serverSet) bool {
 	for w := range s {
 		if s[w]&^t[w] != 0 {
 			return false
@@ -65,21 +67,21 @@ func (s set) within(t set) bool {
 // levelIndex indexes servers by a small number, their level, so that those with enough of it are found without looking
 // at the others. Within one level they come in the order of their names.
 type levelIndex struct {
-	level []int // of each server; off: not in the index
-	sets  []set // by level
+	level []int       // of each server; off: not in the index
+	sets  []serverSet // by level
 }
 
-// off is the level of servers that are not in the index.
-const off = -1
+// notIndexed is the level of servers that are not in the index.
+const notIndexed = -1
 
 // newLevelIndex makes an index of so many servers, none of them in it yet, for levels from 0 to most.
 func newLevelIndex(servers, most int) *levelIndex {
-	s := &levelIndex{level: make([]int, servers), sets: make([]set, most+1)}
+	s := &levelIndex{level: make([]int, servers), sets: make([]serverSet, most+1)}
 	for i := range s.sets {
-		s.sets[i] = newSet(servers)
+		s.sets[i] = newServerSet(servers)
 	}
 	for i := range s.level {
-		s.level[i] = off
+		s.level[i] = notIndexed
 	}
 	return s
 }
@@ -93,14 +95,14 @@ func (s *levelIndex) put(n, level int) {
 	if old >= 0 {
 		s.sets[old].drop(n)
 	}
-	s.level[n] = max(level, off)
+	s.level[n] = max(level, notIndexed)
 	if level >= 0 {
 		s.sets[level].add(n)
 	}
 }
 
 // from calls visit with every server of a set at least at level low, the lowest level first, until visit returns false.
-func (s *levelIndex) from(low int, within set, visit func(n int) bool) {
+func (s *levelIndex) from(low int, within serverSet, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		for w, word := range s.sets[level] {
 			for word &= within[w]; word != 0; word &= word - 1 {
@@ -113,7 +115,7 @@ func (s *levelIndex) from(low int, within set, visit func(n int) bool) {
 }
 
 // reaches reports whether a server of a set is at least at level low.
-func (s *levelIndex) reaches(low int, within set) bool {
+func (s *levelIndex) reaches(low int, within serverSet) bool {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		if s.sets[level].meets(within) {
 			return true

@@ -31,9 +31,9 @@ type Next struct {
 // the planner is asked for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
-		b := pl.lay(&c, p, a)
+		b := pl.boardFor(&c, p, a)
 		for _, i := range b.order {
-			if b.states[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
+			if b.states[i].status != statusWaiting || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
 				continue
 			}
 			if next, could := nextGrant(b, i); could && (mayShareDevice(b, i) || !yield(next)) {
@@ -49,17 +49,17 @@ func mayShareDevice(b *board, i int) bool {
 	j := b.jobs[i]
 	return j.Share != nil && slices.ContainsFunc(b.c.Nodes, func(n Node) bool {
 		return n.Closed == "" && j.suits(&n) && slices.ContainsFunc(n.Devices, func(d Device) bool {
-			return !d.Foreign && j.canSit(&d)
+			return !d.Foreign && j.canUseSlot(&d)
 		})
 	})
 }
 
 // Queue lists the waiting jobs in the policy's order, including those that may not start. The cluster is not changed.
 func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
-	b := pl.lay(&c, p, a)
+	b := pl.boardFor(&c, p, a)
 	queue := make([]int, 0, len(b.order))
 	for _, i := range b.order {
-		if b.states[i].standing == waits {
+		if b.states[i].status == statusWaiting {
 			queue = append(queue, b.ids[i])
 		}
 	}
@@ -99,17 +99,17 @@ func nextGrant(b *board, i int) (next Next, could bool) {
 // are too few of them, or its quotas leave too little.
 func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
-	if k.shut != nil {
-		able.without(k.shut)
+	if k.reservedNow != nil {
+		able.removeAll(k.reservedNow)
 	}
-	if able.shared(able) < k.gangShapes[0].nodes {
+	if able.countCommon(able) < k.gangShapes[0].nodes {
 		return 0, false
 	}
 	if p, _ := blockingQuota(b, k); p != nil {
 		return 0, false
 	}
 	open := slices.Clone(able)
-	if open.without(b.closed); open.any() {
+	if open.removeAll(b.closed); open.any() {
 		able = open
 	}
 	for !able.has(n) {
@@ -152,7 +152,7 @@ func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 // wishOn is what a job of class k would be given of a menu if it were alone.
 func wishOn(b *board, k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
-	if k.lends {
+	if k.canGiveBack {
 		return sizes[len(sizes)-1].Size
 	}
 	within := sizes[0].Size

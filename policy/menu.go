@@ -19,8 +19,8 @@ type menu struct {
 	// unit is the throughput with the share, relative to that with the share of the reference server. Speeds are
 	// compared in it, since gains are relative to shares that differ from server to server.
 	unit float64
-	// crowd is how many jobs of a market have the menu, while its prices are computed; 0 otherwise.
-	crowd int
+	// jobCount is how many jobs of a market have the menu, while its prices are computed; 0 otherwise.
+	jobCount int
 }
 
 // demand is the smallest size with the largest gain.

@@ -23,7 +23,7 @@ type move struct {
 // moveOut moves jobs that share to idle GPUs of their own, as long as a restart is worth it and the rules allow one.
 // The move that gains most comes first, among equals that of the job that has lost most. No job moves to a GPU that a
 // waiting job might get one day.
-func (t *seating) moveOut() {
+func (t *slotPlanner) moveOut() {
 	t.idle = slices.DeleteFunc(slices.Clone(t.named), func(n int) bool {
 		_, kept := t.kept[t.c.Nodes[n].Name]
 		return t.rooms[n].idle == 0 || kept || t.awaited(&t.c.Nodes[n])
@@ -44,7 +44,7 @@ func (t *seating) moveOut() {
 const mostMoves = 32
 
 // bestMove finds the move to make first; nil if none pays.
-func (t *seating) bestMove() (best *move) {
+func (t *slotPlanner) bestMove() (best *move) {
 	if len(t.idle) == 0 {
 		return nil
 	}
@@ -68,23 +68,23 @@ func (t *seating) bestMove() (best *move) {
 
 // before reports that a move gains more than another, or as much for a job that has lost more.
 func (m *move) before(other *move) bool {
-	if diff := m.more - other.more; diff > same || diff < -same {
+	if diff := m.more - other.more; diff > speedTolerance || diff < -speedTolerance {
 		return diff > 0
 	}
-	return m.was < other.was-same
+	return m.was < other.was-speedTolerance
 }
 
 // mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain.
-func (t *seating) mayMove(j *Job) bool {
+func (t *slotPlanner) mayMove(j *Job) bool {
 	d := t.decision(j.ID)
 	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
 }
 
 // moveTo is the move of a tenant to an idle GPU of node n; nil if it does not pay within rules.payback.
-func (t *seating) moveTo(from *shared, at, n int) *move {
+func (t *slotPlanner) moveTo(from *shared, at, n int) *move {
 	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
 	// Its run there begins only when it has been restarted.
-	if r.idle == 0 || t.closedTo(u.job, node) || node.shutTo(u.job, t.c.Now.Add(u.job.Restart)) {
+	if r.idle == 0 || t.closedTo(u.job, node) || node.reservationBlocks(u.job, t.c.Now.Add(u.job.Restart)) {
 		return nil
 	}
 	// An idle GPU keeps its share; the job takes one of them, and with it what is kept for that one.
@@ -122,15 +122,15 @@ func (t *seating) moveTo(from *shared, at, n int) *move {
 
 // aloneSizes are the sizes that a job may have on a GPU that it shares with no other job: at least the size at which it
 // trains as fast as promised, and at most its proportional share, or that size where it is larger.
-func (t *seating) aloneSizes(j *Job, n int) []sensitivity.Option {
+func (t *slotPlanner) aloneSizes(j *Job, n int) []sensitivity.Option {
 	important := *j
 	request := *j.Share
 	request.Class, important.Share = withinShare, &request
-	return t.seatSizes(&important, n)
+	return t.slotSizes(&important, n)
 }
 
 // affordsInstead reports whether the quotas of a running job leave it another size in place of its own.
-func (t *seating) affordsInstead(j *Job, was, size gres.Vector) bool {
+func (t *slotPlanner) affordsInstead(j *Job, was, size gres.Vector) bool {
 	t.charge(j, 1, was, -1)
 	defer t.charge(j, 1, was, 1)
 	return t.affords(j, size)
@@ -138,7 +138,7 @@ func (t *seating) affordsInstead(j *Job, was, size gres.Vector) bool {
 
 // awaited reports that a job waits for room that could be started on a node. The reasons that do not count are those
 // for which an idle GPU would not help.
-func (t *seating) awaited(node *Node) bool {
+func (t *slotPlanner) awaited(node *Node) bool {
 	for i := range t.c.Jobs {
 		j := &t.c.Jobs[i]
 		d := t.decision(j.ID)
@@ -155,15 +155,15 @@ func (t *seating) awaited(node *Node) bool {
 }
 
 // goAlone carries out a move. The GPU that the job leaves does not become idle: other jobs stay on it.
-func (t *seating) goAlone(m *move) {
+func (t *slotPlanner) goAlone(m *move) {
 	d, home := t.decision(m.j.ID), &t.c.Nodes[m.to]
 	was := d.Grant.PerNode
 	d.Grant = &Placement{Nodes: []string{home.Name}, PerNode: m.size.Size}
-	if free := t.unused(m.to); slices.ContainsFunc(free, m.j.canSit) {
-		d.Grant.Device = free[slices.IndexFunc(free, m.j.canSit)].Name
+	if free := t.unused(m.to); slices.ContainsFunc(free, m.j.canUseSlot) {
+		d.Grant.Device = free[slices.IndexFunc(free, m.j.canUseSlot)].Name
 	}
 	d.Gain, d.Fair, d.Reason = m.gain, gres.Proportional(home.Total, 1), Moves
-	d.Why = fmt.Sprintf("moves to a GPU of its own to train %.2f× as fast", m.will/max(m.was, same))
+	d.Why = fmt.Sprintf("moves to a GPU of its own to train %.2f× as fast", m.will/max(m.was, speedTolerance))
 	t.stops++
 	t.charge(m.j, 1, was, -1)
 	t.charge(m.j, 1, m.size.Size, 1)

@@ -186,14 +186,14 @@ func (v *view) alone(i int) float64 {
 	return math.Max(1, length.Seconds()) * math.Max(1, float64(j.GPUs)/v.share)
 }
 
-// unknown stands for a remaining time that was not declared; it is longer than any declared one.
-const unknown = time.Duration(math.MaxInt64)
+// unknownLength stands for a remaining time that was not declared; it is longer than any declared one.
+const unknownLength = time.Duration(math.MaxInt64)
 
 // remaining is how much longer j runs at the proportional share. It is 0 for a job that has exceeded its declared
 // length, which is about to end as far as is known.
 func remaining(j *Job) time.Duration {
 	if j.Length == 0 {
-		return unknown
+		return unknownLength
 	}
 	return max(j.Length-j.Done, 0)
 }
@@ -251,11 +251,11 @@ func lessStake(key, stake float64) float64 {
 func lastOrder(b *board) []int {
 	order := b.turns[:0]
 	for _, was := range b.turns {
-		if i := b.here[was]; i >= 0 {
+		if i := b.currentIndex[was]; i >= 0 {
 			order = append(order, i)
 		}
 	}
-	return append(order, b.come...)
+	return append(order, b.newJobs...)
 }
 
 // line sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.

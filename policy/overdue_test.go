@@ -122,7 +122,7 @@ func (s *site) playOut(coming []Job) (stops int) {
 func (s *site) judgeStops(plan Plan) (stops int) {
 	c := &s.cluster
 	var pl Planner
-	on := pl.lay(c, s.policy, s.alloc)
+	on := pl.boardFor(c, s.policy, s.alloc)
 	for i, d := range plan.Decisions {
 		var id int
 		if n, _ := fmt.Sscanf(d.Why, "gives way to job %d", &id); d.Reason != GivesWay || n != 1 {

@@ -10,16 +10,16 @@ type pass struct {
 	run  func(b *board) (changed bool)
 }
 
-// passes bounds how often changes that gain more than they cost are searched for anew, since one may make room for
+// maxRepeats bounds how often changes that gain more than they cost are searched for anew, since one may make room for
 // another.
-const passes = 4
+const maxRepeats = 4
 
 // placing are the passes that place the starting jobs and hand out what their least sizes left over; once, in this
 // order, whatever they report. Which servers no waiting job could use is found anew after rearrange, by which other
 // jobs may have got a place.
 func placing() []pass {
 	return []pass{
-		{"rearrange", func(b *board) bool { findUncontested(b); rearrange(b); return fillFreed(b) }},
+		{"rearrange", func(b *board) bool { findUncontested(b); rearrange(b); return reuseFreed(b) }},
 		{"keep shares", func(b *board) bool { keepShares(b); findUncontested(b); return false }},
 		{"spread", func(b *board) bool { spreadLeft(b); return false }},
 	}
@@ -59,7 +59,7 @@ func (a Allocator) finish(b *board) {
 		p.run(b)
 	}
 	improve(b)
-	for n := 0; n < passes && fillFreed(b); n++ {
+	for n := 0; n < maxRepeats && reuseFreed(b); n++ {
 		improve(b)
 	}
 	for _, p := range a.filling {
@@ -69,7 +69,7 @@ func (a Allocator) finish(b *board) {
 
 // improve repeats the improving passes of the round's allocator.
 func improve(b *board) {
-	for again, n := true, 0; again && n < passes; n++ {
+	for again, n := true, 0; again && n < maxRepeats; n++ {
 		again = false
 		for _, p := range b.alloc.improving {
 			again = p.run(b) || again
@@ -79,9 +79,9 @@ func improve(b *board) {
 
 // fillAnew fills all servers anew as long as that pays.
 func fillAnew(b *board) (changed bool) {
-	for n := 0; n < passes && refillServers(b); n++ {
+	for n := 0; n < maxRepeats && refillServers(b); n++ {
 		changed = true
-		fillFreed(b)
+		reuseFreed(b)
 		improve(b)
 	}
 	return changed
@@ -89,7 +89,9 @@ func fillAnew(b *board) (changed bool) {
 
 // fillUnlike fills all servers anew if they are few and of unlike shapes, since exchanges between two find too little
 // there.
-func fillUnlike(b *board) bool { return len(b.servers) <= looks && unlikeServers(b) && fillAnew(b) }
+func fillUnlike(b *board) bool {
+	return len(b.servers) <= maxCompared && unlikeServers(b) && fillAnew(b)
+}
 
 // unlikeServers reports whether servers with GPUs have several shapes.
 func unlikeServers(b *board) bool {

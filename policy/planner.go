@@ -39,20 +39,20 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 // decide plans a round in which every job has its GPUs to itself. Room for unmanaged jobs is kept as their turn comes
 // among the waiting jobs.
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
-	b, next := pl.lay(&c, p, a), 0
+	b, next := pl.boardFor(&c, p, a), 0
 	for _, i := range b.order {
 		next = serveUnmanagedBefore(b, i, next)
 		scheduleJob(b, i)
 	}
 	serveUnmanagedRest(b, next)
-	fillFreed(b)
+	reuseFreed(b)
 	explainWaits(b)
 	a.finish(b)
 	return readPlan(b)
 }
 
-// lay puts the snapshot on the board, with its jobs in the order of the policy.
-func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) *board {
+// boardFor puts the snapshot on the board, with its jobs in the order of the policy.
+func (pl *Planner) boardFor(c *Cluster, p Policy, a Allocator) *board {
 	b := &pl.board
 	layOut(b, c, a)
 	orderJobs(b, p)
@@ -71,11 +71,12 @@ type topology struct {
 	reference gres.Vector    // see Reference
 	shapes    int            // number of different shapes of servers
 	equals    []int          // number of servers of each model, by the model's number
-	crowd
+	classCache
 }
 
-// many is how many classes of jobs are kept beyond the number of jobs, and how many menus, before they are dropped.
-const many = 4096
+// maxCached is how many classes of jobs are kept beyond the number of jobs, and how many menus, before they are
+// dropped.
+const maxCached = 4096
 
 // standsFor reports whether the topology is also that of these nodes. Whether they are open and what is held on them
 // does not matter.
@@ -88,7 +89,7 @@ func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 
 // buildTopology makes the topology and its servers anew.
 func buildTopology(b *board, nodes []*Node) {
-	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
+	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), classCache: newClassCache()}
 	for i, n := range nodes {
 		was := *n
 		was.Features = slices.Clone(n.Features)
@@ -103,8 +104,9 @@ func buildTopology(b *board, nodes []*Node) {
 	}
 	numberShapes(b)
 	b.now, b.displaceable = newLevelIndex(len(nodes), b.largest), newLevelIndex(len(nodes), b.largest)
-	for _, s := range []*set{&b.roomy, &b.uncontested, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
-		*s = newSet(len(nodes))
+	for _, s := range []*serverSet{&b.roomy, &b.uncontested, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded,
+		&b.dirty} {
+		*s = newServerSet(len(nodes))
 	}
 	b.market = newMarket(len(nodes))
 	b.states, b.ids, b.order = nil, nil, nil // their classes belong to the old topology

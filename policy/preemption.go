@@ -10,12 +10,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// clearing is what must happen on one server so that a job fits: some jobs give back what they hold beyond their share,
-// some leave.
-type clearing struct {
+// preemptionPlan is what must happen on one server so that a job fits: some jobs give back what they hold beyond their
+// share, some leave.
+type preemptionPlan struct {
 	server  int
 	shrinks []shrink
-	leaves  []int
+	victims []int
 	last    int     // the earliest rank among the jobs that leave; the later the better
 	cost    float64 // of the restarts, in GPU-seconds at the proportional speed
 }
@@ -50,34 +50,34 @@ func makeRoom(b *board, i int, w gangShape) bool {
 }
 
 // addGiveBackPlans adds plans for servers with enough free GPUs on which no job has to leave to make room.
-func addGiveBackPlans(b *board, all []clearing, i int, w gangShape) []clearing {
+func addGiveBackPlans(b *board, all []preemptionPlan, i int, w gangShape) []preemptionPlan {
 	k := b.states[i].class
 	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
 		if keptFrom(b, i, n) {
 			return true
 		}
-		if plan, can := planClearing(b, i, n, w, 0); can {
+		if plan, can := planPreemption(b, i, n, w, 0); can {
 			all = append(all, plan)
 		}
-		return len(all) < max(looks, 4*w.nodes) // a gang needs w.nodes of one model, so it looks at more
+		return len(all) < max(maxCompared, 4*w.nodes) // a gang needs w.nodes of one model, so it looks at more
 	})
 	return all
 }
 
-// tries bounds how many servers are compared that a job would have to leave. The first come those of the last jobs in
-// the order.
-const tries = 16
+// maxVictimPlans bounds how many servers are compared that a job would have to leave. The first come those of the last
+// jobs in the order.
+const maxVictimPlans = 16
 
 // addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order. Plans by
 // which no job leaves are in all already (addGiveBackPlans).
-func addLeavePlans(b *board, all []clearing, i int, w gangShape) []clearing {
-	k, most := b.states[i].class, len(all)+max(tries, 4*w.nodes)
+func addLeavePlans(b *board, all []preemptionPlan, i int, w gangShape) []preemptionPlan {
+	k, most := b.states[i].class, len(all)+max(maxVictimPlans, 4*w.nodes)
 	visitLastFirst(b, i, func(n int) bool {
 		if !k.eligible.servers.has(n) || b.servers[n].Closed != "" || keptFrom(b, i, n) ||
 			b.servers[n].free.GPUs < w.gpus {
 			return true
 		}
-		if plan, can := planClearing(b, i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
+		if plan, can := planPreemption(b, i, n, w, math.MaxInt); can && len(plan.victims) > 0 {
 			all = append(all, plan)
 		}
 		return len(all) < most
@@ -88,14 +88,14 @@ func addLeavePlans(b *board, all []clearing, i int, w gangShape) []clearing {
 // visitLastFirst visits the servers of the running jobs that come after job i in the order, those of the last job
 // first, each server once, until visit returns false.
 func visitLastFirst(b *board, i int, visit func(n int) bool) {
-	for b.tail > 0 && b.states[b.order[b.tail-1]].standing != loose {
+	for b.tail > 0 && b.states[b.order[b.tail-1]].status != statusPreemptible {
 		b.tail--
 	}
 	seen := b.seen
 	clear(seen)
 	for at := b.tail - 1; at > b.rank[i]; at-- {
 		s := &b.states[b.order[at]]
-		if s.standing != loose {
+		if s.status != statusPreemptible {
 			continue
 		}
 		for _, n := range s.servers {
@@ -112,8 +112,8 @@ func visitLastFirst(b *board, i int, visit func(n int) bool) {
 
 // clearAndPlace places job i on servers of one model after clearing them, if the rules allow it and it is worth it. It
 // takes the servers where the jobs that leave are last in the order, or, if that costs too much, where it costs least.
-func clearAndPlace(b *board, i int, w gangShape, plans []clearing) bool {
-	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
+func clearAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) bool {
+	for _, order := range []func(x, y preemptionPlan) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
 		chosen := pickOneModel(b, plans, w.nodes)
 		if chosen == nil {
@@ -128,20 +128,20 @@ func clearAndPlace(b *board, i int, w gangShape, plans []clearing) bool {
 }
 
 // lateFirst puts first the plans that stop the jobs that are last in the order.
-func lateFirst(x, y clearing) int {
+func lateFirst(x, y preemptionPlan) int {
 	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
 }
 
 // cheapFirst puts first the plans that cost least; of equal ones that of the first server by name.
-func cheapFirst(x, y clearing) int {
+func cheapFirst(x, y preemptionPlan) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
 }
 
 // carryOutAndPlace carries the plans out and places job i.
-func carryOutAndPlace(b *board, i int, w gangShape, plans []clearing) {
+func carryOutAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) {
 	servers := make([]int, 0, len(plans))
 	for k := range plans {
-		carryOutClearing(b, &plans[k], b.jobs[i].ID)
+		carryOutPreemption(b, &plans[k], b.jobs[i].ID)
 		servers = append(servers, plans[k].server)
 	}
 	slices.Sort(servers)
@@ -151,9 +151,9 @@ func carryOutAndPlace(b *board, i int, w gangShape, plans []clearing) {
 
 // pickOneModel takes so many clearings of servers of one model, in the order given, that do not contradict each other;
 // nil if there are too few.
-func pickOneModel(b *board, all []clearing, nodes int) []clearing {
+func pickOneModel(b *board, all []preemptionPlan, nodes int) []preemptionPlan {
 	for _, first := range all {
-		var chosen []clearing
+		var chosen []preemptionPlan
 		for k := range all {
 			if b.servers[all[k].server].model == b.servers[first.server].model && !overlap(chosen, &all[k]) {
 				chosen = append(chosen, all[k])
@@ -168,15 +168,15 @@ func pickOneModel(b *board, all []clearing, nodes int) []clearing {
 
 // overlap reports whether p contradicts a chosen clearing about a gang across both servers: that it leaves and that it
 // shrinks, or two sizes of which neither fits in the other.
-func overlap(chosen []clearing, p *clearing) bool {
-	return slices.ContainsFunc(chosen, func(c clearing) bool { return contradicts(&c, p) || contradicts(p, &c) })
+func overlap(chosen []preemptionPlan, p *preemptionPlan) bool {
+	return slices.ContainsFunc(chosen, func(c preemptionPlan) bool { return contradicts(&c, p) || contradicts(p, &c) })
 }
 
 // contradicts reports that a job which shrinks by c leaves by p, or shrinks to a size that neither contains nor fits in
 // that of c.
-func contradicts(c, p *clearing) bool {
+func contradicts(c, p *preemptionPlan) bool {
 	for _, s := range c.shrinks {
-		if slices.Contains(p.leaves, s.job) {
+		if slices.Contains(p.victims, s.job) {
 			return true
 		}
 		for _, t := range p.shrinks {
@@ -188,30 +188,30 @@ func contradicts(c, p *clearing) bool {
 	return false
 }
 
-// planClearing plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
+// planPreemption plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
 // false if it cannot. Before each further job that leaves it tries whether those that stay can give back enough cores
 // and memory, since that stops fewer.
-func planClearing(b *board, i, n int, w gangShape, most int) (clearing, bool) {
+func planPreemption(b *board, i, n int, w gangShape, most int) (preemptionPlan, bool) {
 	sv := &b.servers[n]
-	plan := clearing{server: n}
+	plan := preemptionPlan{server: n}
 	if tooFewOfModel(b, w, n) {
 		return plan, false
 	}
 	need := leastSize(b, i, w, n).Size
 	// Job i starts only when the others have saved and left, about a round from now.
-	if k := b.states[i].class; k.shutSoon(n) || !affords(b, k, w.nodes, need) {
+	if k := b.states[i].class; k.isReservedSoon(n) || !affords(b, k, w.nodes, need) {
 		return plan, false
 	}
-	left := sv.open()
+	left := sv.available()
 	for !need.Fits(left) {
 		if need.GPUs <= left.GPUs && addGiveBackBy(b, giveBackSources(b, &plan), &plan, need.Minus(left), i) {
 			break
 		}
-		v := nextToLeave(b, sv, plan.leaves, i)
-		if v < 0 || len(plan.leaves) >= most {
+		v := nextToLeave(b, sv, plan.victims, i)
+		if v < 0 || len(plan.victims) >= most {
 			return plan, false
 		}
-		plan.leaves = append(plan.leaves, v)
+		plan.victims = append(plan.victims, v)
 		left = left.Plus(b.states[v].size)
 	}
 	spareFromPlan(b, &plan, need, left)
@@ -220,22 +220,22 @@ func planClearing(b *board, i, n int, w gangShape, most int) (clearing, bool) {
 }
 
 // spareFromPlan takes jobs off the plan that need not leave after all, the earliest in the order first.
-func spareFromPlan(b *board, plan *clearing, need, left gres.Vector) {
+func spareFromPlan(b *board, plan *preemptionPlan, need, left gres.Vector) {
 	for _, s := range plan.shrinks {
 		left = left.Plus(s.freed)
 	}
-	for k := len(plan.leaves) - 1; k >= 0; k-- {
-		if without := left.Minus(b.states[plan.leaves[k]].size); need.Fits(without) {
+	for k := len(plan.victims) - 1; k >= 0; k-- {
+		if without := left.Minus(b.states[plan.victims[k]].size); need.Fits(without) {
 			left = without
-			plan.leaves = slices.Delete(plan.leaves, k, k+1)
+			plan.victims = slices.Delete(plan.victims, k, k+1)
 		}
 	}
 }
 
 // costPlan computes what the plan costs, and the earliest rank among the jobs that leave.
-func costPlan(b *board, plan *clearing) {
+func costPlan(b *board, plan *preemptionPlan) {
 	plan.last = math.MaxInt
-	for _, v := range plan.leaves {
+	for _, v := range plan.victims {
 		plan.last = min(plan.last, b.rank[v])
 		plan.cost += b.restartCost(v)
 	}
@@ -249,7 +249,7 @@ func costPlan(b *board, plan *clearing) {
 func nextToLeave(b *board, sv *server, gone []int, i int) int {
 	last := -1
 	for _, v := range sv.jobs {
-		if b.states[v].standing != loose || slices.Contains(gone, v) || b.precedes(v, i) {
+		if b.states[v].status != statusPreemptible || slices.Contains(gone, v) || b.precedes(v, i) {
 			continue
 		}
 		if last < 0 || b.rank[v] > b.rank[last] {
@@ -261,12 +261,12 @@ func nextToLeave(b *board, sv *server, gone []int, i int) int {
 
 // addGiveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that
 // lose least for what they give. It reports whether they can free it.
-func addGiveBack(b *board, plan *clearing, missing gres.Vector, i int) bool {
+func addGiveBack(b *board, plan *preemptionPlan, missing gres.Vector, i int) bool {
 	return addGiveBackBy(b, b.servers[plan.server].jobs, plan, missing, i)
 }
 
 // addGiveBackBy is addGiveBack by the given jobs.
-func addGiveBackBy(b *board, jobs []int, plan *clearing, missing gres.Vector, i int) bool {
+func addGiveBackBy(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) bool {
 	able := listShrinks(b, jobs, plan, missing, i)
 	left := missing
 	for k := range able {
@@ -284,12 +284,12 @@ func addGiveBackBy(b *board, jobs []int, plan *clearing, missing gres.Vector, i 
 }
 
 // giveBackSources are the jobs that may give back for a clearing. If no job has to leave, GPUs for the job are free and
-// would idle for want of cores or memory; so runs that the rules protect give back loans, too (lendersOn). They do not
-// on servers that are cleared over several rounds, where no job starts in this one.
-func giveBackSources(b *board, plan *clearing) []int {
-	clearedLater := b.reserved != nil && b.reserved.closed && b.reserved.servers.has(plan.server)
-	if len(plan.leaves) == 0 && !clearedLater {
-		return lendersOn(b, plan.server)
+// would idle for want of cores or memory; so runs that the rules protect give back loans, too (borrowersOn). They do
+// not on servers that are cleared over several rounds, where no job starts in this one.
+func giveBackSources(b *board, plan *preemptionPlan) []int {
+	clearedLater := b.keptNodes != nil && b.keptNodes.closed && b.keptNodes.servers.has(plan.server)
+	if len(plan.victims) == 0 && !clearedLater {
+		return borrowersOn(b, plan.server)
 	}
 	return b.servers[plan.server].jobs
 }
@@ -297,10 +297,10 @@ func giveBackSources(b *board, plan *clearing) []int {
 // listShrinks lists the jobs that may be asked to shrink, and how far each can, least loss first. For a job that is
 // only to be faster, a job shrinks only if its size is free to choose or its last restart has paid off (sizeIsFree).
 // The list is in reused memory (b.asked).
-func listShrinks(b *board, jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
+func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
-		if v == i || slices.Contains(plan.leaves, v) {
+		if v == i || slices.Contains(plan.victims, v) {
 			continue
 		}
 		if !sizeIsFree(b, v) && !needsOwedRoom(b, i) {
@@ -321,7 +321,7 @@ func listShrinks(b *board, jobs []int, plan *clearing, missing gres.Vector, i in
 
 // needsOwedRoom reports that job i needs room for what it is owed, and not to be faster than that.
 func needsOwedRoom(b *board, i int) bool {
-	return i == nobody || b.states[i].standing == waits || b.states[i].gain < 1 || b.jobs[i].Owed
+	return i == unmanagedJob || b.states[i].status == statusWaiting || b.states[i].gain < 1 || b.jobs[i].Owed
 }
 
 // covered reports that neither cores nor memory are missing.
@@ -333,7 +333,7 @@ func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Mem
 func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 	s := &b.states[v]
 	slowest := 0.0
-	if s.growing() && i != nobody && b.states[i].standing != waits {
+	if s.growing() && i != unmanagedJob && b.states[i].status != statusWaiting {
 		slowest = s.was
 	}
 	best := shrink{job: v}
@@ -362,7 +362,7 @@ func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 func memoryRoundsUp(b *board, v int, less gres.Vector) bool {
 	s := &b.states[v]
 	return b.jobs[v].PerCore && int(-less.Memory) < s.size.CPUs &&
-		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].open().Memory < -less.Memory })
+		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].available().Memory < -less.Memory })
 }
 
 // mostGivenBack is the most that the jobs on server n could give back, if each were as small as it can be.
@@ -391,9 +391,9 @@ func resizable(b *board, i int) bool {
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if sv.Closed != "" || s.class.shutTo(n) || sv.model != b.servers[s.servers[0]].model ||
+		if sv.Closed != "" || s.class.isReservedNow(n) || sv.model != b.servers[s.servers[0]].model ||
 			!s.class.eligible.servers.has(n) ||
-			!(gres.Vector{}).Fits(sv.open()) {
+			!(gres.Vector{}).Fits(sv.available()) {
 			return false
 		}
 	}
@@ -403,8 +403,8 @@ func resizable(b *board, i int) bool {
 // restartable reports whether job i could be restarted with another size: a running job if it saves, one that the plan
 // starts if it can be asked again later.
 func restartable(b *board, i int) bool {
-	if s := &b.states[i]; s.standing == fresh {
-		return s.class.lends
+	if s := &b.states[i]; s.status == statusStarting {
+		return s.class.canGiveBack
 	}
 	return b.jobs[i].Saves
 }
@@ -412,7 +412,7 @@ func restartable(b *board, i int) bool {
 // worthStopping reports whether the plans stop at most so many jobs and the restarts cost at most due, in GPU-seconds
 // at the proportional speed. Which of the two is exceeded it notes in b.limit, for the reason that the job is told.
 // What a job holds beyond its share is a loan, so its loss does not count.
-func worthStopping(b *board, plans []clearing, due float64, stops int) bool {
+func worthStopping(b *board, plans []preemptionPlan, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
 	count := func(v int) {
@@ -422,7 +422,7 @@ func worthStopping(b *board, plans []clearing, due float64, stops int) bool {
 		}
 	}
 	for k := range plans {
-		for _, v := range plans[k].leaves {
+		for _, v := range plans[k].victims {
 			count(v)
 		}
 		for _, s := range plans[k].shrinks {
@@ -440,19 +440,19 @@ func worthStopping(b *board, plans []clearing, due float64, stops int) bool {
 	return false
 }
 
-// carryOutClearing stops and shrinks the jobs of a plan, for the job with an ID.
-func carryOutClearing(b *board, p *clearing, id int) {
-	for _, v := range p.leaves {
+// carryOutPreemption stops and shrinks the jobs of a plan, for the job with an ID.
+func carryOutPreemption(b *board, p *preemptionPlan, id int) {
+	for _, v := range p.victims {
 		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
 		b.takeOff(v) // does nothing if a gang has left with another server already
 	}
 	for _, s := range p.shrinks {
-		st := b.states[s.job].standing
+		st := b.states[s.job].status
 		if b.states[s.job].size.Fits(s.to.Size) {
 			continue // a gang has shrunk enough for another server
 		}
 		// It keeps its standing: a loose job still has its turn, and may then be asked to leave.
-		if st != fresh {
+		if st != statusStarting {
 			b.stop(s.job, Shrinks, shrinkText(b, s, id))
 		}
 		b.setSize(s.job, st, s.to)
@@ -486,19 +486,19 @@ func shrinkToShare(b *board, i int) {
 		return
 	}
 	for k := range plans {
-		carryOutClearing(b, &plans[k], b.jobs[i].ID)
+		carryOutPreemption(b, &plans[k], b.jobs[i].ID)
 	}
 	b.stop(i, Shrinks, "goes back to its proportional share, since its speed contradicts its profile")
-	b.setSize(i, fresh, to)
+	b.setSize(i, statusStarting, to)
 }
 
 // planResize plans, on each server of running job i, how it gets to a size there from what is free or was lent; false
 // if it cannot. No job leaves for that.
-func planResize(b *board, i int, to gres.Vector) (plans []clearing, can bool) {
+func planResize(b *board, i int, to gres.Vector) (plans []preemptionPlan, can bool) {
 	s := &b.states[i]
 	for _, n := range s.servers {
-		plan := clearing{server: n}
-		missing := to.Minus(s.size).Minus(b.servers[n].open())
+		plan := preemptionPlan{server: n}
+		missing := to.Minus(s.size).Minus(b.servers[n].available())
 		if !covered(missing) && !addGiveBack(b, &plan, missing, i) || overlap(plans, &plan) {
 			return nil, false
 		}
@@ -524,7 +524,7 @@ func raiseToOwed(b *board, i int) {
 		return
 	}
 	for k := range plans {
-		carryOutClearing(b, &plans[k], b.jobs[i].ID)
+		carryOutPreemption(b, &plans[k], b.jobs[i].ID)
 	}
 	resize(b, i, to)
 }

@@ -49,7 +49,7 @@ type demand struct {
 	class   share.Class
 	tasks   int
 	terms   terms
-	user    string // if that matters, see seating.fills
+	user    string // if that matters, see slotPlanner.fills
 }
 
 // prospect is how a job with a demand would do on a device with its largest size. With a smaller one only the job
@@ -92,12 +92,12 @@ func (p *prospects) rowOf(d demand, devices int) []prospect {
 }
 
 // prospectOn returns the prospect of job j on device k.
-func (t *seating) prospectOn(j *Job, k int, row []prospect) *prospect {
+func (t *slotPlanner) prospectOn(j *Job, k int, row []prospect) *prospect {
 	p, on := &row[k], t.devices[k]
 	if p.changes == on.changes+1 {
 		return p
 	}
-	*p = prospect{changes: on.changes + 1, sizes: t.seatSizes(j, on.node)}
+	*p = prospect{changes: on.changes + 1, sizes: t.slotSizes(j, on.node)}
 	if len(p.sizes) == 0 {
 		return p
 	}

@@ -11,32 +11,34 @@ import (
 // quotaBalance is a quota during the round, and what running and granted jobs leave of it.
 type quotaBalance struct {
 	*Quota
-	left bill
+	left quotaUse
 }
 
-// bill is what jobs hold, as quotas count it.
-type bill struct {
+// quotaUse is what jobs hold, as quotas count it.
+type quotaUse struct {
 	jobs, nodes int
 	amount      gres.Vector
 }
 
-// billFor is what one job holds with a size on each of so many nodes.
-func billFor(nodes int, size gres.Vector) bill { return bill{1, nodes, size.Times(nodes)} }
+// quotaUseFor is what one job holds with a size on each of so many nodes.
+func quotaUseFor(nodes int, size gres.Vector) quotaUse { return quotaUse{1, nodes, size.Times(nodes)} }
 
 // plus adds y so many times.
-func (x bill) plus(y bill, times int) bill {
-	return bill{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
+func (x quotaUse) plus(y quotaUse, times int) quotaUse {
+	return quotaUse{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
 }
 
 // covered reports that nothing is overdrawn.
-func (x bill) covered() bool { return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount) }
+func (x quotaUse) covered() bool {
+	return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount)
+}
 
 // setUpQuotas sets up what is left of each quota before any job is placed.
 func setUpQuotas(b *board) {
 	b.balances = b.balances[:0]
 	for i := range b.c.Quotas {
 		q := &b.c.Quotas[i]
-		b.balances = append(b.balances, quotaBalance{q, bill{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
+		b.balances = append(b.balances, quotaBalance{q, quotaUse{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
 			GPUs: limitOf(q.GPUs), CPUs: limitOf(q.CPUs), Memory: gres.Memory(limitOf(int(q.Memory))),
 		}}})
 	}
@@ -52,7 +54,7 @@ func limitOf(n int) int {
 
 // charge books what job i holds on its quotas, times -1 to take that back. An index beyond the cluster's quotas is no
 // quota.
-func (b *board) charge(i int, held bill, times int) {
+func (b *board) charge(i int, held quotaUse, times int) {
 	for _, q := range b.states[i].class.quotas {
 		if q < len(b.balances) {
 			b.balances[q].left = b.balances[q].left.plus(held, -times)
@@ -61,7 +63,7 @@ func (b *board) charge(i int, held bill, times int) {
 }
 
 // shortQuota finds the first quota of jobs of class k that does not leave so much more; nil if all do.
-func shortQuota(b *board, k *jobClass, more bill) *quotaBalance {
+func shortQuota(b *board, k *jobClass, more quotaUse) *quotaBalance {
 	for _, q := range k.quotas {
 		if q < len(b.balances) && !b.balances[q].left.plus(more, -1).covered() {
 			return &b.balances[q]
@@ -72,14 +74,14 @@ func shortQuota(b *board, k *jobClass, more bill) *quotaBalance {
 
 // affords reports whether the quotas of jobs of class k leave one more of them its size on each of so many nodes.
 func affords(b *board, k *jobClass, nodes int, size gres.Vector) bool {
-	return len(k.quotas) == 0 || shortQuota(b, k, billFor(nodes, size)) == nil
+	return len(k.quotas) == 0 || shortQuota(b, k, quotaUseFor(nodes, size)) == nil
 }
 
 // affordsMore reports whether its quotas let job i, which has a place, have more on each of its nodes. It is false for
 // no more, too, if others have overdrawn them: the job could not be started with anything then.
 func affordsMore(b *board, i int, more gres.Vector) bool {
 	s := &b.states[i]
-	return len(s.class.quotas) == 0 || shortQuota(b, s.class, bill{amount: more.Times(len(s.servers))}) == nil
+	return len(s.class.quotas) == 0 || shortQuota(b, s.class, quotaUse{amount: more.Times(len(s.servers))}) == nil
 }
 
 // mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. If they are
@@ -91,7 +93,7 @@ func mayReturn(b *board, i int) bool {
 	}
 	for v := range b.states {
 		s := &b.states[v]
-		anew := v != i && (s.standing == fresh || s.standing == kept && s.stopped)
+		anew := v != i && (s.status == statusStarting || s.status == statusKept && s.stopped)
 		if anew && slices.ContainsFunc(s.class.quotas, func(q int) bool { return slices.Contains(k.quotas, q) }) {
 			return false
 		}
@@ -101,21 +103,21 @@ func mayReturn(b *board, i int) bool {
 
 // blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of
 // it; nil if on some server, with the least size there, the quotas leave enough.
-func blockingQuota(b *board, k *jobClass) (*quotaBalance, bill) {
+func blockingQuota(b *board, k *jobClass) (*quotaBalance, quotaUse) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
-		return nil, bill{}
+		return nil, quotaUse{}
 	}
 	var which *quotaBalance
-	var needs bill
+	var needs quotaUse
 	for _, w := range k.gangShapes {
 		for n := range b.servers {
 			if !k.eligible.servers.has(n) || b.servers[n].Total.GPUs < w.gpus {
 				continue
 			}
-			least := billFor(w.nodes, b.leastOf(k, w, n).Size)
+			least := quotaUseFor(w.nodes, b.leastOf(k, w, n).Size)
 			p := shortQuota(b, k, least)
 			if p == nil {
-				return nil, bill{}
+				return nil, quotaUse{}
 			}
 			if which == nil {
 				which, needs = p, least
@@ -130,28 +132,29 @@ func blockingQuota(b *board, k *jobClass) (*quotaBalance, bill) {
 func placeWithinQuota(b *board, i int, w gangShape) bool {
 	k := b.states[i].class
 	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool {
-		due := billFor(w.nodes, size)
+		due := quotaUseFor(w.nodes, size)
 		// Cores and memory of the quotas do not count here: they are called back below.
 		due.amount.CPUs, due.amount.Memory = math.MinInt/4, math.MinInt64/4
 		return shortQuota(b, k, due) == nil
 	})
-	if servers == nil || slices.ContainsFunc(servers, k.shutSoon) {
+	if servers == nil || slices.ContainsFunc(servers, k.isReservedSoon) {
 		return false
 	}
 	least := leastSize(b, i, w, servers[0])
-	plan := clearing{server: servers[0]}
-	missing, lenders := quotaLack(b, k, billFor(w.nodes, least.Size))
-	if !addGiveBackBy(b, lenders, &plan, missing, i) || !worthStopping(b, []clearing{plan}, placeWorth(b, i), b.stops) {
+	plan := preemptionPlan{server: servers[0]}
+	missing, lenders := quotaLack(b, k, quotaUseFor(w.nodes, least.Size))
+	if !addGiveBackBy(b, lenders, &plan, missing, i) ||
+		!worthStopping(b, []preemptionPlan{plan}, placeWorth(b, i), b.stops) {
 		return false
 	}
-	carryOutClearing(b, &plan, b.jobs[i].ID)
+	carryOutPreemption(b, &plan, b.jobs[i].ID)
 	b.placeOn(i, servers, least)
 	return true
 }
 
 // quotaLack is how much more cores and memory one more job needs than its quotas leave, and which jobs count in all the
 // quotas that are short.
-func quotaLack(b *board, k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
+func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
 		if q >= len(b.balances) {
@@ -165,7 +168,7 @@ func quotaLack(b *board, k *jobClass, needs bill) (missing gres.Vector, lenders 
 	for v := range b.states {
 		s := &b.states[v]
 		shares := func(q int) bool { return slices.Contains(s.class.quotas, q) }
-		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short,
+		if s.status != statusWaiting && s.status != statusFixed && !slices.ContainsFunc(short,
 			func(q int) bool { return !shares(q) }) {
 			lenders = append(lenders, v)
 		}
@@ -208,7 +211,7 @@ func hasQuotas(b *board, n int) bool {
 
 // emptied says, for the reason of a waiting job, which amount of a quota is too small for what it needs, and how much
 // of it is taken. Memory comes last, so it is what remains if all else is enough.
-func (p *quotaBalance) emptied(needs bill) string {
+func (p *quotaBalance) emptied(needs quotaUse) string {
 	left, most := p.left, p.Quota
 	switch {
 	case left.jobs < needs.jobs:

@@ -154,7 +154,7 @@ func wildSharing(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 		c.Jobs = append(c.Jobs, j)
 	}
 	for i := range c.Jobs {
-		if j := &c.Jobs[i]; j.seated() && rapid.IntRange(0, 3).Draw(t, "measured") == 0 {
+		if j := &c.Jobs[i]; j.hasSlot() && rapid.IntRange(0, 3).Draw(t, "measured") == 0 {
 			j.Kept = wildKept(t, c.Jobs)
 		}
 		if j := &c.Jobs[i]; j.Share != nil && rapid.IntRange(0, 9).Draw(t, "unruly") == 0 {

@@ -20,14 +20,14 @@ func (u *Unmanaged) before(j *Job) bool {
 // and only a reason why the job cannot be stopped at all protects it: neither rules.min_run nor the cost of its last
 // restart does. No job leaves, and no job falls below its proportional share.
 
-// nobody stands for a job outside the snapshot for which a server is cleared: an unmanaged one.
-const nobody = -1
+// unmanagedJob stands for a job outside the snapshot for which a server is cleared: an unmanaged one.
+const unmanagedJob = -1
 
 // serveUnmanagedBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before job
 // i, if that waits and may start. A running or barred job takes no free GPU, so they need not come before it. It
 // returns the number of the first unmanaged job that has not had its turn.
 func serveUnmanagedBefore(b *board, i, next int) int {
-	if b.states[i].standing != waits || b.jobs[i].Barred != "" {
+	if b.states[i].status != statusWaiting || b.jobs[i].Barred != "" {
 		return next
 	}
 	for next < len(b.c.Unmanaged) && b.c.Unmanaged[next].before(b.jobs[i]) {
@@ -49,17 +49,17 @@ func serveUnmanagedRest(b *board, next int) {
 // served.
 func serveUnmanaged(b *board, u *Unmanaged) {
 	var roomy []int
-	var plans []clearing
+	var plans []preemptionPlan
 	for _, n := range b.serversOf(u.On) {
 		sv := &b.servers[n]
 		if sv.Closed != "" || len(roomy) >= u.Nodes {
 			continue
 		}
-		missing := u.PerNode.Minus(sv.open())
+		missing := u.PerNode.Minus(sv.available())
 		if missing.GPUs > 0 {
 			continue // loans have no GPUs
 		}
-		plan := clearing{server: n}
+		plan := preemptionPlan{server: n}
 		switch {
 		case covered(missing):
 			roomy = append(roomy, n)
@@ -70,7 +70,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 		}
 	}
 	slices.SortStableFunc(plans, cheapFirst)
-	chosen, short := []clearing(nil), u.Nodes-len(roomy)
+	chosen, short := []preemptionPlan(nil), u.Nodes-len(roomy)
 	for k := 0; k < len(plans) && len(chosen) < short; k++ {
 		if !overlap(chosen, &plans[k]) {
 			chosen = append(chosen, plans[k])
@@ -81,7 +81,7 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 		return
 	}
 	for k := range chosen {
-		carryOutClearing(b, &chosen[k], u.ID)
+		carryOutPreemption(b, &chosen[k], u.ID)
 		roomy = append(roomy, chosen[k].server)
 	}
 	b.called += len(chosen) * max(1, u.PerNode.GPUs)
@@ -97,12 +97,12 @@ func expectedUnmanaged(b *board) int { return b.c.UnmanagedGPUs + b.called }
 // planCallBack plans that the jobs on a server give back what unmanaged job u lacks there. If they can, they also give
 // back the share of the next GPUs that unmanaged jobs are expected to ask for and do not find free with their share:
 // otherwise each such job would have the same jobs restarted again.
-func planCallBack(b *board, plan *clearing, missing gres.Vector, u *Unmanaged) bool {
+func planCallBack(b *board, plan *preemptionPlan, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
 	withShare := b.idle - b.stranded
 	next := expectedUnmanaged(b) + max(1, u.PerNode.GPUs) - withShare
-	for next = max(0, min(next, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
-		if addGiveBackBy(b, lendersOn(b, plan.server), plan, missing.Plus(sv.share.Times(next)), nobody) {
+	for next = max(0, min(next, sv.available().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
+		if addGiveBackBy(b, borrowersOn(b, plan.server), plan, missing.Plus(sv.share.Times(next)), unmanagedJob) {
 			return true
 		}
 	}
@@ -144,17 +144,17 @@ func (j *Job) callable(c *Cluster) bool {
 	return !j.Fixed && j.Saves && c.Rules.allowAfter(j.Restarts) && !j.aboutToEnd(c)
 }
 
-// listLender lists running job i, which is fixed, among the jobs that can be asked for what they were lent.
-func listLender(b *board, i int) {
+// listBorrower lists running job i, which is fixed, among the jobs that can be asked for what they were lent.
+func listBorrower(b *board, i int) {
 	for _, n := range b.states[i].servers {
-		b.servers[n].lenders = append(b.servers[n].lenders, i)
+		b.servers[n].borrowers = append(b.servers[n].borrowers, i)
 	}
 }
 
 // callableOn is the most that the jobs on server n would give back if each went down to its least size.
 func callableOn(b *board, n int) gres.Vector {
 	var sum gres.Vector
-	for _, v := range lendersOn(b, n) {
+	for _, v := range borrowersOn(b, n) {
 		s := &b.states[v]
 		if least := b.alloc.sizes(s.menu)[0].Size; resizable(b, v) {
 			sum = sum.Plus(s.size.Minus(least).Max(gres.Vector{}))
@@ -163,14 +163,14 @@ func callableOn(b *board, n int) gres.Vector {
 	return sum
 }
 
-// lendersOn are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too (callable),
-// for a job that is owed GPUs that idle. The list may be in reused memory, valid until the next call.
-func lendersOn(b *board, n int) []int {
+// borrowersOn are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too
+// (callable), for a job that is owed GPUs that idle. The list may be in reused memory, valid until the next call.
+func borrowersOn(b *board, n int) []int {
 	sv := &b.servers[n]
-	if len(sv.lenders) == 0 {
+	if len(sv.borrowers) == 0 {
 		return sv.jobs
 	}
-	b.calls = append(append(b.calls[:0], sv.jobs...), sv.lenders...)
+	b.calls = append(append(b.calls[:0], sv.jobs...), sv.borrowers...)
 	slices.SortFunc(b.calls, cmp.Compare[int])
 	return b.calls
 }

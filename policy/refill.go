@@ -88,17 +88,18 @@ func (r *refill) tooMany() bool {
 // beside running jobs the others are placed one after the other, see repackStarts.
 func (r *refill) gatherAll(b *board) bool {
 	hungry, runs := false, false
-	r.part = newSet(len(r.servers))
+	r.part = newServerSet(len(r.servers))
 	for n := range r.servers {
 		sv := &r.servers[n]
-		if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) || !(gres.Vector{}).Fits(sv.open()) {
+		if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) ||
+			!(gres.Vector{}).Fits(sv.available()) {
 			continue // the last: more is held there than the server has
 		}
 		for _, i := range sv.jobs {
 			s := &r.states[i]
-			starts := s.standing == fresh && r.jobs[i].Running == nil
+			starts := s.status == statusStarting && r.jobs[i].Running == nil
 			// A running job that was stopped for another job has shrunk to make room for it and must not grow again.
-			if !mayExchange(b, i) || starts && !r.maySitElsewhere(i) ||
+			if !mayExchange(b, i) || starts && !r.mayPlaceAnew(i) ||
 				!starts && s.stopped && !s.growing() && s.answer.reason != Moves {
 				continue
 			}
@@ -109,7 +110,7 @@ func (r *refill) gatherAll(b *board) bool {
 		}
 	}
 	slices.Sort(r.movable)
-	return hungry && runs && r.part.shared(r.part) > 1
+	return hungry && runs && r.part.countCommon(r.part) > 1
 }
 
 // fill finds which jobs are to share a server; nil if the present plan is nearly the best, a job is left over, or a
@@ -354,18 +355,18 @@ func (r *refill) turn(b *board, servers []int) bool {
 				comes = append(comes, r.movable[at])
 			}
 		}
-		room := r.servers[n].open().Max(gres.Vector{})
+		room := r.servers[n].available().Max(gres.Vector{})
 		for _, i := range stays {
 			room = room.Plus(r.states[i].size)
 		}
 		orders, net := bestSizesOn(b, n, room, comes)
 		_, alone := bestSizesOn(b, n, room, stays)
-		e.net, e.orders = e.net+net-alone, append(e.orders, orders...)
+		e.net, e.reassignments = e.net+net-alone, append(e.reassignments, orders...)
 	}
 	switch {
-	case !(e.net > leastNet(b)) || len(e.orders) == 0: // also if net is not a number: -Inf less -Inf
+	case !(e.net > leastNet(b)) || len(e.reassignments) == 0: // also if net is not a number: -Inf less -Inf
 		return false
-	case !ordersAllowed(b, e.orders):
+	case !ordersAllowed(b, e.reassignments):
 		r.market.refilled = attempt{}
 		return false
 	}
@@ -383,7 +384,7 @@ func (r *refill) jobsOf(list []int) (jobs []int) {
 
 // bestSizesOn returns what has to be done so that jobs have the best sizes on server n, and what that nets; -Inf if
 // there is no room for them.
-func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []order, net float64) {
+func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []reassignment, net float64) {
 	var lists [][]choice
 	var stock []choice
 	for _, i := range jobs {
@@ -397,7 +398,7 @@ func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []order,
 	}
 	for at, pick := range picks {
 		if o := lists[at][pick]; !o.stay {
-			orders = append(orders, order{jobs[at], n, o})
+			orders = append(orders, reassignment{jobs[at], n, o})
 		}
 	}
 	return orders, net

@@ -9,24 +9,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// reservation keeps nodes for a job that has been passed over for too long: a job that starts there meanwhile must be
+// keptNodes keeps nodes for a job that has been passed over for too long: a job that starts there meanwhile must be
 // able to give way again, or end before the waiting job could start. Slurm's reservations are of type Reservation.
-type reservation struct {
+type keptNodes struct {
 	job     int
 	shape   gangShape
 	nodes   []int // in the order in which they were chosen
-	servers set
-	// until is the time before which the nodes cannot all have room for the job, see keptRoomTime.
-	until time.Time
+	servers serverSet
+	// shadowTime is the time before which the nodes cannot all have room for the job, see shadowTimeOf.
+	shadowTime time.Time
 	// closed says that no other job may start on the nodes, while they are cleared, see clearKeptNodes. Otherwise jobs
 	// may that give way again, or end in time (keptOffNodes).
-	closed bool
-	kept   int         // idle GPUs that are kept on them meanwhile
-	idle   map[int]int // the same by server; looked up by number only
+	closed   bool
+	idleGPUs int         // idle GPUs that are kept on them meanwhile
+	idle     map[int]int // the same by server; looked up by number only
 }
 
-// keeps is how many idle GPUs of server n are kept; r may be nil.
-func (r *reservation) keeps(n int) int {
+// idleGPUsOn is how many idle GPUs of server n are kept; r may be nil.
+func (r *keptNodes) idleGPUsOn(n int) int {
 	if r == nil {
 		return 0
 	}
@@ -36,7 +36,7 @@ func (r *reservation) keeps(n int) int {
 // keptFrom reports whether job i must be kept off server n for the sake of another job, or since a reservation begins
 // there before job i would end.
 func keptFrom(b *board, i, n int) bool {
-	if b.states[i].class.shutTo(n) {
+	if b.states[i].class.isReservedNow(n) {
 		return true
 	}
 	return yieldsServer(b, i, n)
@@ -44,31 +44,31 @@ func keptFrom(b *board, i, n int) bool {
 
 // yieldsServer reports whether job i must be kept off server n for the sake of another job.
 func yieldsServer(b *board, i, n int) bool {
-	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
+	if b.keptNodes == nil || b.keptNodes.job == i || !b.keptNodes.servers.has(n) {
 		return false
 	}
-	return b.reserved.closed || keptOffNodes(b, i)
+	return b.keptNodes.closed || keptOffNodes(b, i)
 }
 
 // staysForGood reports that job i, once it runs, gives way to no job.
 func staysForGood(b *board, i int) bool { return math.IsInf(b.stake(i), 1) }
 
-// reserveNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than
+// keepNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than
 // rules.patience, and reports whether it did. Nodes on which its quotas would not let it run are not kept. A running
 // job that was stopped in this round gets none. If too few nodes suit the job, its class notes that (apart), so that
 // the nodes are not searched again for each of its jobs.
-func reserveNodes(b *board, i int) bool {
-	if b.reserved != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
+func keepNodes(b *board, i int) bool {
+	if b.keptNodes != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
 		b.states[i].class.apart {
 		return false
 	}
 	for _, w := range b.states[i].class.gangShapes {
 		if servers := soonestNodes(b, i, w); servers != nil {
-			b.reserved = &reservation{job: i, shape: w, nodes: servers, servers: newSet(len(b.servers))}
+			b.keptNodes = &keptNodes{job: i, shape: w, nodes: servers, servers: newServerSet(len(b.servers))}
 			for _, n := range servers {
-				b.reserved.servers.add(n)
+				b.keptNodes.servers.add(n)
 			}
-			b.reserved.until = keptRoomTime(b, b.reserved)
+			b.keptNodes.shadowTime = shadowTimeOf(b, b.keptNodes)
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func totalWait(b *board, j *Job) time.Duration {
 // couldHold reports whether server n, if it were empty, and the quotas would do for job i now.
 func couldHold(b *board, i int, w gangShape, n int) bool {
 	k := b.states[i].class
-	return !tooFewOfModel(b, w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) &&
+	return !tooFewOfModel(b, w, n) && !k.isReservedNow(n) && b.holdsLeast(k, w, n) &&
 		(len(k.quotas) == 0 || affords(b, k, w.nodes, b.leastOf(k, w, n).Size))
 }
 

@@ -10,7 +10,7 @@ import (
 
 // What is lent is asked back on whichever server it is, however many servers come before it that can give nothing.
 func TestTheLastOfManyServersGivesBackWhatItLends(t *testing.T) {
-	hungry, c := paperModel(t, "alexnet"), paperCluster(3*looks)
+	hungry, c := paperModel(t, "alexnet"), paperCluster(3*maxCompared)
 	all := gres.Vector{GPUs: 1, CPUs: 24, Memory: 125000}
 	for n, node := range c.Nodes {
 		c.Jobs = append(c.Jobs, Job{

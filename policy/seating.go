@@ -13,18 +13,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// seating adds the jobs that share GPUs to a plan that was made without sharing, and finds slots for waiting ones.
-type seating struct {
+// slotPlanner adds the jobs that share GPUs to a plan that was made without sharing, and finds slots for waiting ones.
+type slotPlanner struct {
 	*sharing
-	kept      map[string]int // the job for which each node is kept, by node name
-	decisions []Decision
-	at        map[int]int // index of each job's decision
-	stops     int         // running jobs that stop or change
-	devices   []*shared   // ascending in node and device
-	rooms     []room      // of each node
-	budgets   []budget    // of each quota
-	idle      []int       // nodes with GPUs that no job has or waits for
-	seated    []seated    // in the order in which they got their slots
+	kept       map[string]int // the job for which each node is kept, by node name
+	decisions  []Decision
+	at         map[int]int // index of each job's decision
+	stops      int         // running jobs that stop or change
+	devices    []*shared   // ascending in node and device
+	rooms      []room      // of each node
+	budgets    []budget    // of each quota
+	idle       []int       // nodes with GPUs that no job has or waits for
+	slotGrants []slotGrant // in the order in which they got their slots
 	// missed is why jobs of a kind get no slot. What is left only becomes less, so the next of them gets none either.
 	missed map[kind]answer
 	// fills says that on some device it matters which user a job belongs to, see SharedBy.
@@ -44,8 +44,8 @@ type shared struct {
 	occupancy occupancy
 }
 
-// seated is a job that was given a slot beside others. (Job.seated is another thing: that a job runs on a device.)
-type seated struct {
+// slotGrant is a job that was given a slot beside others. (Job.hasSlot is another thing: that a job runs on a device.)
+type slotGrant struct {
 	job *Job
 	on  *shared
 }
@@ -58,10 +58,10 @@ type room struct {
 	idle     int         // GPUs that no job has
 }
 
-// newSeating decides what becomes of the jobs on devices under a plan that was made without them, and finds what is
+// newSlotPlanner decides what becomes of the jobs on devices under a plan that was made without them, and finds what is
 // left; kept is the job for which nodes are kept, by node.
-func newSeating(s *sharing, plan Plan, kept map[string]int) *seating {
-	t := &seating{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
+func newSlotPlanner(s *sharing, plan Plan, kept map[string]int) *slotPlanner {
+	t := &slotPlanner{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
 		found: prospects{of: map[demand][]prospect{}},
 		at:    make(map[int]int, len(s.c.Jobs))}
 	for i := range t.decisions {
@@ -99,7 +99,7 @@ func (j *Job) goesOn(g *Placement) bool {
 }
 
 // decision is the plan's decision on a job; nil: there is none.
-func (t *seating) decision(job int) *Decision {
+func (t *slotPlanner) decision(job int) *Decision {
 	if i, decided := t.at[job]; decided {
 		return &t.decisions[i]
 	}
@@ -107,7 +107,7 @@ func (t *seating) decision(job int) *Decision {
 }
 
 // add adds the decision on a job that the planner did not see.
-func (t *seating) add(d Decision) {
+func (t *slotPlanner) add(d Decision) {
 	t.at[d.Job] = len(t.decisions)
 	t.decisions = append(t.decisions, d)
 }
@@ -115,7 +115,7 @@ func (t *seating) add(d Decision) {
 // settle decides the jobs of a device: those that do not lead stay as long as the leader does, and leave with it, since
 // the GPU was given to another job. The planner knows no devices, so settle writes the leader's device into its grant;
 // without it (not keepsDevice) the leader has a GPU of its own.
-func (t *seating) settle(g *group) {
+func (t *slotPlanner) settle(g *group) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
 		return
@@ -141,7 +141,7 @@ func (t *seating) settle(g *group) {
 }
 
 // byTurn lists the jobs that may share, in the policy's order.
-func (t *seating) byTurn() (jobs []*Job) {
+func (t *slotPlanner) byTurn() (jobs []*Job) {
 	for i := range t.c.Jobs {
 		if j := &t.c.Jobs[i]; j.Share != nil && j.GPUs == 1 && t.decision(j.ID) != nil {
 			jobs = append(jobs, j)
@@ -153,7 +153,7 @@ func (t *seating) byTurn() (jobs []*Job) {
 
 // name names a device for each sharing job that was given a GPU of a node with devices: an unused one, so that other
 // jobs can join it later. If it is unknown which devices are unused, a job simply has its GPU.
-func (t *seating) name() {
+func (t *slotPlanner) name() {
 	free := map[int][]*Device{}
 	for _, j := range t.byTurn() {
 		d := t.decision(j.ID)
@@ -168,21 +168,21 @@ func (t *seating) name() {
 		if _, looked := free[n]; !looked {
 			free[n] = t.unused(n)
 		}
-		if at := slices.IndexFunc(free[n], j.canSit); at >= 0 {
+		if at := slices.IndexFunc(free[n], j.canUseSlot); at >= 0 {
 			d.Grant = &Placement{Nodes: d.Grant.Nodes, PerNode: d.Grant.PerNode, Device: free[n][at].Name}
 			free[n] = slices.Delete(free[n], at, at+1)
 		}
 	}
 }
 
-// canSit reports that a job may have a slot on device v if no other job uses it.
-func (j *Job) canSit(v *Device) bool {
+// canUseSlot reports that a job may have a slot on device v if no other job uses it.
+func (j *Job) canUseSlot(v *Device) bool {
 	return !j.Unruly && v.Seats > 0 && j.gpuMemory() > 0 && j.gpuMemory() <= usable(v)
 }
 
 // unused lists the devices of a node that no job uses under the plan; none if some jobs hold GPUs that cannot be told
 // apart.
-func (t *seating) unused(n int) (free []*Device) {
+func (t *slotPlanner) unused(n int) (free []*Device) {
 	node := &t.c.Nodes[n]
 	if len(node.Devices) == 0 || !t.accounted(node) {
 		return nil
@@ -204,7 +204,7 @@ func (t *seating) unused(n int) (free []*Device) {
 
 // accounted reports whether it is known of all GPUs of a node that are in use which they are: each job with GPUs of its
 // own has as many devices in its name, and foreign jobs have as many marked as foreign.
-func (t *seating) accounted(node *Node) bool {
+func (t *slotPlanner) accounted(node *Node) bool {
 	named, foreign := map[int]int{}, 0
 	for i := range node.Devices {
 		if v := &node.Devices[i]; v.Foreign {
@@ -215,7 +215,7 @@ func (t *seating) accounted(node *Node) bool {
 	}
 	for i := range t.c.Jobs {
 		j := &t.c.Jobs[i]
-		if j.Running != nil && !j.seated() && slices.Contains(j.Running.Nodes, node.Name) &&
+		if j.Running != nil && !j.hasSlot() && slices.Contains(j.Running.Nodes, node.Name) &&
 			named[j.ID] < j.Running.PerNode.GPUs {
 			return false
 		}
@@ -224,13 +224,13 @@ func (t *seating) accounted(node *Node) bool {
 }
 
 // leaves reports that a running job of the snapshot holds nothing of a node under the plan.
-func (t *seating) leaves(job int, node string) bool {
+func (t *slotPlanner) leaves(job int, node string) bool {
 	d := t.decision(job)
 	return d != nil && (d.Grant == nil || !slices.Contains(d.Grant.Nodes, node))
 }
 
 // measure finds which jobs are where and what is left.
-func (t *seating) measure() {
+func (t *slotPlanner) measure() {
 	t.rooms = make([]room, len(t.c.Nodes))
 	t.fills = slices.ContainsFunc(t.c.Nodes, func(n Node) bool {
 		return slices.ContainsFunc(n.Devices, func(d Device) bool { return d.Mode == share.Fill })
@@ -258,7 +258,7 @@ func (t *seating) measure() {
 			}
 			r := &t.rooms[n]
 			r.free, r.promised = r.free.Minus(d.Grant.PerNode), r.promised.Minus(promised)
-			if t.sits(found, n, j, d.Grant) {
+			if t.addTenant(found, n, j, d.Grant) {
 				gpus[n] -= d.Grant.PerNode.GPUs
 			}
 		}
@@ -275,16 +275,16 @@ func (t *seating) measure() {
 }
 
 // spare is the share that is kept on a node for so many idle GPUs.
-func (t *seating) spare(n, gpus int) gres.Vector {
+func (t *slotPlanner) spare(n, gpus int) gres.Vector {
 	if gpus == 0 {
 		return gres.Vector{}
 	}
 	return gres.Proportional(t.c.Nodes[n].Total, gpus)
 }
 
-// sits notes a job on its device, and reports whether it takes GPUs that were not counted yet: of the jobs on one
+// addTenant notes a job on its device, and reports whether it takes GPUs that were not counted yet: of the jobs on one
 // device only the first does. A device that has left the node is counted, but gets no further job.
-func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bool {
+func (t *slotPlanner) addTenant(found map[string]*shared, n int, j *Job, g *Placement) bool {
 	if g.Device == "" {
 		return true
 	}
@@ -303,7 +303,7 @@ func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bo
 }
 
 // promised is the least that a job must have on each node; what it has if it goes on unchanged.
-func (t *seating) promised(j *Job, g *Placement) gres.Vector {
+func (t *slotPlanner) promised(j *Job, g *Placement) gres.Vector {
 	if j.goesOn(g) || len(g.Nodes) != 1 {
 		return g.PerNode
 	}
@@ -332,31 +332,31 @@ const (
 // budget is what a quota leaves, less than nothing if it is overdrawn. A slot counts as a GPU.
 type budget struct {
 	of   Quota
-	left bill
+	left quotaUse
 }
 
 // newBudget keeps Unbounded amounts as they are, so that affords can tell them from others; charge makes them
 // meaningless numbers.
 func newBudget(q Quota) budget {
-	return budget{q, bill{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
+	return budget{q, quotaUse{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
 }
 
 // charge books a size on each of so many nodes on the quotas of j; sign -1 takes it back.
-func (t *seating) charge(j *Job, nodes int, size gres.Vector, sign int) {
+func (t *slotPlanner) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	for _, q := range j.Quotas {
 		if q >= 0 && q < len(t.budgets) {
-			t.budgets[q].left = t.budgets[q].left.plus(billFor(nodes, size), -sign)
+			t.budgets[q].left = t.budgets[q].left.plus(quotaUseFor(nodes, size), -sign)
 		}
 	}
 }
 
 // affords reports whether the quotas of a job leave it a slot with such a size.
-func (t *seating) affords(j *Job, size gres.Vector) bool {
+func (t *slotPlanner) affords(j *Job, size gres.Vector) bool {
 	for _, q := range j.Quotas {
 		if q < 0 || q >= len(t.budgets) {
 			continue
 		}
-		b, needs := &t.budgets[q], billFor(1, size)
+		b, needs := &t.budgets[q], quotaUseFor(1, size)
 		over := func(bound, left, need int) bool { return bound != Unbounded && left < need }
 		if over(b.of.Jobs, b.left.jobs, needs.jobs) || over(b.of.Nodes, b.left.nodes, needs.nodes) ||
 			over(b.of.GPUs, b.left.amount.GPUs, size.GPUs) || over(b.of.CPUs, b.left.amount.CPUs, size.CPUs) ||
@@ -367,9 +367,9 @@ func (t *seating) affords(j *Job, size gres.Vector) bool {
 	return true
 }
 
-// seatAll gives slots to waiting jobs that may share, first with their least sizes, and then gives them more of what is
-// left.
-func (t *seating) seatAll() {
+// giveSlots gives slots to waiting jobs that may share, first with their least sizes, and then gives them more of what
+// is left.
+func (t *slotPlanner) giveSlots() {
 	for _, j := range t.byTurn() {
 		d := t.decision(j.ID)
 		if d.Grant != nil || j.Running != nil || j.Nodes > 1 || j.Unruly {
@@ -378,10 +378,10 @@ func (t *seating) seatAll() {
 		switch d.Reason {
 		case Barred, Shape, Closed, InReservation, InQuota: // a slot would not help it
 		default:
-			t.seat(j, d)
+			t.giveSlot(j, d)
 		}
 	}
-	for _, s := range t.seated {
+	for _, s := range t.slotGrants {
 		t.raise(s)
 	}
 }
@@ -412,11 +412,11 @@ const (
 	noBudget
 )
 
-// same is a difference of speed that counts as none.
-const same = 1e-9
+// speedTolerance is a difference of speed that counts as none.
+const speedTolerance = 1e-9
 
-// seat gives job j the slot with which most is trained, of equal ones the first, or notes why it gets none.
-func (t *seating) seat(j *Job, d *Decision) {
+// giveSlot gives job j the slot with which most is trained, of equal ones the first, or notes why it gets none.
+func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	if j.gpuMemory() == 0 {
 		d.Why += "; it shares no GPU, since nobody knows how much of a GPU's memory it needs: say mem= in synergy-share"
 		return
@@ -450,8 +450,10 @@ func (t *seating) seat(j *Job, d *Decision) {
 
 // bestOf compares a job with all devices: best is the slot to take, wanted the one that it would get if others had no
 // more than they are promised, and last what kept it from one. An offer without a device is none.
-func (t *seating) bestOf(j *Job) (best, wanted slotOffer, last obstacle) {
-	better := func(o, than *slotOffer) bool { return o.on != nil && (than.on == nil || o.more > than.more+same) }
+func (t *slotPlanner) bestOf(j *Job) (best, wanted slotOffer, last obstacle) {
+	better := func(o, than *slotOffer) bool {
+		return o.on != nil && (than.on == nil || o.more > than.more+speedTolerance)
+	}
 	d := demand{profile: j.Profile, class: j.Share.Class, tasks: j.Tasks, terms: termsOf(j)}
 	if t.fills {
 		d.user = j.User
@@ -505,10 +507,10 @@ type kind struct {
 	restarts               int
 	kept                   bool   // nodes are kept for it
 	forGood                bool   // it gives way to no job, so it keeps off nodes that are kept for others
-	user                   string // if that matters, see seating.fills
+	user                   string // if that matters, see slotPlanner.fills
 }
 
-func (t *seating) kindOf(j *Job) kind {
+func (t *slotPlanner) kindOf(j *Job) kind {
 	of := kind{j.Profile, *j.Share, j.Tasks, termsOf(j), j.GPUType, strings.Join(j.Features, "\x00"),
 		strings.Join(j.Only, "\x00"), strings.Join(j.Except, "\x00"), wordFor(j.Quotas), j.Reservation, j.TimeLimit,
 		j.Saves, j.Restarts, false, t.rights.forGood[j.ID], ""}
@@ -521,7 +523,7 @@ func (t *seating) kindOf(j *Job) kind {
 // match finds whether job j could have a slot on device k, which admits it: with what is left, or, if that is too
 // little, with what would be left if others had no more than they are promised. It takes the smallest size that will
 // do, so that more jobs find room; raise gives more later.
-func (t *seating) match(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
+func (t *slotPlanner) match(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
 	switch {
 	case len(p.sizes) == 0:
@@ -563,15 +565,15 @@ func (r *room) leaves(left, size gres.Vector) bool {
 }
 
 // closedTo reports that a job may not be started on a node, or must be kept off it for the sake of another.
-func (t *seating) closedTo(j *Job, node *Node) bool {
+func (t *slotPlanner) closedTo(j *Job, node *Node) bool {
 	keeper, kept := t.kept[node.Name]
-	return node.Closed != "" || !j.suits(node) || node.shutTo(j, t.c.Now) ||
-		kept && keeper != j.ID && (!j.lends(t.c.Rules) || t.rights.forGood[j.ID])
+	return node.Closed != "" || !j.suits(node) || node.reservationBlocks(j, t.c.Now) ||
+		kept && keeper != j.ID && (!j.canGiveBack(t.c.Rules) || t.rights.forGood[j.ID])
 }
 
 // admits finds what keeps a job from a device, whatever its size; suits is false if the device is none for the job,
 // which need not be reported.
-func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
+func (t *slotPlanner) admits(j *Job, on *shared) (stage int, suits bool) {
 	s := on.occupied(&t.c.Nodes[on.node])
 	switch {
 	case s.unsuited:
@@ -591,16 +593,16 @@ func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
 // slowed is a job that goes on on a device and was measured there to be slower than it accepts; nil: none was.
 func (on *shared) slowed(node *Node) *Job {
 	for _, u := range on.tenants {
-		if j := u.job; j.Kept != nil && j.sitsOn(node, on.device) {
+		if j := u.job; j.Kept != nil && j.runsOn(node, on.device) {
 			return j
 		}
 	}
 	return nil
 }
 
-// sitsOn reports that a job runs on a device now.
-func (j *Job) sitsOn(n *Node, d *Device) bool {
-	return j.seated() && j.Running.Device == d.Name && j.Running.Nodes[0] == n.Name
+// runsOn reports that a job runs on a device now.
+func (j *Job) runsOn(n *Node, d *Device) bool {
+	return j.hasSlot() && j.Running.Device == d.Name && j.Running.Nodes[0] == n.Name
 }
 
 // tooSlowOf finds a job that would be slower on a device than it accepts; -1: none.
@@ -623,7 +625,7 @@ func (t *tenant) accepts(speed float64) (least, is float64) {
 }
 
 // says is the answer to a job that gets no slot.
-func (t *seating) says(j *Job, o obstacle) answer {
+func (t *slotPlanner) says(j *Job, o obstacle) answer {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	switch o.stage {
 	case noSeat:
@@ -643,7 +645,7 @@ func (t *seating) says(j *Job, o obstacle) answer {
 }
 
 // slow says which job would be slower than it accepts.
-func (t *seating) slow(j *Job, o obstacle) string {
+func (t *slotPlanner) slow(j *Job, o obstacle) string {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	if other := o.on.slowed(&t.c.Nodes[o.on.node]); other != nil {
 		return fmt.Sprintf("on %s of %s job %d was measured to keep %.2f of its speed alone, and %g is the least",
@@ -667,7 +669,7 @@ func (t *seating) slow(j *Job, o obstacle) string {
 }
 
 // lacks says what a node lacks for a slot.
-func (t *seating) lacks(on *shared, size gres.Vector) answer {
+func (t *slotPlanner) lacks(on *shared, size gres.Vector) answer {
 	left, node := t.rooms[on.node].free, &t.c.Nodes[on.node]
 	if more := size.CPUs - left.CPUs; more > 0 {
 		return answer{Cores, fmt.Sprintf("%s of %s has a seat for it, but the node is %s short", on.device.Name,
@@ -678,7 +680,7 @@ func (t *seating) lacks(on *shared, size gres.Vector) answer {
 }
 
 // take gives a job a slot.
-func (t *seating) take(j *Job, d *Decision, o *slotOffer) {
+func (t *slotPlanner) take(j *Job, d *Decision, o *slotOffer) {
 	node := &t.c.Nodes[o.on.node]
 	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
 	d.Reason, d.Why, d.Fair = Shares, "", gres.Proportional(node.Total, 1)
@@ -687,7 +689,7 @@ func (t *seating) take(j *Job, d *Decision, o *slotOffer) {
 	if sharedBy(o.on.device, o.on.tenants) != mode {
 		clear(t.missed) // in the other mode some jobs may be faster
 	}
-	t.seated = append(t.seated, seated{j, o.on})
+	t.slotGrants = append(t.slotGrants, slotGrant{j, o.on})
 	t.charge(j, 1, o.size.Size, 1)
 	t.rooms[o.on.node].take(o.size.Size)
 }
@@ -698,7 +700,7 @@ func (r *room) take(size gres.Vector) {
 }
 
 // want notes what would have to be kept for a slot.
-func (t *seating) want(o *slotOffer) {
+func (t *slotPlanner) want(o *slotOffer) {
 	if t.wanted == nil {
 		t.wanted = make([]gres.Vector, len(t.c.Nodes))
 	}
@@ -710,13 +712,13 @@ func (t *seating) want(o *slotOffer) {
 
 // raise gives a job with a new slot the best of its sizes for which there is room and with which no job on the device
 // is slower than it accepts. It keeps its size if none is.
-func (t *seating) raise(s seated) {
+func (t *slotPlanner) raise(s slotGrant) {
 	d := t.decision(s.job.ID)
 	r, was := &t.rooms[s.on.node], d.Grant.PerNode
 	at := slices.IndexFunc(s.on.tenants, func(u tenant) bool { return u.job == s.job })
 	r.take(gres.Vector{}.Minus(was))
 	t.charge(s.job, 1, was, -1)
-	sizes, size := t.seatSizes(s.job, s.on.node), was
+	sizes, size := t.slotSizes(s.job, s.on.node), was
 	for i := len(sizes) - 1; i >= 0; i-- {
 		together := slices.Clone(s.on.tenants)
 		together[at] = t.tenantOf(s.job, s.on.node, sizes[i].Size)
@@ -733,7 +735,7 @@ func (t *seating) raise(s seated) {
 }
 
 // runsAllOf reports whether this plan runs all jobs that another runs, and more, and stops no more.
-func (t *seating) runsAllOf(other *seating) bool {
+func (t *slotPlanner) runsAllOf(other *slotPlanner) bool {
 	mine, others := 0, 0
 	for i := range t.decisions {
 		if t.decisions[i].Grant != nil {
@@ -755,7 +757,7 @@ func (t *seating) runsAllOf(other *seating) bool {
 
 // finished is the plan, with all gains as sharing makes them. On a node that fills its GPUs that changes the gain of a
 // low-class job even if it is alone.
-func (t *seating) finished() Plan {
+func (t *slotPlanner) finished() Plan {
 	for _, on := range t.devices {
 		speeds := speedsOf(on.device, on.tenants)
 		for i := range on.tenants {
@@ -770,7 +772,7 @@ func (t *seating) finished() Plan {
 }
 
 // beside says which jobs a job starts beside, and how fast each of them will be.
-func (t *seating) beside(on *shared, i int, speeds []float64) string {
+func (t *slotPlanner) beside(on *shared, i int, speeds []float64) string {
 	var others []string
 	for k := range on.tenants {
 		if k != i {

@@ -18,9 +18,9 @@ type ending struct {
 	size gres.Vector
 }
 
-// keptRoomTime is the earliest time at which all kept nodes could have room for their job: when those jobs have left
+// shadowTimeOf is the earliest time at which all kept nodes could have room for their job: when those jobs have left
 // that may be asked to, and enough of the others have reached their time limits.
-func keptRoomTime(b *board, r *reservation) time.Time {
+func shadowTimeOf(b *board, r *keptNodes) time.Time {
 	held, latest := holdersOf(b, r), b.c.Now
 	for _, n := range r.nodes {
 		if at := roomAt(b, n, leastSize(b, r.job, r.shape, n).Size, held[n]); at.After(latest) {
@@ -32,11 +32,11 @@ func keptRoomTime(b *board, r *reservation) time.Time {
 
 // holdersOf lists what is held on the kept nodes by jobs that cannot be asked to leave for the job that they are kept
 // for; by server, looked up by number only.
-func holdersOf(b *board, r *reservation) map[int][]ending {
+func holdersOf(b *board, r *keptNodes) map[int][]ending {
 	held := map[int][]ending{}
 	for v := range b.states {
 		s := &b.states[v]
-		if s.standing == waits || givesWay(b, v, r.job) {
+		if s.status == statusWaiting || givesWay(b, v, r.job) {
 			continue
 		}
 		for _, n := range s.servers {
@@ -55,7 +55,7 @@ func holdersOf(b *board, r *reservation) map[int][]ending {
 
 // givesWay reports that running job v may be asked to leave for job i, now or in a later round.
 func givesWay(b *board, v, i int) bool {
-	return (b.states[v].standing == loose || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
+	return (b.states[v].status == statusPreemptible || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
 // roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs with a
@@ -106,11 +106,11 @@ func notBeforeNow(b *board, at time.Time) time.Time {
 // for their job. A job without time limit has not.
 func endsBeforeKept(b *board, i int) bool {
 	j := b.jobs[i]
-	return b.reserved != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.reserved.until)
+	return b.keptNodes != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.keptNodes.shadowTime)
 }
 
 // keptOffNodes reports that job i may not start on nodes that are kept for another one: it could not be asked to give
 // way, or never would, and may not have ended in time.
 func keptOffNodes(b *board, i int) bool {
-	return (!b.states[i].class.lends || staysForGood(b, i)) && !endsBeforeKept(b, i)
+	return (!b.states[i].class.canGiveBack || staysForGood(b, i)) && !endsBeforeKept(b, i)
 }

@@ -34,15 +34,15 @@ func (c *Cluster) shares() bool {
 		devices = devices || len(c.Nodes[i].Devices) > 0
 	}
 	for i := range c.Jobs {
-		if j := &c.Jobs[i]; j.Share != nil && devices || j.seated() {
+		if j := &c.Jobs[i]; j.Share != nil && devices || j.hasSlot() {
 			return true
 		}
 	}
 	return false
 }
 
-// seated reports that a job runs on a device that others may share with it.
-func (j *Job) seated() bool {
+// hasSlot reports that a job runs on a device that others may share with it.
+func (j *Job) hasSlot() bool {
 	return j.Running != nil && j.Running.Device != "" && len(j.Running.Nodes) == 1 && j.Running.PerNode.GPUs == 1
 }
 
@@ -54,7 +54,7 @@ type rights struct {
 
 // rights orders the jobs of a snapshot as the policy does.
 func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
-	b := pl.lay(&c, p, a)
+	b := pl.boardFor(&c, p, a)
 	r := rights{make(map[int]int, len(b.order)), map[int]bool{}}
 	for at, i := range b.order {
 		r.turn[b.ids[i]] = at
@@ -67,13 +67,13 @@ func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 
 // keptFor is for which job nodes are kept, by node name.
 func (b *board) keptFor() map[string]int {
-	if b.reserved == nil {
+	if b.keptNodes == nil {
 		return nil
 	}
 	kept := map[string]int{}
 	for n := range b.servers {
-		if b.reserved.servers.has(n) {
-			kept[b.servers[n].Name] = b.jobs[b.reserved.job].ID
+		if b.keptNodes.servers.has(n) {
+			kept[b.servers[n].Name] = b.jobs[b.keptNodes.job].ID
 		}
 	}
 	return kept
@@ -115,7 +115,7 @@ func newSharing(c Cluster, r rights) *sharing {
 		s.byID[c.Jobs[i].ID] = &c.Jobs[i]
 	}
 	s.gather()
-	s.part()
+	s.splitCrowded()
 	return s
 }
 
@@ -123,7 +123,7 @@ func newSharing(c Cluster, r rights) *sharing {
 func (s *sharing) gather() {
 	for i := range s.c.Jobs {
 		j := &s.c.Jobs[i]
-		if !j.seated() {
+		if !j.hasSlot() {
 			continue
 		}
 		if n, known := s.nodes[j.Running.Nodes[0]]; known {
@@ -177,10 +177,10 @@ func (n *Node) device(name string) *Device {
 // restart costs, and predictions move with what is learned.
 const parting = 0.05
 
-// part lets jobs leave devices that are not enough for all: first those that do not give their slices back, even the
-// leader, then the last in the order until the rest get on; the leader stays. Jobs leave only as far as they save and
-// the rules let them be stopped.
-func (s *sharing) part() {
+// splitCrowded lets jobs leave devices that are not enough for all: first those that do not give their slices back,
+// even the leader, then the last in the order until the rest get on; the leader stays. Jobs leave only as far as they
+// save and the rules let them be stopped.
+func (s *sharing) splitCrowded() {
 	for _, g := range s.groups {
 		d := s.c.Nodes[g.node].device(g.device)
 		if d == nil {
@@ -199,7 +199,7 @@ func (s *sharing) part() {
 
 // leave takes one of the jobs of a device off it, if it may be stopped.
 func (s *sharing) leave(g *group, at int) {
-	if j := g.jobs[at]; !s.spent() && j.Saves && s.mayLeave(j) {
+	if j := g.jobs[at]; !s.hasSpentStops() && j.Saves && s.mayLeave(j) {
 		s.parted = append(s.parted, j)
 		g.jobs = slices.Delete(g.jobs, at, at+1)
 	}
@@ -248,7 +248,7 @@ func (s *sharing) mayLeave(j *Job) bool {
 		n := &s.c.Nodes[i]
 		switch {
 		case n.Total.GPUs == 0 || !j.suits(n):
-		case n.shutTo(j, back) || n.shutTo(j, s.c.Now):
+		case n.reservationBlocks(j, back) || n.reservationBlocks(j, s.c.Now):
 			shut = true
 		case n.Closed == "":
 			return true
@@ -257,10 +257,10 @@ func (s *sharing) mayLeave(j *Job) bool {
 	return !shut
 }
 
-// inner is the snapshot as the planner sees it: of the jobs on one device only the leader, which may stay where it is
-// with another size, or leave if all may leave with it. kept is what is not to be given away on each node; still fixes
-// all leaders that are not alone.
-func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
+// leaderSnapshot is the snapshot as the planner sees it: of the jobs on one device only the leader, which may stay
+// where it is with another size, or leave if all may leave with it. kept is what is not to be given away on each node;
+// still fixes all leaders that are not alone.
+func (s *sharing) leaderSnapshot(kept []gres.Vector, still bool) Cluster {
 	c := s.c
 	c.Nodes, c.Quotas = slices.Clone(c.Nodes), slices.Clone(c.Quotas)
 	for n := range kept {
@@ -272,13 +272,13 @@ func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 		leads[g.jobs[0].ID] = g
 		for _, j := range g.jobs[1:] {
 			hidden[j.ID] = true
-			c.hold(g.node, j)
+			c.deductHidden(g.node, j)
 		}
 	}
 	for _, j := range s.parted {
 		hidden[j.ID] = true
 	}
-	still = still || s.spent()
+	still = still || s.hasSpentStops()
 	c.Jobs = make([]Job, 0, len(s.c.Jobs)-len(hidden))
 	for i := range s.c.Jobs {
 		if hidden[s.c.Jobs[i].ID] {
@@ -293,11 +293,11 @@ func (s *sharing) inner(kept []gres.Vector, still bool) Cluster {
 			s.bind(&j, g, still)
 		}
 		j.Share, j.Kept, j.Unruly = nil, nil, false
-		j.Fixed = j.Fixed || j.Running != nil && s.spent()
+		j.Fixed = j.Fixed || j.Running != nil && s.hasSpentStops()
 		c.Jobs = append(c.Jobs, j)
 	}
 	// If they are spent, 0 would mean without bound; then all running jobs are fixed (above).
-	if most := c.Rules.MaxPreemptions; most > 0 && !s.spent() {
+	if most := c.Rules.MaxPreemptions; most > 0 && !s.hasSpentStops() {
 		c.Rules.MaxPreemptions = most - len(s.parted)
 	}
 	return c
@@ -320,14 +320,14 @@ func (s *sharing) beside() (hidden []*Job) {
 	return hidden
 }
 
-// spent reports that as many jobs leave devices as the rules let be stopped in a round.
-func (s *sharing) spent() bool {
+// hasSpentStops reports that as many jobs leave devices as the rules let be stopped in a round.
+func (s *sharing) hasSpentStops() bool {
 	return s.c.Rules.MaxPreemptions > 0 && len(s.parted) >= s.c.Rules.MaxPreemptions
 }
 
-// hold takes from a node, and from quotas, what a job that the planner does not see has there. The GPU counts with its
-// leader.
-func (c *Cluster) hold(n int, j *Job) {
+// deductHidden takes from a node, and from quotas, what a job that the planner does not see has there. The GPU counts
+// with its leader.
+func (c *Cluster) deductHidden(n int, j *Job) {
 	own := j.Running.PerNode
 	c.Nodes[n].Foreign = c.Nodes[n].Foreign.Plus(gres.Vector{CPUs: own.CPUs, Memory: own.Memory})
 	for _, q := range j.Quotas {
@@ -365,34 +365,34 @@ func (s *sharing) plan(alone alonePlanner) (Plan, error) {
 // attempt asks the planner, and finds slots for jobs that wait. A leader keeps its size if with its new one others
 // would be slower than they accept. If the plan stops more than the rules allow, since all jobs leave a device with
 // their leader, or if one leader after the other grows too much, no leader of other jobs is changed.
-func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*seating, error) {
-	t, err := s.ask(alone, s.inner(wanted, false))
-	if err == nil && s.hold(t) {
-		t, err = s.ask(alone, s.inner(wanted, false))
+func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*slotPlanner, error) {
+	t, err := s.ask(alone, s.leaderSnapshot(wanted, false))
+	if err == nil && s.holdLeaders(t) {
+		t, err = s.ask(alone, s.leaderSnapshot(wanted, false))
 	}
-	if most := s.c.Rules.MaxPreemptions; err == nil && (most > 0 && t.stops > most || s.hold(t)) {
-		t, err = s.ask(alone, s.inner(wanted, true))
+	if most := s.c.Rules.MaxPreemptions; err == nil && (most > 0 && t.stops > most || s.holdLeaders(t)) {
+		t, err = s.ask(alone, s.leaderSnapshot(wanted, true))
 	}
 	if err != nil {
 		return t, err
 	}
 	t.moveOut()
-	t.seatAll()
+	t.giveSlots()
 	return t, nil
 }
 
 // ask has the planner plan, and decides what that means for jobs that share.
-func (s *sharing) ask(alone alonePlanner, c Cluster) (*seating, error) {
+func (s *sharing) ask(alone alonePlanner, c Cluster) (*slotPlanner, error) {
 	plan, kept, err := alone(c)
 	if err != nil {
-		return &seating{sharing: s}, err
+		return &slotPlanner{sharing: s}, err
 	}
-	return newSeating(s, plan, kept), nil
+	return newSlotPlanner(s, plan, kept), nil
 }
 
-// hold notes the leaders whose new size under a plan would make a job on their device slower than it accepts, and
-// slower than it is, and reports whether there are any. The next round would otherwise let the slowed job leave.
-func (s *sharing) hold(t *seating) (some bool) {
+// holdLeaders notes the leaders whose new size under a plan would make a job on their device slower than it accepts,
+// and slower than it is, and reports whether there are any. The next round would otherwise let the slowed job leave.
+func (s *sharing) holdLeaders(t *slotPlanner) (some bool) {
 	for _, g := range s.groups {
 		on, first := s.c.Nodes[g.node].device(g.device), g.jobs[0]
 		d := t.decision(first.ID)

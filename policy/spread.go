@@ -27,7 +27,7 @@ func takeStoppedToLeast(b *board) {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
 		s := &b.states[i]
-		if s.standing != kept || !s.stopped {
+		if s.status != statusKept || !s.stopped {
 			continue
 		}
 		o := sensitivity.Option{Size: s.size, Gain: s.gain}
@@ -35,12 +35,13 @@ func takeStoppedToLeast(b *board) {
 		if least := b.alloc.sizes(s.menu)[0]; least.Size.Fits(o.Size) {
 			o = least
 		}
-		b.setSize(i, fresh, o)
+		b.setSize(i, statusStarting, o)
 	}
 }
 
-// fresh lists the jobs whose size is or was free to choose in this round, ascending; the caller looks at the standing.
-func (b *board) fresh() []int {
+// startingJobs lists the jobs whose size is or was free to choose in this round, ascending; the caller looks at the
+// standing.
+func (b *board) startingJobs() []int {
 	slices.Sort(b.started)
 	b.started = slices.Compact(b.started)
 	return b.started
@@ -55,12 +56,12 @@ func spreadOn(b *board, n int) {
 // takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if there
 // is none. Gangs are left to widenGangs, since their size depends on other servers, too.
 func takeStep(b *board, n int) bool {
-	left := b.servers[n].open()
+	left := b.servers[n].available()
 	job, best := -1, 0.0
 	var to sensitivity.Option
 	for _, i := range b.servers[n].jobs {
 		s := &b.states[i]
-		if s.standing != fresh || len(s.servers) > 1 {
+		if s.status != statusStarting || len(s.servers) > 1 {
 			continue
 		}
 		for _, o := range above(s) {
@@ -75,7 +76,7 @@ func takeStep(b *board, n int) bool {
 		}
 	}
 	if job >= 0 {
-		b.setSize(job, fresh, to)
+		b.setSize(job, statusStarting, to)
 	}
 	return job >= 0
 }
@@ -107,8 +108,8 @@ func price(more, left gres.Vector) float64 {
 
 // widenGangs gives every starting gang the best size that all its nodes have.
 func widenGangs(b *board) {
-	for _, i := range b.fresh() {
-		if s := &b.states[i]; s.standing == fresh && len(s.servers) > 1 {
+	for _, i := range b.startingJobs() {
+		if s := &b.states[i]; s.status == statusStarting && len(s.servers) > 1 {
 			widenGang(b, i)
 		}
 	}
@@ -121,7 +122,7 @@ func widenGang(b *board, i int) {
 	for k := len(options) - 1; k >= 0; k-- {
 		more := options[k].Size.Minus(s.size)
 		if mayHaveMore(b, i, more) && mayTakeMore(b, i, options[k]) {
-			b.setSize(i, fresh, options[k])
+			b.setSize(i, statusStarting, options[k])
 			return
 		}
 	}

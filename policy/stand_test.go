@@ -25,7 +25,7 @@ func TestWhenServersAreLeftOutOfARepackEachClassKeepsItsOwn(t *testing.T) {
 		}
 	}
 	var pl Planner
-	b := pl.lay(&c, FIFO(), Tune())
+	b := pl.boardFor(&c, FIFO(), Tune())
 	for _, i := range b.order {
 		scheduleJob(b, i)
 	}

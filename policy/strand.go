@@ -12,7 +12,7 @@ import (
 // (stranded) than the rules allow anyway, or if it gains more by it than the jobs expected meanwhile lose.
 func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	s := &b.states[i]
-	if s.class.lends {
+	if s.class.canGiveBack {
 		return true
 	}
 	more := to.Size.Minus(s.size)
@@ -29,7 +29,7 @@ func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 		sv.free = sv.free.Minus(more)
 		after += sv.stranded()
 	}
-	if after <= b.stranded || after <= b.mayStrand {
+	if after <= b.stranded || after <= b.maxStranded {
 		return true
 	}
 	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > expectedMissed(b, after, expectedHold(b, i, to.Gain))
@@ -39,7 +39,7 @@ func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 // unknown.
 func expectedHold(b *board, i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
-	if left := remaining(j); left > 0 && left != unknown {
+	if left := remaining(j); left > 0 && left != unknownLength {
 		horizons = float64(left) / gain / float64(b.c.Rules.horizon())
 	}
 	if j.TimeLimit > 0 {
@@ -84,7 +84,8 @@ func gpuInterest(b *board) interest {
 		if !j.Arrival.Before(since) {
 			d.arriving += float64(j.GPUs)
 		}
-		if s := &b.states[i]; s.standing == waits && (s.answer == nil || !slices.Contains(helpless, s.answer.reason)) {
+		if s := &b.states[i]; s.status == statusWaiting &&
+			(s.answer == nil || !slices.Contains(helpless, s.answer.reason)) {
 			d.waiting += j.GPUs
 		}
 	}

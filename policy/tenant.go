@@ -93,7 +93,7 @@ func speedsOf(d *Device, tenants []tenant) []float64 {
 // aloneOn is the speed of a job that has a GPU of a node for itself: if the node fills its GPUs, a low-class job has
 // part of the threads even when alone. All devices of a node are shared in one way, so any of them tells.
 func aloneOn(n *Node, u tenant) float64 {
-	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canSit(&d) }); at >= 0 {
+	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canUseSlot(&d) }); at >= 0 {
 		return speedsOf(&n.Devices[at], []tenant{u})[0]
 	}
 	return 1
@@ -106,7 +106,7 @@ func worsens(d *Device, before, after []tenant) bool {
 	for i := range after {
 		k := slices.IndexFunc(before, func(u tenant) bool { return u.job == after[i].job })
 		least, now := after[i].accepts(is[i])
-		if _, then := before[k].accepts(was[k]); now < least && now < then-same {
+		if _, then := before[k].accepts(was[k]); now < least && now < then-speedTolerance {
 			return true
 		}
 	}
@@ -152,9 +152,9 @@ func (j *Job) suits(n *Node) bool {
 		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 
-// shutTo reports whether a run of job j that begins at start would reach into a reservation of the node that is not its
-// own.
-func (n *Node) shutTo(j *Job, start time.Time) bool {
+// reservationBlocks reports whether a run of job j that begins at start would reach into a reservation of the node that
+// is not its own.
+func (n *Node) reservationBlocks(j *Job, start time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r Reservation) bool {
 		own := j.Reservation != "" && j.Reservation == r.Name
 		over := !r.To.IsZero() && !start.Before(r.To)
@@ -163,11 +163,11 @@ func (n *Node) shutTo(j *Job, start time.Time) bool {
 	})
 }
 
-// seatSizes are the sizes that job j may have on a node beside a shared GPU, ascending in gain and never more than its
+// slotSizes are the sizes that job j may have on a node beside a shared GPU, ascending in gain and never more than its
 // share or its user's request: a high-class job keeps all that it is promised. A low-class job accepts less than its
 // share, down to its user's request; the caller judges how fast it is with that. Without a profile it is unknown what
 // it could do without, so it has its share of what its user did not name.
-func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
+func (s *sharing) slotSizes(j *Job, n int) []sensitivity.Option {
 	node := &s.c.Nodes[n]
 	key := slotKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total,
 		false}, j.Share.Class}
@@ -214,7 +214,7 @@ func (key *slotKey) leanest(m *menu) gres.Vector {
 	if asked.Memory > 0 {
 		size.Memory = asked.Memory
 	}
-	return key.divided(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
+	return key.evenSize(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
 }
 
 // finest is about how many numbers of cores are tried at most.
@@ -234,7 +234,7 @@ func (key *slotKey) lean(m *menu) (all []sensitivity.Option) {
 	step := key.tasks * max(1, most.CPUs/key.tasks/finest)
 	for cores := max(key.tasks, least.CPUs); cores <= most.CPUs; cores += step {
 		for _, memory := range amounts {
-			size := key.divided(gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)})
+			size := key.evenSize(gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)})
 			all = append(all, sensitivity.Option{Size: size, Gain: key.profile.Gain(size, m.fair)})
 		}
 	}

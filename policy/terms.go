@@ -55,7 +55,7 @@ func (m *menu) within(key menuKey) *menu {
 	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
 	pace := atMost(wholeTasks(key.terms.pace, key.tasks), most)
 	if key.profile == nil {
-		m.owed[0].Size = key.divided(owed.Max(pace))
+		m.owed[0].Size = key.evenSize(owed.Max(pace))
 		m.options = m.owed
 		return m
 	}
@@ -64,20 +64,20 @@ func (m *menu) within(key menuKey) *menu {
 	// matter for memory that is given by the core: it is rounded down to whole MiB for each core.
 	need := func(cores int) float64 {
 		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
-		return math.Max(math.Min(1, gain(key.terms.owes(due, cores))), gain(key.terms.owes(reckoned, cores)))
+		return math.Max(math.Min(1, gain(key.terms.wholeMiB(due, cores))), gain(key.terms.wholeMiB(reckoned, cores)))
 	}
 	share := owed // unrounded: with more cores, less of its memory may be cut off
-	if owed = key.divided(share); gain(owed) < need(owed.CPUs) {
-		owed = key.divided(m.faster(share, pace, key, need(owed.CPUs), gain))
+	if owed = key.evenSize(share); gain(owed) < need(owed.CPUs) {
+		owed = key.evenSize(m.faster(share, pace, key, need(owed.CPUs), gain))
 	}
 	m.owed[0] = sensitivity.Option{Size: owed, Gain: gain(owed)}
 	m.options = fromShare(m.sizes(key, need, gain), m.owed[0])
 	return m
 }
 
-// owes is how much of an amount is owed to a job with so many cores. If memory is given by the core, it is cut to whole
-// MiB for each.
-func (t terms) owes(v gres.Vector, cores int) gres.Vector {
+// wholeMiB is how much of an amount is owed to a job with so many cores. If memory is given by the core, it is cut to
+// whole MiB for each.
+func (t terms) wholeMiB(v gres.Vector, cores int) gres.Vector {
 	if t.perCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
 	}
@@ -90,23 +90,23 @@ func (t terms) shared(size, owed gres.Vector) gres.Vector {
 	if !t.perCore || size.CPUs < 1 {
 		return size
 	}
-	size.Memory = max(t.owes(size, size.CPUs).Memory, t.owes(owed, size.CPUs).Memory)
+	size.Memory = max(t.wholeMiB(size, size.CPUs).Memory, t.wholeMiB(owed, size.CPUs).Memory)
 	if size.Memory < t.floor.Memory {
 		size.Memory += gres.Memory(size.CPUs)
 	}
 	return size
 }
 
-// divided is a size whose cores share the memory in whole MiB, if it is given by the core: the next lower one, or, if
+// evenSize is a size whose cores share the memory in whole MiB, if it is given by the core: the next lower one, or, if
 // that is less than the floor, the next higher. If that is more than the job may have, more cores share it, up to as
 // many as the floor was computed with.
-func (key menuKey) divided(size gres.Vector) gres.Vector {
+func (key menuKey) evenSize(size gres.Vector) gres.Vector {
 	t, most := key.terms, atMost(key.total, key.terms.most(key.tasks))
 	if !t.perCore || size.CPUs < 1 {
 		return size
 	}
 	for tried := size; tried.CPUs <= most.CPUs; tried.CPUs += key.tasks {
-		if tried.Memory = t.owes(size, tried.CPUs).Memory; tried.Memory < t.floor.Memory {
+		if tried.Memory = t.wholeMiB(size, tried.CPUs).Memory; tried.Memory < t.floor.Memory {
 			tried.Memory += gres.Memory(tried.CPUs)
 		}
 		if tried.Memory <= most.Memory {
@@ -116,8 +116,8 @@ func (key menuKey) divided(size gres.Vector) gres.Vector {
 	return size
 }
 
-// besides is the least that a job has of one resource if its ceiling leaves it less than its share of the other.
-func (t terms) besides(fair gres.Vector, tasks int) (least gres.Vector) {
+// uncappedShare is the least that a job has of one resource if its ceiling leaves it less than its share of the other.
+func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
 	due := atMost(wholeTasks(fair, tasks), t.most(tasks))
 	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
 		least.CPUs = due.CPUs
@@ -159,11 +159,11 @@ func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain fu
 func (m *menu) sizes(key menuKey, need func(cores int) float64,
 	gain func(gres.Vector) float64) []sensitivity.Option {
 	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))
-	least = least.Max(key.terms.besides(m.fair, key.tasks))
+	least = least.Max(key.terms.uncappedShare(m.fair, key.tasks))
 	tried := key.profile.Options(atMost(m.fair, most), most)
 	var sizes []sensitivity.Option
 	for _, o := range append(tried, m.owed[0]) {
-		size := key.divided(wholeTasks(o.Size.Max(least), key.tasks))
+		size := key.evenSize(wholeTasks(o.Size.Max(least), key.tasks))
 		if g := gain(size); size.Fits(most) && g >= need(size.CPUs) {
 			sizes = append(sizes, sensitivity.Option{Size: size, Gain: g})
 		}

@@ -66,7 +66,7 @@ func (v *view) free() gres.Vector {
 	var sum gres.Vector
 	for i := range v.servers {
 		if sv := &v.servers[i]; sv.Closed == "" {
-			sum = sum.Plus(sv.open().Max(gres.Vector{}))
+			sum = sum.Plus(sv.available().Max(gres.Vector{}))
 		}
 	}
 	return sum

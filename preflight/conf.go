@@ -11,7 +11,7 @@ import (
 
 // slurmConf are the checks of slurm.conf, as printed by scontrol show config.
 var slurmConf = []check{
-	{"slurm.conf", told},
+	{"slurm.conf", confReadable},
 	conf("JobSubmitPlugins", jobSubmit),
 	conf("RequeueExit", requeueExit),
 	conf("JobRequeue", jobRequeue),
@@ -45,8 +45,8 @@ func conf(key string, judge func(value string, f *Facts) finding) check {
 	}}
 }
 
-// told reports why slurm.conf is unknown, if it is.
-func told(f *Facts) []finding {
+// confReadable reports why slurm.conf is unknown, if it is.
+func confReadable(f *Facts) []finding {
 	if f.Scontrol.Why == "" {
 		return nil
 	}

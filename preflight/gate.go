@@ -85,9 +85,9 @@ func annotated(f *Facts) *Gate {
 	return nil
 }
 
-// slow is the tolerated difference between the gate's lease and the daemon's: a submission takes time, and Slurm counts
-// whole seconds.
-const slow = 10 * time.Second
+// leaseTolerance is the tolerated difference between the gate's lease and the daemon's: a submission takes time, and
+// Slurm counts whole seconds.
+const leaseTolerance = 10 * time.Second
 
 // gateLease compares the lease that the gate gave the trial job with the daemon's.
 func gateLease(f *Facts) []finding {
@@ -95,7 +95,7 @@ func gateLease(f *Facts) []finding {
 	if g == nil {
 		return []finding{skip("no job came through the gate")}
 	}
-	if lease := g.Lease.Round(time.Second); (lease - f.Wanted.Lease).Abs() > slow {
+	if lease := g.Lease.Round(time.Second); (lease - f.Wanted.Lease).Abs() > leaseTolerance {
 		return []finding{warn("set lease_seconds of synergy_settings.lua and lease of the configuration the same",
 			"is %s, and the daemon's %s", lease, f.Wanted.Lease)}
 	}

@@ -40,13 +40,13 @@ func daemonsUser(f *Facts) []finding {
 
 // canary requires that the accounts of the canary exist.
 func canary(f *Facts) []finding {
-	return lookedUp("canary.accounts", f.Wanted.Canary, f.Names.Why, f.Names.Value.Accounts, "account",
+	return requireNames("canary.accounts", f.Wanted.Canary, f.Names.Why, f.Names.Value.Accounts, "account",
 		"mend the name: no job of such an account is managed")
 }
 
-// lookedUp requires that all names of a list exist. kind is what they name. why is why the existing names are unknown,
-// if they are. An empty list is not reported.
-func lookedUp(key string, said []string, why string, all []string, kind, remedy string) (found []finding) {
+// requireNames requires that all names of a list exist. kind is what they name. why is why the existing names are
+// unknown, if they are. An empty list is not reported.
+func requireNames(key string, said []string, why string, all []string, kind, remedy string) (found []finding) {
 	switch {
 	case len(said) == 0:
 		return nil
@@ -58,7 +58,7 @@ func lookedUp(key string, said []string, why string, all []string, kind, remedy 
 			found = append(
 				found,
 				fail(orNearest(name, all, "", remedy), "the cluster has no %s %s; it has %s", kind, name,
-					few(all)),
+					nameList(all)),
 			)
 		}
 	}
@@ -79,8 +79,8 @@ func orNearest(name string, all []string, before, otherwise string) string {
 // fewNames is how many names are listed.
 const fewNames = 8
 
-// few lists the first names and counts the rest.
-func few(names []string) string {
+// nameList lists the first names and counts the rest.
+func nameList(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
@@ -112,7 +112,7 @@ func matches(f *Facts) (found []finding) {
 				unknown[fmt.Sprintf("no %s of a rule was looked up: %s", part.key, part.why)] = true
 			case !slices.ContainsFunc(part.all, func(name string) bool { return spelling.Fits(part.pattern, name) }):
 				found = append(found, fail(orNearest(part.pattern, part.all, "", "mend the rule: it fits no job"),
-					"rule %d: %s: %s fits none; there are %s", rule.Number, part.key, part.pattern, few(part.all)))
+					"rule %d: %s: %s fits none; there are %s", rule.Number, part.key, part.pattern, nameList(part.all)))
 			}
 		}
 		found = append(found, profileOf(rule, f.Here.Profiles)...)
@@ -140,5 +140,5 @@ func profileOf(rule Rule, folders []Folder) []finding {
 	}
 	return []finding{fail(orNearest(rule.Profile, all, "", "put it into one of profile_dirs, or mend the rule"),
 		"rule %d: profile: %s is in none of profile_dirs, or cannot be used; they have %s", rule.Number, rule.Profile,
-		few(all))}
+		nameList(all))}
 }

@@ -33,7 +33,7 @@ var sharing = []check{
 	shared("brokers", brokers),
 	shared("GresTypes", gresTypes),
 	shared("keep_shards", keepShards),
-	shared("seats", seats),
+	shared("seats", shardRights),
 }
 
 // shared is a check that runs only if the configuration has a section share.
@@ -46,8 +46,8 @@ func shared(name string, judge func(f *Facts) []finding) check {
 	}}
 }
 
-// ours returns the nodes with GPUs in the managed partitions.
-func ours(f *Facts) (nodes []Node) {
+// managedNodes returns the nodes with GPUs in the managed partitions.
+func managedNodes(f *Facts) (nodes []Node) {
 	for _, n := range f.Nodes.Value {
 		manages := func(name string) bool { return slices.Contains(f.Wanted.Partitions, name) }
 		if n.GPUs > 0 && slices.ContainsFunc(n.Partitions, manages) {
@@ -60,8 +60,8 @@ func ours(f *Facts) (nodes []Node) {
 // fewNodes is how many nodes are listed.
 const fewNodes = 5
 
-// named lists the first nodes by name and counts the rest.
-func named(nodes []Node) string {
+// nodeNames lists the first nodes by name and counts the rest.
+func nodeNames(nodes []Node) string {
 	var text []string
 	for _, n := range nodes[:min(len(nodes), fewNodes)] {
 		text = append(text, n.Name)
@@ -72,8 +72,8 @@ func named(nodes []Node) string {
 	return strings.Join(text, ", ")
 }
 
-// those returns the nodes for which holds is true.
-func those(nodes []Node, holds func(n Node) bool) (list []Node) {
+// filterNodes returns the nodes for which holds is true.
+func filterNodes(nodes []Node, holds func(n Node) bool) (list []Node) {
 	for _, n := range nodes {
 		if holds(n) {
 			list = append(list, n)
@@ -99,9 +99,9 @@ func memoryOfGPUs(f *Facts) []finding {
 	case f.Nodes.Why != "":
 		return []finding{skip("%s", f.Nodes.Why)}
 	}
-	if without := those(ours(f), func(n Node) bool { return !n.hasAny(s.ByFeature) }); len(without) > 0 {
+	if without := filterNodes(managedNodes(f), func(n Node) bool { return !n.hasAny(s.ByFeature) }); len(without) > 0 {
 		return []finding{warn("name a feature of theirs in share.by_feature, or say share.gpu_memory",
-			"not said of the GPUs of %s, which are shared by nobody", named(without))}
+			"not said of the GPUs of %s, which are shared by nobody", nodeNames(without))}
 	}
 	return []finding{ok("said of all nodes, by their features")}
 }
@@ -115,7 +115,7 @@ func features(f *Facts, said []string) []finding {
 		return []finding{skip("%s", f.Nodes.Why)}
 	}
 	var have, absent []string
-	for _, n := range ours(f) {
+	for _, n := range managedNodes(f) {
 		have = append(have, n.Features...)
 	}
 	slices.Sort(have)
@@ -151,26 +151,26 @@ func shards(f *Facts) (found []finding) {
 	if f.Nodes.Why != "" {
 		return []finding{skip("%s", f.Nodes.Why)}
 	}
-	all, most := ours(f), f.Wanted.Sharing.Most
-	whole := those(all, func(n Node) bool { return len(n.Shards) == 0 })
-	few := those(all, func(n Node) bool { return len(n.Shards) > 0 && slices.Min(n.Shards) < fewestShards })
-	many := those(all, func(n Node) bool { return len(n.Shards) > 0 && slices.Max(n.Shards) > most })
+	all, most := managedNodes(f), f.Wanted.Sharing.Most
+	whole := filterNodes(all, func(n Node) bool { return len(n.Shards) == 0 })
+	few := filterNodes(all, func(n Node) bool { return len(n.Shards) > 0 && slices.Min(n.Shards) < fewestShards })
+	many := filterNodes(all, func(n Node) bool { return len(n.Shards) > 0 && slices.Max(n.Shards) > most })
 	switch {
 	case len(all) == 0:
 		return []finding{warn("put nodes with GPUs into them", "no node in the managed partitions has a GPU")}
 	case len(whole) > 0:
 		found = append(found, warn(shardLines,
 			"%d of %d nodes have no type and shards of its own for each GPU, so nobody shares there: %s", len(whole),
-			len(all), named(whole)))
+			len(all), nodeNames(whole)))
 	}
 	if len(few) > 0 {
 		found = append(found, warn(fmt.Sprintf("%d shards for each GPU, in gres.conf and slurm.conf", most),
-			"a GPU of %s has fewer than %d shards, so no two jobs fit on it", named(few), fewestShards))
+			"a GPU of %s has fewer than %d shards, so no two jobs fit on it", nodeNames(few), fewestShards))
 	}
 	if len(many) > 0 {
 		found = append(found, warn(fmt.Sprintf("%d shards for each GPU, in gres.conf and slurm.conf", most),
 			"a GPU of %s has more than %d shards, and the planner puts no more jobs on one: Slurm has parts "+
-				"to give of one that is full", named(many), most))
+				"to give of one that is full", nodeNames(many), most))
 	}
 	if len(found) == 0 {
 		found = append(found, ok("all %d nodes have a type and %d to %d shards for each GPU", len(all), fewestShards,
@@ -184,8 +184,8 @@ func brokers(f *Facts) []finding {
 	if f.Nodes.Why != "" {
 		return nil // reported by the check of shards
 	}
-	divided := those(ours(f), func(n Node) bool { return len(n.Shards) > 0 })
-	without := those(divided, func(n Node) bool { return !n.Broker })
+	divided := filterNodes(managedNodes(f), func(n Node) bool { return len(n.Shards) > 0 })
+	without := filterNodes(divided, func(n Node) bool { return !n.Broker })
 	switch {
 	case len(divided) == 0:
 		return nil
@@ -193,7 +193,7 @@ func brokers(f *Facts) []finding {
 		return []finding{warn("start synergy-broker there, which says so in the node's Comment; where it cannot, say "+
 			"Feature=synergy-broker of the node in slurm.conf",
 			"%d of %d nodes have announced none, so nobody shares there: %s", len(without), len(divided),
-			named(without))}
+			nodeNames(without))}
 	}
 	return []finding{ok("all %d nodes have announced theirs", len(divided))}
 }
@@ -235,7 +235,7 @@ func keepShards(f *Facts) []finding {
 
 // elsewhere returns the unmanaged partitions, ascending, that contain nodes with shared GPUs.
 func elsewhere(f *Facts) (others []string) {
-	for _, n := range ours(f) {
+	for _, n := range managedNodes(f) {
 		for _, name := range n.Partitions {
 			if len(n.Shards) > 0 && !slices.Contains(f.Wanted.Partitions, name) {
 				others = append(others, name)
@@ -246,10 +246,10 @@ func elsewhere(f *Facts) (others []string) {
 	return slices.Compact(others)
 }
 
-// seats says whether the daemon's user may turn a job's GPU into a shard and note the grant for the node. Both change
-// jobs of other users, which Slurm allows operators and the gate allows trusted users. If one of them refuses, another
-// check reports it.
-func seats(f *Facts) []finding {
+// shardRights says whether the daemon's user may turn a job's GPU into a shard and note the grant for the node. Both
+// change jobs of other users, which Slurm allows operators and the gate allows trusted users. If one of them refuses,
+// another check reports it.
+func shardRights(f *Facts) []finding {
 	g := annotated(f)
 	switch {
 	case f.Level.Why == "" && f.Level.Value != "Operator" && f.Level.Value != "Administrator":

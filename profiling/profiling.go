@@ -85,7 +85,7 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	for {
 		d := profiler.Next(s.Question, s.Record.Runs)
 		if d.Stop != "" || s.Enough != nil && s.Enough() {
-			return d, s.save(ctx, d)
+			return d, s.measureRestart(ctx, d)
 		}
 		t := d.Next
 		if t.Prolongs && fresh {
@@ -93,7 +93,7 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 			continue
 		}
 		fresh = false
-		if err := s.try(ctx, t); err != nil {
+		if err := s.runTrial(ctx, t); err != nil {
 			return d, err
 		}
 		if s.Ends != nil {
@@ -102,9 +102,9 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	}
 }
 
-// try runs one trial and records the result. A fault is recorded in the run; only other errors end the session. A
+// runTrial runs one trial and records the result. A fault is recorded in the run; only other errors end the session. A
 // trainer that ended with success has a fault only if it did too little.
-func (s *Session) try(ctx context.Context, t profiler.Trial) error {
+func (s *Session) runTrial(ctx context.Context, t profiler.Trial) error {
 	if s.Begins != nil {
 		s.Begins(t)
 	}
@@ -143,9 +143,9 @@ func (s *Session) keep() error {
 	return nil
 }
 
-// save measures the cost of a restart, at the size that a job would be given. A trainer that cannot save still has a
-// curve. It gets all the memory. The cost is measured once, and not for a trainer that fails.
-func (s *Session) save(ctx context.Context, d profiler.Decision) error {
+// measureRestart measures the cost of a restart, at the size that a job would be given. A trainer that cannot save
+// still has a curve. It gets all the memory. The cost is measured once, and not for a trainer that fails.
+func (s *Session) measureRestart(ctx context.Context, d profiler.Decision) error {
 	if s.Saver == nil || s.Record.Saved != nil || len(d.Curve.Points) == 0 || d.Stop == profiler.Failing {
 		return nil
 	}

@@ -32,15 +32,15 @@ func fail(remedy, format string, a ...any) finding {
 func unknown(remedy, why string) finding { return finding{preflight.Skip, "not known: " + why, remedy} }
 
 var (
-	ofHealth  = criterion{"health", "rounds end well", health}
-	ofRounds  = criterion{"rounds", fmt.Sprintf("%d in a row in this stage", wantedRounds), rounds}
-	ofTime    = criterion{"time of a round", fmt.Sprintf("at most %g of the period", fastRound), fast}
-	ofSavings = criterion{"savings", "jobs with a profile", known}
-	ofJobs    = criterion{"ended jobs", fmt.Sprintf("%d of the canary", wantedJobs), ended}
-	ofLost    = criterion{"lost jobs", "none", lost}
-	ofSpeed   = criterion{"speed by progress", "no job far below its profile", slow}
-	ofRuns    = criterion{"ended runs", "none later than as asked for, by the ledger of savings", later}
-	ofUpdates = criterion{"updates", "none refused", refused}
+	ofHealth  = criterion{"health", "rounds end well", judgeHealth}
+	ofRounds  = criterion{"rounds", fmt.Sprintf("%d in a row in this stage", wantedRounds), judgeRounds}
+	ofTime    = criterion{"time of a round", fmt.Sprintf("at most %g of the period", fastRound), judgeRoundTime}
+	ofSavings = criterion{"savings", "jobs with a profile", judgeSavings}
+	ofJobs    = criterion{"ended jobs", fmt.Sprintf("%d of the canary", wantedJobs), judgeEndedJobs}
+	ofLost    = criterion{"lost jobs", "none", judgeLostJobs}
+	ofSpeed   = criterion{"speed by progress", "no job far below its profile", judgeSpeed}
+	ofRuns    = criterion{"ended runs", "none later than as asked for, by the ledger of savings", judgeRunEnds}
+	ofUpdates = criterion{"updates", "none refused", judgeUpdates}
 )
 
 // criteria lists what is judged in each stage.
@@ -76,8 +76,8 @@ func Lines(f Facts) []preflight.Line {
 	return lines
 }
 
-// health requires that the daemon does not stand by behind another one, and that its rounds end well.
-func health(f *Facts) finding {
+// judgeHealth requires that the daemon does not stand by behind another one, and that its rounds end well.
+func judgeHealth(f *Facts) finding {
 	d := &f.Daemon.Value
 	switch {
 	case d.Behind:
@@ -90,9 +90,9 @@ func health(f *Facts) finding {
 	return ok("%s", d.Says)
 }
 
-// rounds counts the latest rounds of this stage without a failed one in between. It needs both sources: kept reports do
-// not show failed rounds, and the daemon's own count does not tell the stages apart.
-func rounds(f *Facts) finding {
+// judgeRounds counts the latest rounds of this stage without a failed one in between. It needs both sources: kept
+// reports do not show failed rounds, and the daemon's own count does not tell the stages apart.
+func judgeRounds(f *Facts) finding {
 	if f.Rounds.Why != "" {
 		return unknown("see that the daemon's address is reached", f.Rounds.Why)
 	}
@@ -112,8 +112,8 @@ func last(failure string) string {
 	return ", the last: " + failure
 }
 
-// fast judges the slowest of the last wantedRounds rounds. Of equally slow ones it names the latest.
-func fast(f *Facts) finding {
+// judgeRoundTime judges the slowest of the last wantedRounds rounds. Of equally slow ones it names the latest.
+func judgeRoundTime(f *Facts) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))
 	}
@@ -142,8 +142,8 @@ func (r Round) part() float64 {
 	return r.Took.Seconds() / r.Period.Seconds()
 }
 
-// known requires that some job with a profile has run, since only such jobs show what the daemon would save.
-func known(f *Facts) finding {
+// judgeSavings requires that some job with a profile has run, since only such jobs show what the daemon would save.
+func judgeSavings(f *Facts) finding {
 	switch s := f.Savings.Value; {
 	case f.Savings.Why != "":
 		return unknown("name a folder as savings in the configuration, and reload", f.Savings.Why)
@@ -155,8 +155,8 @@ func known(f *Facts) finding {
 	}
 }
 
-// ended counts the different jobs that ended in the kept rounds.
-func ended(f *Facts) finding {
+// judgeEndedJobs counts the different jobs that ended in the kept rounds.
+func judgeEndedJobs(f *Facts) finding {
 	if f.Rounds.Why != "" {
 		return unknown("see that the daemon's address is reached", f.Rounds.Why)
 	}
@@ -172,16 +172,16 @@ func ended(f *Facts) finding {
 	return ok("%d in the %d rounds that are kept", len(jobs), len(f.Rounds.Value))
 }
 
-// lost requires that all preempted jobs came back.
-func lost(f *Facts) finding {
-	return none(f, func(r Round) []string { return r.Lost },
+// judgeLostJobs requires that all preempted jobs came back.
+func judgeLostJobs(f *Facts) finding {
+	return judgeNone(f, func(r Round) []string { return r.Lost },
 		"synergy explain JOB tells the story; let the job trap its signal, or declare no checkpoint")
 }
 
-// slow requires that no job runs far below the speed of its profile. It also says how many windows of progress were
-// compared, since without progress reports no such job can be found.
-func slow(f *Facts) finding {
-	found := none(f, func(r Round) []string { return r.Slow }, "measure the profile anew: synergy profile")
+// judgeSpeed requires that no job runs far below the speed of its profile. It also says how many windows of progress
+// were compared, since without progress reports no such job can be found.
+func judgeSpeed(f *Facts) finding {
+	found := judgeNone(f, func(r Round) []string { return r.Slow }, "measure the profile anew: synergy profile")
 	if s := &f.Savings.Value; f.Savings.Why == "" && found.verdict == preflight.OK {
 		progress := "no job reported progress lately"
 		if s.Checks > 0 {
@@ -192,15 +192,15 @@ func slow(f *Facts) finding {
 	return found
 }
 
-// refused requires that Slurm refused no update.
-func refused(f *Facts) finding {
-	return none(f, func(r Round) []string { return r.Refused },
+// judgeUpdates requires that Slurm refused no update.
+func judgeUpdates(f *Facts) finding {
+	return judgeNone(f, func(r Round) []string { return r.Refused },
 		"the daemon's log has each; they are forgotten with the rounds that are kept")
 }
 
-// none is the finding that no kept round has any entry in the list that of returns. Without a kept round it is unknown.
-// An entry that several rounds have counts once.
-func none(f *Facts, of func(Round) []string, remedy string) finding {
+// judgeNone is the finding that no kept round has any entry in the list that of returns. Without a kept round it is
+// unknown. An entry that several rounds have counts once.
+func judgeNone(f *Facts, of func(Round) []string, remedy string) finding {
 	if f.Rounds.Why != "" || len(f.Rounds.Value) == 0 {
 		return unknown("wait for rounds", orNone(f.Rounds.Why))
 	}
@@ -220,8 +220,8 @@ func none(f *Facts, of func(Round) []string, remedy string) finding {
 	return ok("none in the %d rounds that are kept", len(f.Rounds.Value))
 }
 
-// later requires that no run ended later than it would have with its user's own request.
-func later(f *Facts) finding {
+// judgeRunEnds requires that no run ended later than it would have with its user's own request.
+func judgeRunEnds(f *Facts) finding {
 	switch s := f.Savings.Value; {
 	case f.Savings.Why != "":
 		return unknown("name a folder as savings in the configuration, and reload", f.Savings.Why)

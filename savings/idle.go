@@ -48,7 +48,7 @@ func Stranded(places []Place, wants []Want) (idle Idle) {
 	for i := range wants {
 		asked += wants[i].Count * wants[i].Nodes * wants[i].PerNode.GPUs
 	}
-	alone, spread := together(places, wants), splittable(places, wants)
+	alone, spread := placeable(places, wants), splittable(places, wants)
 	for p := range places {
 		n := min(places[p].Free.GPUs, asked)
 		if n <= 0 {
@@ -97,8 +97,8 @@ func (w *Want) lacks(p int, free gres.Vector) cause {
 	return order
 }
 
-// together says for each want whether enough places have the GPUs for all parts of a job.
-func together(places []Place, wants []Want) []bool {
+// placeable says for each want whether enough places have the GPUs for all parts of a job.
+func placeable(places []Place, wants []Want) []bool {
 	enough := make([]bool, len(wants))
 	for w := range wants {
 		parts := 0
@@ -116,7 +116,7 @@ func together(places []Place, wants []Want) []bool {
 // with too few each.
 func splittable(places []Place, wants []Want) []bool {
 	found := make([]bool, len(places))
-	enough := together(places, wants)
+	enough := placeable(places, wants)
 	for w := range wants {
 		free := 0
 		var on []int

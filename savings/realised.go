@@ -83,29 +83,29 @@ const (
 // that takes twice as long weighs as much as one that takes half. Names whose runs take less than shortest are left
 // out, because such runs may end unseen.
 func Realise(runs []Run, shortest time.Duration) Realised {
-	t := realising{shortest: math.Log(shortest.Seconds())}
+	t := comparison{shortest: math.Log(shortest.Seconds())}
 	names := map[Who][]Run{}
 	for _, run := range runs {
 		names[run.Who] = append(names[run.Who], run)
 	}
 	for _, who := range slices.SortedFunc(maps.Keys(names), Who.compare) {
-		t.name(parted(names[who]))
+		t.name(splitRuns(names[who]))
 	}
 	t.sum()
 	t.setApart()
 	return t.Realised
 }
 
-// realising is the state of a comparison.
-type realising struct {
+// comparison is the state of a comparison.
+type comparison struct {
 	Realised
 	shortest float64 // logarithm of seconds
-	names    []compared
+	names    []nameComparison
 }
 
-// compared is the comparison of one name. said and ran are means of logarithms over its later runs; variance is that of
-// ran, from the scatter among its own runs.
-type compared struct {
+// nameComparison is the comparison of one name. said and ran are means of logarithms over its later runs; variance is
+// that of ran, from the scatter among its own runs.
+type nameComparison struct {
 	who                 Who
 	before, after       int
 	weight              float64 // GPU-seconds of the later runs, divided by their promised speedup: see compare
@@ -114,7 +114,7 @@ type compared struct {
 
 // name compares the runs of one name, or counts why they are left out. Later runs with nearly the speed of the earlier
 // ones, by the profile, are dropped uncounted: they say nothing about what a profile promises for other sizes.
-func (t *realising) name(before, after []Run) {
+func (t *comparison) name(before, after []Run) {
 	if len(before) < fewest {
 		t.New += len(after)
 		return
@@ -142,7 +142,7 @@ func (t *realising) name(before, after []Run) {
 // compare adds the comparison of one name. asked is the mean logarithm of the seconds that its runs take as asked. A
 // name weighs as much as it does in Changed - Saved, which Range scales: there a run counts with what it held, divided
 // by its promised speedup.
-func (t *realising) compare(before, after []Run, asked float64) {
+func (t *comparison) compare(before, after []Run, asked float64) {
 	n, m := float64(len(after)), float64(len(before))
 	speed, _ := spreadOf(before, logSpeed)
 	given, _ := spreadOf(after, logSpeed)
@@ -150,8 +150,14 @@ func (t *realising) compare(before, after []Run, asked float64) {
 	_, differs := spreadOf(before, logWork)
 	_, differ := spreadOf(after, logWork)
 	pooled := (float64((m-1)*differs*differs) + float64((n-1)*differ*differ)) / (m + n - 2)
-	c := compared{who: after[0].Who, before: len(before), after: len(after), said: given - speed, ran: asked - took,
-		variance: pooled * (1/n + 1/m)}
+	c := nameComparison{
+		who:      after[0].Who,
+		before:   len(before),
+		after:    len(after),
+		said:     given - speed,
+		ran:      asked - took,
+		variance: pooled * (1/n + 1/m),
+	}
 	c.weight = n * float64(max(1, c.who.GPUs)) * math.Exp(took-c.said)
 	t.names = append(t.names, c)
 }
@@ -180,7 +186,7 @@ func drifts(runs []Run) bool {
 
 // sum computes the weighted mean over all names and its range: by the scatter within names or by the effect of leaving
 // out one name (the jackknife), whichever is larger.
-func (t *realising) sum() {
+func (t *comparison) sum() {
 	all, said, ran, within := 0., 0., 0., 0.
 	for _, c := range t.names {
 		t.Names, t.Before, t.After = t.Names+1, t.Before+c.before, t.After+c.after
@@ -200,7 +206,7 @@ func (t *realising) sum() {
 
 // between is the range of the mean deviation by how much names differ (jackknife); 0 for one name, which shows no
 // difference.
-func (t *realising) between(all, mean float64) float64 {
+func (t *comparison) between(all, mean float64) float64 {
 	sum, n := 0., float64(t.Names)
 	if n < 2 {
 		return 0
@@ -214,7 +220,7 @@ func (t *realising) between(all, mean float64) float64 {
 
 // setApart lists the names whose deviation is beyond chance and at least notable. With many names some deviate by
 // chance, so the bound is higher than that of one name (unlikely).
-func (t *realising) setApart() {
+func (t *comparison) setApart() {
 	for _, c := range t.names {
 		known := quantile(c.before+c.after-2) * math.Sqrt(c.variance)
 		if math.Abs(c.ran-c.said) > max(notable, unlikely*known) {
@@ -236,8 +242,8 @@ func quantile(free int) float64 {
 	return 1.96 + 2.7/float64(free)
 }
 
-// parted splits runs into those before and after, without unusable figures.
-func parted(runs []Run) (before, after []Run) {
+// splitRuns splits runs into those before and after, without unusable figures.
+func splitRuns(runs []Run) (before, after []Run) {
 	for _, run := range runs {
 		switch {
 		case !(run.Speed > 0) || !(run.Took > 0) || math.IsInf(run.Speed, 0) || math.IsInf(run.Took, 0):

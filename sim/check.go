@@ -72,10 +72,10 @@ func (e Engine) checkSchedule(s Schedule) error {
 	if s.isBaseline() && e == Production {
 		return nil
 	}
-	if err := oneOf("policy", s.Policy, e, Engine.Policies); err != nil {
+	if err := checkName("policy", s.Policy, e, Engine.Policies); err != nil {
 		return err
 	}
-	if err := oneOf("allocator", s.Allocator, e, Engine.Allocators); err != nil {
+	if err := checkName("allocator", s.Allocator, e, Engine.Allocators); err != nil {
 		return err
 	}
 	if e == Production && s.Placement != "" {
@@ -86,12 +86,12 @@ func (e Engine) checkSchedule(s Schedule) error {
 	if e == Production {
 		return nil
 	}
-	return oneOf("placement", s.Placement, e, Engine.Placements)
+	return checkName("placement", s.Placement, e, Engine.Placements)
 }
 
-// oneOf requires that the engine knows a name. The error lists the names that it knows, and says if the other engine
-// has this one.
-func oneOf(what, name string, engine Engine, names func(Engine) []string) error {
+// checkName requires that the engine knows a name. The error lists the names that it knows, and says if the other
+// engine has this one.
+func checkName(what, name string, engine Engine, names func(Engine) []string) error {
 	if slices.Contains(names(engine), name) {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (e Experiment) Run(ctx context.Context) ([]outcome.Run, error) {
 	if err := e.Check(); err != nil {
 		return nil, err
 	}
-	return e.all(ctx, e.simulate)
+	return e.runCells(ctx, e.simulate)
 }
 
 // cell is one simulation of the cross product.

@@ -31,10 +31,13 @@ func TestOutcomesStandInTheOrderOfTheInputWhateverEndsFirst(t *testing.T) {
 	for _, parallel := range []int{1, 2, 8} {
 		e := trial(8)
 		e.Parallel = parallel
-		runs, err := e.all(t.Context(), func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
-			time.Sleep(time.Duration(8-c.number) * time.Millisecond) // the first ends last
-			return outcome.Run{Held: c.number}, nil
-		})
+		runs, err := e.runCells(
+			t.Context(),
+			func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
+				time.Sleep(time.Duration(8-c.number) * time.Millisecond) // the first ends last
+				return outcome.Run{Held: c.number}, nil
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +55,7 @@ func TestNoMoreSimulationsRunThanWereAskedFor(t *testing.T) {
 	e := trial(12)
 	e.Parallel = 3
 	var running, most atomic.Int32
-	if _, err := e.all(t.Context(), func(context.Context, cell, func(int, float64)) (outcome.Run, error) {
+	if _, err := e.runCells(t.Context(), func(context.Context, cell, func(int, float64)) (outcome.Run, error) {
 		most.Store(max(most.Load(), running.Add(1)))
 		time.Sleep(time.Millisecond)
 		running.Add(-1)
@@ -70,7 +73,7 @@ func TestTheErrorIsTheFirstOnesInOrderAndThoseBehindAreGivenUp(t *testing.T) {
 	e := trial(6)
 	e.Parallel = 3
 	running, third := make(chan bool), make(chan error, 1)
-	_, err := e.all(t.Context(), func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
+	_, err := e.runCells(t.Context(), func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
 		switch c.number {
 		case 0:
 			time.Sleep(20 * time.Millisecond)
@@ -87,7 +90,7 @@ func TestTheErrorIsTheFirstOnesInOrderAndThoseBehindAreGivenUp(t *testing.T) {
 	if want := "fifo × proportional × random on two.csv: no GPU is left"; err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if cause := <-third; cause != errBefore {
+	if cause := <-third; cause != errEarlierFailed {
 		t.Errorf("the third ended for %v", cause)
 	}
 }
@@ -96,7 +99,7 @@ func TestAFailureStartsNothingMore(t *testing.T) {
 	e := trial(20)
 	e.Parallel = 1
 	started := 0
-	_, err := e.all(t.Context(), func(context.Context, cell, func(int, float64)) (outcome.Run, error) {
+	_, err := e.runCells(t.Context(), func(context.Context, cell, func(int, float64)) (outcome.Run, error) {
 		started++
 		return outcome.Run{}, errors.New("no")
 	})
@@ -110,7 +113,7 @@ func TestWhoeverAsksGetsNoOutcomeAfterGivingUp(t *testing.T) {
 	enough := errors.New("enough")
 	e := trial(4)
 	e.Parallel = 1
-	runs, err := e.all(ctx, func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
+	runs, err := e.runCells(ctx, func(ctx context.Context, c cell, _ func(int, float64)) (outcome.Run, error) {
 		stop(enough)
 		return outcome.Run{}, nil
 	})
@@ -139,7 +142,7 @@ func TestProgressAddsUpOverAllSimulations(t *testing.T) {
 	e.Workloads[0].Jobs = make([]trace.Job, 10)
 	var seen []Progress
 	e.Progress = func(p Progress) { seen = append(seen, p) }
-	if _, err := e.all(t.Context(), func(_ context.Context, c cell, tell func(int, float64)) (outcome.Run, error) {
+	if _, err := e.runCells(t.Context(), func(_ context.Context, c cell, tell func(int, float64)) (outcome.Run, error) {
 		tell(5, 100)
 		return outcome.Run{Jobs: []outcome.Job{{Finish: 60}, {Finish: -1}}, Ended: 200}, nil
 	}); err != nil {

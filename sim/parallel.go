@@ -15,16 +15,16 @@ import (
 // simulated time in seconds.
 type simulator func(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error)
 
-// errBefore is why a simulation was cancelled.
-var errBefore = errors.New("a simulation before this one failed")
+// errEarlierFailed is why a simulation was cancelled.
+var errEarlierFailed = errors.New("a simulation before this one failed")
 
-// all runs the cells, several at a time. Workers take them in order, so that after a failure only later cells are
+// runCells runs the cells, several at a time. Workers take them in order, so that after a failure only later cells are
 // cancelled, and the returned error does not depend on which failure happened first. If ctx itself was cancelled, its
 // cause is returned and not the error of the cell that noticed it.
-func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run, error) {
+func (e Experiment) runCells(ctx context.Context, simulate simulator) ([]outcome.Run, error) {
 	cells := e.cells()
-	s := &series{outcomes: make([]outcome.Run, len(cells)), errs: make([]error, len(cells)), failed: len(cells)}
-	s.give = make([]context.CancelCauseFunc, len(cells))
+	s := &cellQueue{outcomes: make([]outcome.Run, len(cells)), errs: make([]error, len(cells)), failed: len(cells)}
+	s.cancels = make([]context.CancelCauseFunc, len(cells))
 	meter := newMeter(e, cells)
 	var workers sync.WaitGroup
 	for range min(e.workers(), len(cells)) {
@@ -64,19 +64,19 @@ func (e Experiment) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// series is the state that the workers share.
-type series struct {
+// cellQueue is the state that the workers share.
+type cellQueue struct {
 	mu       sync.Mutex
 	taken    int // the number of cells taken so far
 	failed   int // number of the first failed cell; len(cells) if none failed
 	outcomes []outcome.Run
 	errs     []error
-	give     []context.CancelCauseFunc // cancels a cell; nil before it is taken
+	cancels  []context.CancelCauseFunc // cancels a cell; nil before it is taken
 }
 
 // next returns the next cell and the context in which it runs; a nil context when nothing is left to do: all cells are
 // taken, one before the next has failed, or ctx is cancelled.
-func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context) {
+func (s *cellQueue) next(ctx context.Context, cells []cell) (cell, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.taken >= s.failed || ctx.Err() != nil {
@@ -84,23 +84,23 @@ func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context)
 	}
 	c := cells[s.taken]
 	s.taken++
-	ctx, s.give[c.number] = context.WithCancelCause(ctx)
+	ctx, s.cancels[c.number] = context.WithCancelCause(ctx)
 	return c, ctx
 }
 
 // end stores the result of a cell. After a failure the later cells are cancelled; earlier ones continue, since the
 // error of the first in order counts. The errors of cancelled cells are stored, but they are behind the failed one and
 // never returned.
-func (s *series) end(c cell, run outcome.Run, err error) {
+func (s *cellQueue) end(c cell, run outcome.Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give[c.number](nil) // frees the context; the cell has ended, so nothing is cancelled
+	s.cancels[c.number](nil) // frees the context; the cell has ended, so nothing is cancelled
 	s.outcomes[c.number], s.errs[c.number] = run, err
 	if err == nil || c.number > s.failed {
 		return
 	}
 	s.failed = c.number
-	for _, give := range s.give[c.number+1 : s.taken] {
-		give(errBefore)
+	for _, give := range s.cancels[c.number+1 : s.taken] {
+		give(errEarlierFailed)
 	}
 }

@@ -30,5 +30,5 @@ func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 // namedAhead is how many of these jobs are listed by ID.
 const namedAhead = 5
 
-// next returns the first of them.
-func next(ahead []int) []int { return ahead[:min(len(ahead), namedAhead)] }
+// firstAhead returns the first of them.
+func firstAhead(ahead []int) []int { return ahead[:min(len(ahead), namedAhead)] }

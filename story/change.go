@@ -100,7 +100,7 @@ const wouldFit = "there would be room now"
 
 // spreadOut tries the job's GPUs on another number of nodes. The number that the job has now is left out.
 func (q *question) spreadOut() string {
-	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
+	for _, w := range evenShapes(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
 			continue
 		}
@@ -114,7 +114,7 @@ func (q *question) spreadOut() string {
 
 // fewerNodes tries fewer nodes, at least two, with the same number of GPUs on each.
 func (q *question) fewerNodes() string {
-	w, rooms := q.narrowest(), 0
+	w, rooms := q.smallestShape(), 0
 	for i := range q.room.nodes {
 		if lack, _ := q.lack(i, w); lack == LacksNothing {
 			rooms++

@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// runs answers for a running job.
-func (q *question) runs() {
+// explainRunning answers for a running job.
+func (q *question) explainRunning() {
 	a := &q.answer
 	a.State, a.Since = StateRuns, q.job.Started
 	if !q.job.Running.Equal(*q.decision.Grant) {
@@ -48,34 +48,40 @@ func idle(v gres.Vector) string {
 	return fmt.Sprintf("%s, %s and %s idle", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
 }
 
-// because is why a job has no more cores, and what would help.
-type because struct{ says, helps string }
+// sizeReason is why a job has no more cores, and what would help.
+type sizeReason struct{ says, helps string }
 
 // noMore returns the first reason that applies why a running job has no more cores. All tasks get equally many cores,
 // so it takes one for each task on a node to grow.
-func (q *question) noMore() because {
+func (q *question) noMore() sizeReason {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
 	spare, where := q.spare()
 	switch {
 	case job.Owed:
-		return because{"it has its share, since it ran far below what its profile claims",
+		return sizeReason{"it has its share, since it ran far below what its profile claims",
 			"measure it again, with synergy profile or synergy-profile=auto"}
 	case job.ProfileName == "" && job.Profile == nil:
-		return because{"it has no profile, so nobody knows what more cores are worth to it, and it has its share",
+		return sizeReason{"it has no profile, so nobody knows what more cores are worth to it, and it has its share",
 			"name a profile, or have it measured: synergy-profile=auto in its comment"}
 	case job.Ceiling.CPUs > 0 && has.CPUs+tasks > job.Ceiling.CPUs:
-		return because{fmt.Sprintf("the site allows it no more than %s on a node", count(job.Ceiling.CPUs, "core")), ""}
+		return sizeReason{
+			fmt.Sprintf("the site allows it no more than %s on a node", count(job.Ceiling.CPUs, "core")),
+			"",
+		}
 	case spare < tasks && tasks > 1:
-		return because{fmt.Sprintf("%s idle on %s, and its %d tasks there get equal parts", count(spare, "core"), where,
-			tasks), ""}
+		return sizeReason{
+			fmt.Sprintf("%s idle on %s, and its %d tasks there get equal parts", count(spare, "core"), where,
+				tasks),
+			"",
+		}
 	case spare < tasks:
-		return because{"no core is idle on " + where, ""}
+		return sizeReason{"no core is idle on " + where, ""}
 	}
 	if text := q.bindingQuota(tasks * len(q.decision.Grant.Nodes)); text != "" {
-		return because{text, ""}
+		return sizeReason{text, ""}
 	}
-	return q.untouched(spare)
+	return q.whyNotResized(spare)
 }
 
 // spare is the number of idle cores on that of the job's nodes where it is smallest. A node that the snapshot does not
@@ -103,32 +109,35 @@ func (q *question) bindingQuota(cores int) string {
 	return ""
 }
 
-// untouched says why a running job beside idle cores keeps its size: a change would need a restart.
-func (q *question) untouched(spare int) because {
+// whyNotResized says why a running job beside idle cores keeps its size: a change would need a restart.
+func (q *question) whyNotResized(spare int) sizeReason {
 	job, rules := q.job, q.report.Snapshot.Rules
 	beside := fmt.Sprintf("%s idle beside it; ", count(spare, "core"))
 	age := q.report.Snapshot.Now.Sub(job.Started)
 	switch {
 	case !job.Saves && job.Fixed:
-		return because{beside + "another size takes a restart, and it has declared no checkpoint",
+		return sizeReason{beside + "another size takes a restart, and it has declared no checkpoint",
 			"declare a checkpoint: synergy-checkpoint=…"}
 	case job.Fixed:
-		return because{beside + "another size takes a restart, and it must not be stopped now", ""}
+		return sizeReason{beside + "another size takes a restart, and it must not be stopped now", ""}
 	case age < rules.MinRun:
-		return because{beside + fmt.Sprintf("another size takes a restart, and it was started %s ago: for %s it is "+
+		return sizeReason{beside + fmt.Sprintf("another size takes a restart, and it was started %s ago: for %s it is "+
 			"left alone", age.Round(time.Second), rules.MinRun), ""}
 	case rules.MaxRestarts > 0 && job.Restarts >= rules.MaxRestarts:
-		return because{beside + fmt.Sprintf("another size takes a restart, and it has had %d, as many as the rules "+
+		return sizeReason{beside + fmt.Sprintf("another size takes a restart, and it has had %d, as many as the rules "+
 			"allow", job.Restarts), ""}
 	}
 	if gain, known := q.gainWith(spare); known && gain < q.decision.Gain+useful {
-		return because{beside + "by its profile they would be of no use to it", ""}
+		return sizeReason{beside + "by its profile they would be of no use to it", ""}
 	} else if known {
-		return because{beside + fmt.Sprintf("with them it would train %.2f× as fast as with its share, now %.2f×: the "+
-			"plan found that not worth a restart, or keeps them for others", gain, q.decision.Gain), ""}
+		return sizeReason{beside + fmt.Sprintf("with them it would train %.2f× as fast as with its share, now %.2f×: "+
+			"the plan found that not worth a restart, or keeps them for others", gain, q.decision.Gain), ""}
 	}
-	return because{beside + "by its profile they are of no use to it, or of less than a restart costs, or they are " +
-		"kept for others", ""}
+	return sizeReason{
+		beside + "by its profile they are of no use to it, or of less than a restart costs, or they are " +
+			"kept for others",
+		"",
+	}
 }
 
 // useful is the smallest gain that is worth mentioning.

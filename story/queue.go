@@ -61,9 +61,9 @@ func Queue(report *bridge.Report) []Waiting {
 		if d.Grant == nil || job == nil || job.Running != nil {
 			continue
 		}
-		if why := unstarted(started[d.Job], report.Shadow); why != "" {
+		if why := whyNotStarted(started[d.Job], report.Shadow); why != "" {
 			all = append(all, Waiting{Job: d.Job, Name: job.Name, User: job.User, GPUs: job.GPUs, Since: job.Arrival,
-				Saves: job.Saves, Reason: Starting, Why: why + " " + given(d)})
+				Saves: job.Saves, Reason: Starting, Why: why + " " + grantText(d)})
 		}
 	}
 	slices.SortStableFunc(all, inOrder)
@@ -77,8 +77,8 @@ func Queue(report *bridge.Report) []Waiting {
 	return all
 }
 
-// unstarted says why a job with a grant does not run yet; empty: it was started.
-func unstarted(step *bridge.Step, shadow bool) string {
+// whyNotStarted says why a job with a grant does not run yet; empty: it was started.
+func whyNotStarted(step *bridge.Step, shadow bool) string {
 	switch {
 	case shadow:
 		return "would be started now: it is given"
@@ -116,7 +116,7 @@ func inOrder(a, b Waiting) int {
 		return 0
 	}
 	return cmp.Or(-cmp.Compare(starting(a), starting(b)), cmp.Compare(last(a.Place), last(b.Place)),
-		cmp.Compare(a.Place, b.Place), cmp.Compare(binds(a.Cause), binds(b.Cause)), cmp.Compare(a.Job, b.Job))
+		cmp.Compare(a.Place, b.Place), cmp.Compare(causeRank(a.Cause), causeRank(b.Cause)), cmp.Compare(a.Job, b.Job))
 }
 
 func starting(w Waiting) int {
@@ -126,8 +126,8 @@ func starting(w Waiting) int {
 	return 0
 }
 
-// binds is the position of a cause in the fixed order of causes.
-func binds(c bridge.WaitCause) int { return slices.Index(bridge.WaitCauses(), c) }
+// causeRank is the position of a cause in the fixed order of causes.
+func causeRank(c bridge.WaitCause) int { return slices.Index(bridge.WaitCauses(), c) }
 
 // Reasons is the number of jobs that wait for a reason.
 type Reasons struct {

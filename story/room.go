@@ -74,10 +74,10 @@ func jobsOf(report *bridge.Report) map[int]*policy.Job {
 }
 
 // suits says whether a node meets a job's constraints, whether it is open or not.
-func suits(job *policy.Job, n *policy.Node) bool { return unsuited(job, n) == "" }
+func suits(job *policy.Job, n *policy.Node) bool { return unmetConstraint(job, n) == "" }
 
-// unsuited returns the constraint of a job that a node does not meet; empty: it meets all.
-func unsuited(job *policy.Job, n *policy.Node) Lack {
+// unmetConstraint returns the constraint of a job that a node does not meet; empty: it meets all.
+func unmetConstraint(job *policy.Job, n *policy.Node) Lack {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
 	case len(job.Only) > 0 && !slices.Contains(job.Only, n.Name):
@@ -107,14 +107,14 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 	case job.GPUs <= largest:
 		return []shape{{1, job.GPUs}}
 	}
-	return spread(job.GPUs, 2, largest, widest)
+	return evenShapes(job.GPUs, 2, largest, widest)
 }
 
 // widest is the most nodes over which a job is divided here. A bound is needed because a report may contain any number.
 const widest = 4096
 
-// spread divides GPUs equally over at least least and at most nodes nodes, with at most most GPUs on each.
-func spread(gpus, least, most, nodes int) (all []shape) {
+// evenShapes divides GPUs equally over at least least and at most nodes nodes, with at most most GPUs on each.
+func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	for n := least; n <= min(gpus, nodes); n++ {
 		if gpus%n == 0 && gpus/n <= most {
 			all = append(all, shape{n, gpus / n})
@@ -128,25 +128,25 @@ func spread(gpus, least, most, nodes int) (all []shape) {
 // only: the GPUs of a job are fixed.
 func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
-	owed := bounded(job, fair)
+	owed := clampSize(job, fair)
 	pace := job.Pace
 	pace.GPUs = 0
-	all := []gres.Vector{bounded(job, owed.Max(pace))}
+	all := []gres.Vector{clampSize(job, owed.Max(pace))}
 	profile := policy.ProfileOn(job.Profile, n.GPUType)
 	if profile == nil || !fair.Fits(total) {
 		return all
 	}
 	for _, o := range profile.Options(fair, total) {
-		all = append(all, bounded(job, o.Size))
+		all = append(all, clampSize(job, o.Size))
 	}
 	slices.SortStableFunc(all, func(a, b gres.Vector) int { return a.CPUs - b.CPUs })
 	return all
 }
 
-// bounded applies a job's ceiling and floor to a size. Tasks get equally many cores, at least one each, so cores and
+// clampSize applies a job's ceiling and floor to a size. Tasks get equally many cores, at least one each, so cores and
 // the floor are rounded up to a multiple of the tasks, and the ceiling is rounded down. The floor is applied last: what
 // the user asked for is not cut.
-func bounded(job *policy.Job, v gres.Vector) gres.Vector {
+func clampSize(job *policy.Job, v gres.Vector) gres.Vector {
 	tasks := max(1, job.Tasks)
 	v.CPUs = max(1, v.CPUs+tasks-1) / tasks * tasks
 	v.CPUs = max(v.CPUs, tasks)

@@ -85,9 +85,9 @@ func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	s.Wait, s.Ahead, s.Next = find(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0, nil
 	if s.Wait != nil {
 		before := Ahead(report.Waits, s.Wait)
-		s.Ahead, s.Next = len(before), next(before)
+		s.Ahead, s.Next = len(before), firstAhead(before)
 	}
-	s.Now = phrase(job, decision)
+	s.Now = decisionText(job, decision)
 	return s.Now, true
 }
 
@@ -99,20 +99,20 @@ func find[T any](list []T, is func(T) bool) *T {
 	return nil
 }
 
-// phrase says what a round decided about a job. Figures in it change from round to round; gist leaves them out.
-func phrase(job *policy.Job, d *policy.Decision) string {
+// decisionText says what a round decided about a job. Figures in it change from round to round; gist leaves them out.
+func decisionText(job *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
 		return "waits: " + d.Why
 	case job.Running != nil && job.Running.Equal(*d.Grant):
 		return fmt.Sprintf("runs since %s with %s %.2f times as fast as with that",
-			job.Started.UTC().Format(time.DateTime), given(d), d.Gain)
+			job.Started.UTC().Format(time.DateTime), grantText(d), d.Gain)
 	}
-	return strings.TrimRight(fmt.Sprintf("is given %s %s", given(d), d.Why), ", ")
+	return strings.TrimRight(fmt.Sprintf("is given %s %s", grantText(d), d.Why), ", ")
 }
 
-// given says what a decision gives a job, as the beginning of a clause that phrase goes on with.
-func given(d *policy.Decision) string {
+// grantText says what a decision gives a job, as the beginning of a clause that phrase goes on with.
+func grantText(d *policy.Decision) string {
 	return fmt.Sprintf("%s on %s, where its share is %s and %s,", size(*d.Grant), Nodes(d.Grant.Nodes),
 		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
 }
@@ -179,7 +179,7 @@ func (s *Story) acted(report *bridge.Report) {
 		}
 	}
 	for _, ended := range report.Ended {
-		if ended.Job == s.Job && !s.over() {
+		if ended.Job == s.Job && !s.hasEnded() {
 			s.tell(report, endOf(ended), "")
 		}
 	}
@@ -187,15 +187,15 @@ func (s *Story) acted(report *bridge.Report) {
 
 // endOf says how a job ended.
 func endOf(e bridge.Ended) string {
-	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", isOver, e.End.State, e.Attained/3600)
+	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", endPrefix, e.End.State, e.Attained/3600)
 }
 
-const isOver = "is over,"
+const endPrefix = "is over,"
 
-// over says whether the last event is the job's end. Slurm reports an ended job for a while.
-func (s *Story) over() bool {
+// hasEnded says whether the last event is the job's end. Slurm reports an ended job for a while.
+func (s *Story) hasEnded() bool {
 	last := len(s.Events) - 1
-	return last >= 0 && len(s.Events[last].What) >= len(isOver) && s.Events[last].What[:len(isOver)] == isOver
+	return last >= 0 && len(s.Events[last].What) >= len(endPrefix) && s.Events[last].What[:len(endPrefix)] == endPrefix
 }
 
 // noted keeps the notes for the job's user from the newest round that has any. A newer round that plans the job and has

@@ -48,7 +48,8 @@ type Run struct {
 	GPUTime float64 `json:"gpu_s,omitempty"` // GPU-seconds, once it has ended
 	End     string  `json:"end,omitempty"`   // Slurm's state, or Requeued or Unseen
 
-	from float64 // GPU-seconds that the job had attained before this run, from which close gets those of the run
+	// attainedBefore are GPU-seconds that the job had attained before this run, from which close gets those of the run.
+	attainedBefore float64
 }
 
 // The ends of runs about which Slurm says nothing.
@@ -66,26 +67,26 @@ type Passage struct {
 	Runs []Run `json:"runs,omitempty"`
 }
 
-// memory is what a teller knows of a job from earlier reports.
-type memory struct {
-	head  Head
-	said  string    // the last decision reported, without changing figures
-	at    time.Time // when that was reported
-	why   string    // why the job was started last, with round and small
-	round int
-	small bool
-	run   *Run
-	over  bool
-	gone  int // consecutive rounds that did not mention the job
+// jobRecord is what a teller knows of a job from earlier reports.
+type jobRecord struct {
+	head         Head
+	lastDecision string    // the last decision reported, without changing figures
+	at           time.Time // when that was reported
+	why          string    // why the job was started last, with round and small
+	round        int
+	small        bool
+	run          *Run
+	hasEnded     bool
+	missedRounds int // consecutive rounds that did not mention the job
 }
 
 // Teller reads reports in their order and finds what is new in each. To the zero value everything is new. It is not
 // safe for concurrent use.
-type Teller struct{ jobs map[int]memory }
+type Teller struct{ jobs map[int]jobRecord }
 
 // Clone returns an independent copy.
 func (t *Teller) Clone() *Teller {
-	jobs := make(map[int]memory, len(t.jobs))
+	jobs := make(map[int]jobRecord, len(t.jobs))
 	for id, m := range t.jobs {
 		if m.run != nil {
 			run := *m.run
@@ -112,16 +113,16 @@ func (t *Teller) Running() []Run {
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
-			from := m.run.from
-			*m.run = m.run.after(r)
-			m.run.from = from
+			from := m.run.attainedBefore
+			*m.run = m.run.merge(r)
+			m.run.attainedBefore = from
 		}
 	}
 }
 
-// flutter is how long no further change of a waiting job's reason is reported after one was, since some reasons
+// reasonDebounce is how long no further change of a waiting job's reason is reported after one was, since some reasons
 // alternate every round.
-const flutter = time.Hour
+const reasonDebounce = time.Hour
 
 // Tell returns the new passages of a report, ascending in job. A report without a complete plan, such as that of a
 // round that failed, has none.
@@ -130,9 +131,9 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 		return nil
 	}
 	if t.jobs == nil {
-		t.jobs = map[int]memory{}
+		t.jobs = map[int]jobRecord{}
 	}
-	p := &passages{report: report, teller: t, of: map[int]*Passage{}}
+	p := &passages{report: report, teller: t, byJob: map[int]*Passage{}}
 	decisions := make(map[int]*policy.Decision, len(report.Plan.Decisions))
 	for i := range report.Plan.Decisions {
 		decisions[report.Plan.Decisions[i].Job] = &report.Plan.Decisions[i]
@@ -142,13 +143,13 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 		j := &report.Snapshot.Jobs[i]
 		p.seen[j.ID] = true
 		if d := decisions[j.ID]; d != nil {
-			p.planned(j, d)
+			p.addDecision(j, d)
 		}
 	}
-	p.acted()
-	p.sped()
-	p.ended()
-	p.vanished()
+	p.addSteps()
+	p.addSpeeds()
+	p.addEnds()
+	p.forgetMissing()
 	return p.sorted()
 }
 
@@ -157,15 +158,15 @@ type passages struct {
 	report *bridge.Report
 	teller *Teller
 	seen   map[int]bool
-	of     map[int]*Passage
+	byJob  map[int]*Passage
 }
 
 // passage returns a job's passage, and makes it when it is first needed: a job without news has none.
 func (p *passages) passage(job int) *Passage {
-	if p.of[job] == nil {
-		p.of[job] = &Passage{Job: job}
+	if p.byJob[job] == nil {
+		p.byJob[job] = &Passage{Job: job}
 	}
-	return p.of[job]
+	return p.byJob[job]
 }
 
 func (p *passages) tell(job int, what, fault string) {
@@ -175,42 +176,43 @@ func (p *passages) tell(job int, what, fault string) {
 }
 
 func (p *passages) sorted() []Passage {
-	list := make([]Passage, 0, len(p.of))
-	for _, job := range slices.Sorted(maps.Keys(p.of)) {
-		list = append(list, *p.of[job])
+	list := make([]Passage, 0, len(p.byJob))
+	for _, job := range slices.Sorted(maps.Keys(p.byJob)) {
+		list = append(list, *p.byJob[job])
 	}
 	return list
 }
 
-// planned adds an event for a new decision about a job, and follows its runs.
-func (p *passages) planned(j *policy.Job, d *policy.Decision) {
+// addDecision adds an event for a new decision about a job, and follows its runs.
+func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 	m := p.teller.jobs[j.ID]
 	head := Head{j.Name, j.User, j.ProfileName, j.GPUs, j.Arrival, j.Saves}
 	if head != m.head {
 		m.head, p.passage(j.ID).Head = head, &head
 	}
-	m.over = false
+	m.hasEnded = false
 	p.follow(&m, j, d)
-	if said := gist(j, d); said != m.said && !m.fluttersFrom(d, p.report.Began) {
-		m.said, m.at = said, p.report.Began
-		p.tell(j.ID, phrase(j, d), "")
+	if said := decisionKey(j, d); said != m.lastDecision && !m.isDebounced(d, p.report.Began) {
+		m.lastDecision, m.at = said, p.report.Began
+		p.tell(j.ID, decisionText(j, d), "")
 	}
 	p.teller.jobs[j.ID] = m
 }
 
-// fluttersFrom says whether the reason of a job that still waits was reported less than flutter ago. After a clock was
+// isDebounced says whether the reason of a job that still waits was reported less than flutter ago. After a clock was
 // set back it is reported.
-func (m *memory) fluttersFrom(d *policy.Decision, now time.Time) bool {
-	return d.Grant == nil && strings.HasPrefix(m.said, waiting) && now.Sub(m.at) < flutter && now.After(m.at)
+func (m *jobRecord) isDebounced(d *policy.Decision, now time.Time) bool {
+	return d.Grant == nil && strings.HasPrefix(m.lastDecision, waitPrefix) && now.Sub(m.at) < reasonDebounce &&
+		now.After(m.at)
 }
 
-const waiting = "waits "
+const waitPrefix = "waits "
 
-// gist is a round's decision about a job, without the figures that change every round.
-func gist(j *policy.Job, d *policy.Decision) string {
+// decisionKey is a round's decision about a job, without the figures that change every round.
+func decisionKey(j *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
-		return waiting + string(d.Reason)
+		return waitPrefix + string(d.Reason)
 	case j.Running != nil && j.Running.Equal(*d.Grant):
 		return fmt.Sprintf("runs %d %v", j.Started.Unix(), d.Grant.PerNode)
 	}
@@ -219,9 +221,9 @@ func gist(j *policy.Job, d *policy.Decision) string {
 
 // follow notices when runs of a job begin and end. A run is known by its start time; another one means that the job was
 // requeued in between. Of a run that is seen late, what the job had before is reckoned from its length so far.
-func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
+func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
-		p.close(m, Requeued, j.Attained)
+		p.endRun(m, Requeued, j.Attained)
 	}
 	if j.Running == nil {
 		return
@@ -230,7 +232,7 @@ func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 	if fresh {
 		m.run = &Run{Job: j.ID, Name: j.Name, User: j.User, Profile: j.ProfileName, Submitted: j.Arrival,
 			Began: j.Started, Why: m.why, Round: m.round, Small: m.small, Shadow: p.report.Shadow,
-			from: max(0, j.Attained-float64(p.report.Snapshot.Now.Sub(j.Started).Seconds()*float64(j.GPUs)))}
+			attainedBefore: max(0, j.Attained-float64(p.report.Snapshot.Now.Sub(j.Started).Seconds()*float64(j.GPUs)))}
 		m.why, m.round, m.small = "", 0, false
 	}
 	if d.Grant != nil && d.Grant.Equal(*j.Running) {
@@ -243,14 +245,14 @@ func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 	}
 }
 
-// close ends the run under way. attained is the job's whole service by then, in GPU-seconds.
-func (p *passages) close(m *memory, end string, attained float64) {
+// endRun ends the run under way. attained is the job's whole service by then, in GPU-seconds.
+func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 	run := *m.run
 	m.run, run.End, run.Ended = nil, end, p.report.Snapshot.Now
 	if run.Ended.Before(run.Began) { // a clock was set back
 		run.Ended = run.Began
 	}
-	run.GPUTime = max(0, attained-run.from)
+	run.GPUTime = max(0, attained-run.attainedBefore)
 	p.tell(run.Job, run.String(), "")
 	passage := p.passage(run.Job)
 	passage.Runs = append(passage.Runs, run)
@@ -272,8 +274,8 @@ func (r Run) String() string {
 	return text
 }
 
-// acted adds events for the round's steps. Why a job is started is kept for the run, which a later round sees first.
-func (p *passages) acted() {
+// addSteps adds events for the round's steps. Why a job is started is kept for the run, which a later round sees first.
+func (p *passages) addSteps() {
 	for _, step := range p.report.Steps {
 		deed := deedOf(p.report, step)
 		if deed == "" {
@@ -288,8 +290,8 @@ func (p *passages) acted() {
 	}
 }
 
-// sped takes over the speeds that jobs reported.
-func (p *passages) sped() {
+// addSpeeds takes over the speeds that jobs reported.
+func (p *passages) addSpeeds() {
 	for _, s := range p.report.Speeds {
 		m := p.teller.jobs[s.Job]
 		if m.run == nil || s.Ran <= 0 {
@@ -305,49 +307,49 @@ func (p *passages) sped() {
 	}
 }
 
-// ended adds an event for the end of each job, once, although Slurm reports an ended job for a while.
-func (p *passages) ended() {
+// addEnds adds an event for the end of each job, once, although Slurm reports an ended job for a while.
+func (p *passages) addEnds() {
 	for _, e := range p.report.Ended {
 		p.seen[e.Job] = true
 		m, known := p.teller.jobs[e.Job]
-		if !known || m.over { // it ended before the first report, or its end was reported
+		if !known || m.hasEnded { // it ended before the first report, or its end was reported
 			continue
 		}
 		if m.run != nil {
-			p.close(&m, e.End.State, e.Attained)
+			p.endRun(&m, e.End.State, e.Attained)
 		}
 		p.tell(e.Job, endOf(e), "")
-		m.over = true
+		m.hasEnded = true
 		p.teller.jobs[e.Job] = m
 	}
 }
 
-// patience is after how many rounds without any mention a job counts as gone. While Slurm tears a job down it is not
-// mentioned, and its end is reported afterwards.
-const patience = 2
+// maxMissedRounds is after how many rounds without any mention a job counts as gone. While Slurm tears a job down it is
+// not mentioned, and its end is reported afterwards.
+const maxMissedRounds = 2
 
-// vanished forgets jobs that are no longer mentioned. Small rounds do not count towards patience. A run under way is
-// closed as Unseen, with the GPU time since its start.
-func (p *passages) vanished() {
+// forgetMissing forgets jobs that are no longer mentioned. Small rounds do not count towards patience. A run under way
+// is closed as Unseen, with the GPU time since its start.
+func (p *passages) forgetMissing() {
 	for _, o := range p.report.Outside {
 		p.seen[o.Job] = true
 	}
 	for _, job := range slices.Sorted(maps.Keys(p.teller.jobs)) {
 		m := p.teller.jobs[job]
 		if p.seen[job] {
-			m.gone = 0
+			m.missedRounds = 0
 			p.teller.jobs[job] = m
 			continue
 		}
 		if !p.report.Small {
-			m.gone++
+			m.missedRounds++
 		}
-		if m.gone < patience {
+		if m.missedRounds < maxMissedRounds {
 			p.teller.jobs[job] = m
 			continue
 		}
 		if m.run != nil {
-			p.close(&m, Unseen, m.run.from+float64(p.report.Snapshot.Now.Sub(m.run.Began).Seconds()*
+			p.endRun(&m, Unseen, m.run.attainedBefore+float64(p.report.Snapshot.Now.Sub(m.run.Began).Seconds()*
 				float64(m.run.Held.Total().GPUs)))
 		}
 		delete(p.teller.jobs, job)
@@ -395,14 +397,14 @@ func MergeRuns(runs, more []Run) []Run {
 			runs = append(runs, r)
 			continue
 		}
-		runs[k] = r.after(runs[k])
+		runs[k] = r.merge(runs[k])
 	}
 	return runs
 }
 
-// after merges two records of one run, in either order: it keeps the end, and what only one of them knows. Of two
+// merge merges two records of one run, in either order: it keeps the end, and what only one of them knows. Of two
 // records without an end the one with more windows is the later one.
-func (r Run) after(before Run) Run {
+func (r Run) merge(before Run) Run {
 	if r.Ended.IsZero() && (!before.Ended.IsZero() || before.Windows > r.Windows) {
 		r, before = before, r
 	}

@@ -66,8 +66,8 @@ const (
 	LacksNothing Lack = ""      // the node has room
 )
 
-// lacks are all values, the nearest to having room first.
-var lacks = []Lack{LacksNothing, LacksTerms, LacksMemory, LacksCores, LacksGPUs, LacksTime, LacksOpen, LacksSize,
+// lackOrder are all values, the nearest to having room first.
+var lackOrder = []Lack{LacksNothing, LacksTerms, LacksMemory, LacksCores, LacksGPUs, LacksTime, LacksOpen, LacksSize,
 	LacksFeature, LacksType, LacksLeave, LacksPlace}
 
 // Kind is a group of equal nodes that lack the same for a job.
@@ -103,20 +103,20 @@ func AskWhyNot(job int, report *bridge.Report) WhyNot {
 		}
 	}
 	if q.job == nil || q.decision == nil {
-		q.unplanned()
+		q.explainUnplanned()
 		return q.answer
 	}
 	q.room = roomOf(report)
-	q.leave()
+	q.computeQuotas()
 	q.answer.Name, q.answer.User, q.answer.GPUs = q.job.Name, q.job.User, q.job.GPUs
 	q.answer.Since = q.job.Arrival
 	switch {
 	case q.decision.Grant == nil:
-		q.waits()
+		q.explainWaiting()
 	case q.job.Running == nil:
-		q.starts()
+		q.explainStarting()
 	default:
-		q.runs()
+		q.explainRunning()
 	}
 	return q.answer
 }
@@ -132,9 +132,9 @@ type question struct {
 	answer   WhyNot
 }
 
-// unplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for its
-// release and not for Slurm.
-func (q *question) unplanned() {
+// explainUnplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for
+// its release and not for Slurm.
+func (q *question) explainUnplanned() {
 	a := &q.answer
 	if w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
 		a.Wait, a.Name, a.User, a.GPUs, a.Since = w, w.Name, w.User, w.GPUs, w.Since
@@ -154,13 +154,13 @@ func (q *question) unplanned() {
 		"daemon plans it once that is mended (docs/job-contract.md)"}
 }
 
-// starts answers for a job that the plan starts and that does not run yet. If its start succeeded in this round it
-// runs, although the snapshot is from before.
-func (q *question) starts() {
+// explainStarting answers for a job that the plan starts and that does not run yet. If its start succeeded in this
+// round it runs, although the snapshot is from before.
+func (q *question) explainStarting() {
 	a := &q.answer
 	a.State = StateStarts
 	step := find(q.report.Steps, func(s bridge.Step) bool { return s.Verb == bridge.Start && s.Job == a.Job })
-	if why := unstarted(step, q.report.Shadow); why != "" {
+	if why := whyNotStarted(step, q.report.Shadow); why != "" {
 		a.Says = why + " " + size(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
 		if step != nil && step.Error != "" {
 			a.Helps = []string{"the daemon tries again, in the next round at the latest"}
@@ -172,8 +172,9 @@ func (q *question) starts() {
 	q.whyNoMore()
 }
 
-// waits answers for a job without a grant. Nodes are looked at only for reasons that more room could change (byRoom).
-func (q *question) waits() {
+// explainWaiting answers for a job without a grant. Nodes are looked at only for reasons that more room could change
+// (byRoom).
+func (q *question) explainWaiting() {
 	a := &q.answer
 	a.State = StateWaits
 	w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job })
@@ -182,7 +183,7 @@ func (q *question) waits() {
 	}
 	a.Wait, a.Says = w, "it waits: "+w.Why
 	before := Ahead(q.report.Waits, w)
-	a.Ahead, a.Next = len(before), next(before)
+	a.Ahead, a.Next = len(before), firstAhead(before)
 	if q.job.Running != nil {
 		a.Says = fmt.Sprintf("it is asked to save and leave %s: %s", Nodes(q.job.Running.Nodes), w.Why)
 	}
@@ -190,7 +191,7 @@ func (q *question) waits() {
 	if !byRoom[w.Reason] {
 		return
 	}
-	q.tight()
+	q.addTightQuotas()
 	a.Kinds = q.kinds()
 	a.Helps = append(a.Helps, q.changes()...)
 }
@@ -231,9 +232,10 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 	return []string{text}
 }
 
-// tight lists the quotas that leave less than the job needs: one job, its nodes, its GPUs, and one core for each task.
-func (q *question) tight() {
-	w := q.narrowest()
+// addTightQuotas lists the quotas that leave less than the job needs: one job, its nodes, its GPUs, and one core for
+// each task.
+func (q *question) addTightQuotas() {
+	w := q.smallestShape()
 	for k, quota := range q.quotas {
 		var short []string
 		add := func(needs, left int, thing string) {
@@ -252,9 +254,9 @@ func (q *question) tight() {
 	}
 }
 
-// leave computes what the job's quotas leave after the plan, and which managed jobs hold the rest. A quota that the
-// snapshot does not have is left out.
-func (q *question) leave() {
+// computeQuotas computes what the job's quotas leave after the plan, and which managed jobs hold the rest. A quota that
+// the snapshot does not have is left out.
+func (q *question) computeQuotas() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
 		if number >= 0 && number < len(all) {
@@ -281,9 +283,9 @@ func (q *question) leave() {
 	}
 }
 
-// narrowest is the shape of the job with the fewest nodes. If it has none, the result comes from the request without
-// checks.
-func (q *question) narrowest() shape {
+// smallestShape is the shape of the job with the fewest nodes. If it has none, the result comes from the request
+// without checks.
+func (q *question) smallestShape() shape {
 	for _, w := range shapesOf(q.job, q.largest(q.job)) {
 		return w
 	}
@@ -309,7 +311,7 @@ type alike struct {
 
 // kinds groups the nodes with GPUs by what they lack.
 func (q *question) kinds() []Kind {
-	w := q.narrowest()
+	w := q.smallestShape()
 	at := map[alike]int{}
 	var all []Kind
 	for i := range q.room.nodes {
@@ -330,7 +332,7 @@ func (q *question) kinds() []Kind {
 		all[k].Says = q.says(&all[k], w)
 	}
 	slices.SortStableFunc(all, func(a, b Kind) int {
-		return slices.Index(lacks, a.Lacks) - slices.Index(lacks, b.Lacks)
+		return slices.Index(lackOrder, a.Lacks) - slices.Index(lackOrder, b.Lacks)
 	})
 	return all
 }
@@ -339,15 +341,15 @@ func (q *question) kinds() []Kind {
 func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	k.Nodes = append(k.Nodes, n.Name)
-	if k.Nearest != "" && !more(free, k.Free, k.Lacks) {
+	if k.Nearest != "" && !isNearer(free, k.Free, k.Lacks) {
 		return
 	}
 	k.Nearest, k.Free, k.Needs, k.Holders = n.Name, free, needs, q.room.holders[i]
 }
 
-// more says whether one node is nearer to having room than another one with the same lack. For any other lack GPUs
+// isNearer says whether one node is nearer to having room than another one with the same lack. For any other lack GPUs
 // decide.
-func more(a, b gres.Vector, lack Lack) bool {
+func isNearer(a, b gres.Vector, lack Lack) bool {
 	switch lack {
 	case LacksCores:
 		return a.CPUs > b.CPUs
@@ -362,7 +364,7 @@ func more(a, b gres.Vector, lack Lack) bool {
 func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	options := sizes(q.job, n, q.total(i, w), w.gpus)
-	if lack := unsuited(q.job, n); lack != "" {
+	if lack := unmetConstraint(q.job, n); lack != "" {
 		return lack, options[0]
 	}
 	could := slices.DeleteFunc(slices.Clone(options), func(v gres.Vector) bool { return !v.Fits(n.Total) })

@@ -27,29 +27,29 @@ type Member struct {
 	Run     string        // different after each restart
 	TTL     time.Duration // time without a beat after which this daemon counts as dead
 
-	mine    Ticket        // this daemon's ticket; ID 0: none
-	words   Words         // as last sent
-	foreign Words         // content of an adopted ticket, as an earlier process of this identity left it
-	before  map[int]sight // by ID: the tickets that must be gone before this daemon leads
-	apart   bool          // the ticket was given back until those in before are gone
-	rival   Ticket        // another daemon that was seen alive; ID 0: none
+	mine         Ticket             // this daemon's ticket; ID 0: none
+	words        Words              // as last sent
+	foreign      Words              // content of an adopted ticket, as an earlier process of this identity left it
+	ticketsAhead map[int]ticketView // by ID: the tickets that must be gone before this daemon leads
+	apart        bool               // the ticket was given back until those in before are gone
+	rival        Ticket             // another daemon that was seen alive; ID 0: none
 
-	mu    sync.Mutex
-	sure  bool // whether the daemon may act, until the time in until
-	until time.Duration
-	chief Ticket // the ticket that leads, or the first ahead; ID 0: none known
+	mu             sync.Mutex
+	hasLead        bool // whether the daemon may act, until the time in until
+	until          time.Duration
+	blockingTicket Ticket // the ticket that leads, or the first ahead; ID 0: none known
 }
 
-// sight is what was last seen of another ticket, and since when it looks the same, by this daemon's clock.
-type sight struct {
-	look   look
+// ticketView is what was last seen of another ticket, and since when it looks the same, by this daemon's clock.
+type ticketView struct {
+	look   ticketState
 	ttl    time.Duration // the ticket's TTL when it was last listed
 	since  time.Duration
 	broken bool // nothing is known: not seen yet, or the last list failed
 }
 
-// look is what distinguishes a living holder's ticket from a dead one's: the words change with each beat.
-type look struct {
+// ticketState is what distinguishes a living holder's ticket from a dead one's: the words change with each beat.
+type ticketState struct {
 	words Words
 	known bool
 }
@@ -61,13 +61,13 @@ var ErrLost = errors.New("my ticket is gone")
 // after the whole TTL. The difference covers clocks of different speed and a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// every is the time between two beats, and between two looks: a quarter of the TTL, but at least seldom, since
+// beatInterval is the time between two beats, and between two looks: a quarter of the TTL, but at least seldom, since
 // slurmctld logs two lines per beat. So a short TTL has three beats: even if Slurm was away for half of it, the next
 // beat comes before others count the sender as dead.
-func every(ttl time.Duration) time.Duration { return max(seldom, ttl/4) }
+func beatInterval(ttl time.Duration) time.Duration { return max(minBeatInterval, ttl/4) }
 
-// seldom is the shortest time between two beats.
-const seldom = MinTTL / 3
+// minBeatInterval is the shortest time between two beats.
+const minBeatInterval = MinTTL / 3
 
 // Leads reports whether this daemon may act now.
 func (m *Member) Leads() bool {
@@ -79,28 +79,28 @@ func (m *Member) Leads() bool {
 func (m *Member) Until() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.until, m.sure && m.Clock.Elapsed() < m.until
+	return m.until, m.hasLead && m.Clock.Elapsed() < m.until
 }
 
 // Behind is the ticket behind which this daemon waits; false if it knows of none.
 func (m *Member) Behind() (Ticket, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.chief, m.chief.ID != 0
+	return m.blockingTicket, m.blockingTicket.ID != 0
 }
 
-// believe lets this daemon act until a time.
-func (m *Member) believe(until time.Duration) {
+// extendLead lets this daemon act until a time.
+func (m *Member) extendLead(until time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sure, m.until = true, until
+	m.hasLead, m.until = true, until
 }
 
-// doubt ends the lead of this daemon.
-func (m *Member) doubt() {
+// endLead ends the lead of this daemon.
+func (m *Member) endLead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sure = false
+	m.hasLead = false
 }
 
 // Step makes one move of the protocol and returns the pause until the next. An error is for the log; the next step
@@ -111,7 +111,7 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 		if errors.Is(err, ErrLost) {
 			m.forget()
 		}
-		return every(m.TTL) / 2, err
+		return beatInterval(m.TTL) / 2, err
 	}
 	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
@@ -119,7 +119,7 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 // step lists all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again,
 // since much may have changed since its last look.
 func (m *Member) step(ctx context.Context) error {
-	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.before) == 0 {
+	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.ticketsAhead) == 0 {
 		if err := m.enter(ctx); err != nil {
 			return err
 		}
@@ -136,12 +136,12 @@ func (m *Member) step(ctx context.Context) error {
 // pause is the time until the next step: shorter than every if a ticket ahead expires sooner, and 0 if none is ahead
 // any more, so that this daemon leads at once.
 func (m *Member) pause() time.Duration {
-	pause := every(m.TTL)
-	if len(m.before) == 0 && !m.Leads() {
+	pause := beatInterval(m.TTL)
+	if len(m.ticketsAhead) == 0 && !m.Leads() {
 		return 0
 	}
 	now := m.Clock.Elapsed()
-	for _, s := range m.before {
+	for _, s := range m.ticketsAhead {
 		if !s.broken {
 			pause = min(pause, max(time.Millisecond, s.since+s.ttl-now))
 		}
@@ -209,24 +209,24 @@ func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 // lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them. If the
 // order is in doubt this daemon gives its ticket back, and takes another one, at the end, when those are gone.
 func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
-	known, doubt := m.before, false
-	m.before = map[int]sight{}
+	known, doubt := m.ticketsAhead, false
+	m.ticketsAhead = map[int]ticketView{}
 	for id, seen := range known {
 		if _, there := find(all, id); !there {
-			m.before[id] = seen // Slurm has forgotten it, but its holder may not know yet
+			m.ticketsAhead[id] = seen // Slurm has forgotten it, but its holder may not know yet
 		}
 	}
 	for _, t := range all {
-		if !m.counts(t) {
+		if !m.mayAct(t) {
 			continue
 		}
 		where := place(t, m.mine)
 		doubt = doubt || where == doubtful && t.Live
 		if where != behind || t.Words.Leads && t.Live {
-			m.before[t.ID] = orNothing(known, t.ID)
+			m.ticketsAhead[t.ID] = orNothing(known, t.ID)
 		}
 	}
-	m.name(all)
+	m.setBlockingTicket(all)
 	if !doubt {
 		return nil
 	}
@@ -235,16 +235,16 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 }
 
 // orNothing is what was seen of a ticket, or a broken sight: its time to live is counted from the first look at it.
-func orNothing(known map[int]sight, id int) sight {
+func orNothing(known map[int]ticketView, id int) ticketView {
 	if seen, is := known[id]; is {
 		return seen
 	}
-	return sight{broken: true}
+	return ticketView{broken: true}
 }
 
-// counts reports whether a daemon may act by this ticket. A cancelled ticket counts while its holder may not have
+// mayAct reports whether a daemon may act by this ticket. A cancelled ticket counts while its holder may not have
 // noticed; both times are slurmctld's.
-func (m *Member) counts(t Ticket) bool {
+func (m *Member) mayAct(t Ticket) bool {
 	switch {
 	case t.ID == m.mine.ID, t.Words.Holder == m.Holder:
 		return false
@@ -258,8 +258,8 @@ func (m *Member) counts(t Ticket) bool {
 
 // watch looks at the tickets ahead and at this daemon's own.
 func (m *Member) watch(ctx context.Context) error {
-	ids := make([]int, 0, len(m.before)+1)
-	for id := range m.before {
+	ids := make([]int, 0, len(m.ticketsAhead)+1)
+	for id := range m.ticketsAhead {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
@@ -269,17 +269,17 @@ func (m *Member) watch(ctx context.Context) error {
 	began := m.Clock.Elapsed()
 	found, err := m.list(ctx, ids)
 	if err != nil {
-		for id, s := range m.before {
+		for id, s := range m.ticketsAhead {
 			s.broken = true
-			m.before[id] = s
+			m.ticketsAhead[id] = s
 		}
 		return err
 	}
-	if err := m.mineStill(found); err != nil {
+	if err := m.checkOwnTicket(found); err != nil {
 		return err
 	}
-	m.name(found)
-	return m.outlast(ctx, began, found)
+	m.setBlockingTicket(found)
+	return m.dropDeadTickets(ctx, began, found)
 }
 
 // list lists tickets, with half of the TTL as timeout.
@@ -292,9 +292,9 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// mineStill verifies that this daemon's ticket is live and no other process writes to it. Until its first beat an
+// checkOwnTicket verifies that this daemon's ticket is live and no other process writes to it. Until its first beat an
 // adopted ticket has the words of the earlier process.
-func (m *Member) mineStill(found []Ticket) error {
+func (m *Member) checkOwnTicket(found []Ticket) error {
 	if m.mine.ID == 0 {
 		return nil
 	}
@@ -306,21 +306,22 @@ func (m *Member) mineStill(found []Ticket) error {
 	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
 }
 
-// outlast drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its whole
-// TTL is dead, whether it is pending or not. A pending one is cancelled first and looked at again, since its holder may
-// have written a beat at the last moment. began is when the list was asked for: what it shows may be that old.
-func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticket) error {
-	for id, seen := range m.before {
+// dropDeadTickets drops tickets ahead whose holders certainly no longer act. A ticket that has looked the same for its
+// whole TTL is dead, whether it is pending or not. A pending one is cancelled first and looked at again, since its
+// holder may have written a beat at the last moment. began is when the list was asked for: what it shows may be that
+// old.
+func (m *Member) dropDeadTickets(ctx context.Context, began time.Duration, found []Ticket) error {
+	for id, seen := range m.ticketsAhead {
 		t, known := find(found, id)
-		if now := (look{t.Words, known}); seen.broken || seen.look != now {
+		if now := (ticketState{t.Words, known}); seen.broken || seen.look != now {
 			m.meet(t, seen)
-			seen = sight{look: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
+			seen = ticketView{look: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
 		}
 		// A ticket that is no longer listed keeps the TTL that it had; one that never was has the longest.
 		if known || seen.ttl == 0 {
 			seen.ttl = t.Words.ttl()
 		}
-		m.before[id] = seen
+		m.ticketsAhead[id] = seen
 		dead := began-seen.since >= seen.ttl
 		switch {
 		case t.Live && (dead || t.Words.Left):
@@ -328,7 +329,7 @@ func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticke
 				return err
 			}
 		case !t.Live && (dead || t.Words.Left), t.Live && m.overtaken(t):
-			delete(m.before, id)
+			delete(m.ticketsAhead, id)
 		}
 	}
 	return nil
@@ -352,7 +353,7 @@ func (m *Member) next(leads bool) Words {
 }
 
 // meet records that another holder is alive, since its ticket has changed. The first look at a ticket shows no change.
-func (m *Member) meet(t Ticket, before sight) {
+func (m *Member) meet(t Ticket, before ticketView) {
 	if t.Live && !t.Words.Left && !before.broken {
 		m.rival = t
 	}
@@ -367,11 +368,11 @@ func (m *Member) overtaken(t Ticket) bool {
 // beat renews this daemon's ticket. Only a beat without tickets ahead makes it believe that it leads, from the time
 // when the beat was sent.
 func (m *Member) beat(ctx context.Context) error {
-	sent, leads := m.Clock.Elapsed(), len(m.before) == 0
+	sent, leads := m.Clock.Elapsed(), len(m.ticketsAhead) == 0
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
 	defer cancel()
 	if !leads {
-		m.doubt()
+		m.endLead()
 	}
 	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
 	switch {
@@ -381,7 +382,7 @@ func (m *Member) beat(ctx context.Context) error {
 		return err
 	}
 	if leads {
-		m.believe(sent + trust(m.TTL))
+		m.extendLead(sent + trust(m.TTL))
 	}
 	return nil
 }
@@ -419,14 +420,14 @@ func (m *Member) Win(ctx context.Context) error {
 
 // forget drops a lost ticket. The next step takes another one, at the end of the queue.
 func (m *Member) forget() {
-	m.doubt()
+	m.endLead()
 	m.mine = Ticket{}
 }
 
 // Leave gives the ticket back, so that a successor need not wait. Call it when this daemon no longer acts, after the
 // last Step.
 func (m *Member) Leave(ctx context.Context) error {
-	m.doubt()
+	m.endLead()
 	if m.mine.ID == 0 {
 		return nil
 	}
@@ -442,17 +443,18 @@ func (m *Member) Leave(ctx context.Context) error {
 	return nil
 }
 
-// name sets chief to the leading ticket among those ahead, or else the first of them; to none if none is ahead.
-func (m *Member) name(found []Ticket) {
+// setBlockingTicket sets chief to the leading ticket among those ahead, or else the first of them; to none if none is
+// ahead.
+func (m *Member) setBlockingTicket(found []Ticket) {
 	var chief Ticket
 	for _, t := range sorted(found) {
-		if _, before := m.before[t.ID]; before && (chief.ID == 0 || t.Words.Leads && !chief.Words.Leads) {
+		if _, before := m.ticketsAhead[t.ID]; before && (chief.ID == 0 || t.Words.Leads && !chief.Words.Leads) {
 			chief = t
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.chief = chief
+	m.blockingTicket = chief
 }
 
 // find is the ticket with this ID; if it is not listed, one with nothing but the ID.

@@ -36,19 +36,19 @@ func (c *Client) Observe(ctx context.Context) (slurm.Observed, error) {
 	}
 	seen, err := c.sight.take(sent)
 	if err != nil {
-		return slurm.Observed{}, doing("observe", c.absurd(err))
+		return slurm.Observed{}, doing("observe", c.rejectAnswer(err))
 	}
 	c.guest.Well()
 	return seen, nil
 }
 
-// absurd ends a program whose answer is impossible.
-func (c *Client) absurd(err error) error {
+// rejectAnswer ends a program whose answer is impossible.
+func (c *Client) rejectAnswer(err error) error {
 	c.mu.Lock()
 	conn := c.conn
 	c.mu.Unlock()
 	c.guest.Drop(conn)
-	return unheard{err}
+	return noAnswerError{err}
 }
 
 // Update implements slurm.Manager.
@@ -132,7 +132,7 @@ func (c *Client) Renew(ctx context.Context, length time.Duration) (int, error) {
 	)
 	if err == nil {
 		if err = number(sent.GetJob()); err != nil {
-			err = c.absurd(fmt.Errorf("lease job %d: %w", sent.GetJob(), err))
+			err = c.rejectAnswer(fmt.Errorf("lease job %d: %w", sent.GetJob(), err))
 		}
 	}
 	if err != nil {
@@ -166,7 +166,7 @@ func (c *Client) Take(ctx context.Context, words leader.Words) (int, error) {
 	})
 	if err == nil {
 		if err = number(sent.GetId()); err != nil {
-			err = c.absurd(fmt.Errorf("ticket %d: %w", sent.GetId(), err))
+			err = c.rejectAnswer(fmt.Errorf("ticket %d: %w", sent.GetId(), err))
 		}
 	}
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *Client) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 	}
 	tickets, err := ticketsIn(sent.GetTickets())
 	if err != nil {
-		return nil, doing("list tickets", c.absurd(err))
+		return nil, doing("list tickets", c.rejectAnswer(err))
 	}
 	c.guest.Well()
 	return tickets, nil

@@ -70,11 +70,11 @@ func failureIn(sent *slurmpb.Failure) error {
 	return in
 }
 
-// unheard means that no usable answer arrived. The request may have been carried out.
-type unheard struct{ cause error }
+// noAnswerError means that no usable answer arrived. The request may have been carried out.
+type noAnswerError struct{ cause error }
 
-func (u unheard) Error() string   { return "slurm plugin: " + u.cause.Error() }
-func (u unheard) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
+func (u noAnswerError) Error() string   { return "slurm plugin: " + u.cause.Error() }
+func (u noAnswerError) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
 
 // wordFor is the kind of an error, for counters; empty for nil.
 func wordFor(err error) string {

@@ -63,7 +63,7 @@ type Client struct {
 	conn  *grpc.ClientConn
 	ready bool                       // the program on conn has been configured
 	intro *slurmpb.ConfigureResponse // what the program declared; nil: nothing yet
-	pulse pulse
+	pulse silenceTimer
 }
 
 // Inspect checks a program without starting it.
@@ -97,7 +97,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	defer cancel()
 	if _, err := c.program(ctx, within); err != nil {
 		c.Close()
-		return nil, orOver(ctx, err)
+		return nil, callerErrorOr(ctx, err)
 	}
 	return c, nil
 }
@@ -127,12 +127,12 @@ func enter(ctx context.Context, room chan struct{}) error {
 // configuration is asked to configure again at the next call.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
 	if err := enter(within, c.door); err != nil {
-		return nil, unheard{err}
+		return nil, noAnswerError{err}
 	}
 	defer func() { <-c.door }()
 	conn, err := c.guest.Conn(within)
 	if err != nil {
-		return nil, unheard{err}
+		return nil, noAnswerError{err}
 	}
 	if c.meet(conn) {
 		return conn, nil
@@ -153,7 +153,7 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn != conn {
-		c.conn, c.ready, c.pulse = conn, false, pulse{}
+		c.conn, c.ready, c.pulse = conn, false, silenceTimer{}
 	}
 	return c.ready
 }
@@ -191,21 +191,21 @@ func (c *Client) ask(ctx context.Context, verb string, limit time.Duration, put 
 // exchange makes a call, starting the program if needed. If the plugin answers that Slurm is unreachable when the
 // caller's time is up, the caller's deadline is the cause, and is returned.
 func (c *Client) exchange(ctx context.Context, limit time.Duration, put question) (answer, error) {
-	if err := over(ctx); err != nil {
+	if err := callerError(ctx); err != nil {
 		return nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := c.program(ctx, within)
 	if err != nil {
-		return nil, orOver(ctx, err)
+		return nil, callerErrorOr(ctx, err)
 	}
 	got, err := c.hear(ctx, within, conn, put)
 	if err != nil {
 		return nil, err
 	}
 	if err = failureIn(got.GetFailure()); errors.Is(err, slurm.ErrUnreachable) {
-		err = orOver(ctx, err)
+		err = callerErrorOr(ctx, err)
 	}
 	return got, err
 }
@@ -215,47 +215,47 @@ func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put qu
 	c.asked()
 	got, err := put(within, slurmpb.NewSlurmClient(conn))
 	if err != nil {
-		return nil, c.silent(ctx, conn, err)
+		return nil, c.handleNoAnswer(ctx, conn, err)
 	}
 	c.heard()
 	return got, nil
 }
 
-// silent handles a call without answer. If the caller gave up the program is not to blame, unless nothing at all has
-// been heard from it for longer than a call may take.
-func (c *Client) silent(ctx context.Context, conn *grpc.ClientConn, err error) error {
+// handleNoAnswer handles a call without answer. If the caller gave up the program is not to blame, unless nothing at
+// all has been heard from it for longer than a call may take.
+func (c *Client) handleNoAnswer(ctx context.Context, conn *grpc.ClientConn, err error) error {
 	since := c.gaveUp()
-	if ended := over(ctx); ended != nil {
+	if ended := callerError(ctx); ended != nil {
 		if since > c.options.Timeout {
 			c.guest.Drop(conn)
 		}
 		return ended
 	}
-	return c.unheard(conn, err)
+	return c.noAnswer(conn, err)
 }
 
-// unheard translates gRPC's error. A program that died or took too long is ended. Canceled is what the other open calls
-// get from that, or from Close. Any other error leaves the program running.
-func (c *Client) unheard(conn *grpc.ClientConn, err error) error {
+// noAnswer translates gRPC's error. A program that died or took too long is ended. Canceled is what the other open
+// calls get from that, or from Close. Any other error leaves the program running.
+func (c *Client) noAnswer(conn *grpc.ClientConn, err error) error {
 	said := status.Convert(err)
 	switch said.Code() {
 	case codes.DeadlineExceeded:
 		c.guest.Drop(conn)
-		return unheard{errors.New("no answer in time")}
+		return noAnswerError{errors.New("no answer in time")}
 	case codes.Canceled:
-		return unheard{errors.New("the program was ended")}
+		return noAnswerError{errors.New("the program was ended")}
 	case codes.Unavailable:
 		c.guest.Drop(conn)
-		return unheard{fmt.Errorf("it died: %s", c.guest.LastWords())}
+		return noAnswerError{fmt.Errorf("it died: %s", c.guest.LastWords())}
 	case codes.Unimplemented:
 		return fmt.Errorf("slurm plugin: %w: %s", slurm.ErrRefused, plain(said.Message()))
 	}
-	return unheard{errors.New(plain(said.Message()))}
+	return noAnswerError{errors.New(plain(said.Message()))}
 }
 
-// over is the error of a caller that gave up. A deadline within moment counts as passed, since the plugin may notice it
-// slightly earlier.
-func over(ctx context.Context) error {
+// callerError is the error of a caller that gave up. A deadline within moment counts as passed, since the plugin may
+// notice it slightly earlier.
+func callerError(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -267,9 +267,9 @@ func over(ctx context.Context) error {
 
 const moment = 20 * time.Millisecond
 
-// orOver is the caller's own end if it gave up, else err.
-func orOver(ctx context.Context, err error) error {
-	if ended := over(ctx); ended != nil {
+// callerErrorOr is the caller's own end if it gave up, else err.
+func callerErrorOr(ctx context.Context, err error) error {
+	if ended := callerError(ctx); ended != nil {
 		return ended
 	}
 	return err
@@ -289,8 +289,8 @@ func (c *Client) counted(verb string, make func() (answer, error)) (answer, erro
 	return got, err
 }
 
-// pulse tracks how long a program has left all calls unanswered.
-type pulse struct {
+// silenceTimer tracks how long a program has left all calls unanswered.
+type silenceTimer struct {
 	open  int       // calls without an answer so far
 	since time.Time // start of the silence: a call was made and no answer came since then; zero: there is none
 }
@@ -310,7 +310,7 @@ func (c *Client) heard() {
 	defer c.mu.Unlock()
 	c.pulse.since = time.Now()
 	if c.pulse.open--; c.pulse.open <= 0 {
-		c.pulse = pulse{}
+		c.pulse = silenceTimer{}
 	}
 }
 

@@ -74,7 +74,7 @@ var _ slurm.Splitter = (*Client)(nil)
 // of these tasks again, for which Slurm creates a job for each. Since the value does not change, an interruption leaves
 // the tasks as they were.
 func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	if err := c.split(ctx, array, tasks); err != nil {
 		return fmt.Errorf("split %d tasks of array %d: %w", len(tasks), array, err)
 	}
@@ -110,7 +110,7 @@ func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 
 // notSplit handles a refusal. If some tasks were cancelled meanwhile Slurm refuses but splits off the others, which is
 // a success; otherwise it returns the refusal.
-func (c *Client) notSplit(ctx context.Context, before listed, refusal error) error {
+func (c *Client) notSplit(ctx context.Context, before parsedJob, refusal error) error {
 	after, err := c.job(ctx, before.ID)
 	switch {
 	case errors.Is(err, slurm.ErrGone):

@@ -29,12 +29,12 @@ func manyJobs(b *testing.B) []byte {
 }
 
 // readJobs reads a listing as the client does.
-func readJobs(body []byte) ([]listed, error) {
+func readJobs(body []byte) ([]parsedJob, error) {
 	told, said, err := v0042.API("").Jobs().Stream(bytes.NewReader(body))
 	if err == nil {
 		err = failed(200, said)
 	}
-	jobs := make([]listed, len(told))
+	jobs := make([]parsedJob, len(told))
 	for i := range told {
 		jobs[i] = readJob(&told[i])
 	}

@@ -55,7 +55,7 @@ func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
 
 // hear asks like ask, but returns the complaints (errors and warnings) of an answer with HTTP status 200 in said and
 // not as an error: a ping that finds no controller is such an answer, and its caller must tell why. An answer that
-// cannot be decoded counts as none (unheard), since it does not show whether the request was carried out.
+// cannot be decoded counts as none (noAnswerError), since it does not show whether the request was carried out.
 func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said wire.Complaint, err error) {
 	if call.Stream != nil {
 		_, err = l.call(ctx, call.Path, call.Request, call.Err, func(answer io.Reader) (err error) {
@@ -69,7 +69,7 @@ func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said
 		return value, said, err
 	}
 	if value, said, err = call.Read(body); err != nil {
-		return value, said, unheard{fmt.Errorf("read answer: %w", err)}
+		return value, said, noAnswerError{fmt.Errorf("read answer: %w", err)}
 	}
 	return value, said, nil
 }
@@ -96,7 +96,7 @@ func (l *link) exchange(ctx context.Context, request *http.Request, call *Call,
 	}
 	answer, err := l.http.Do(request)
 	if err != nil {
-		return nil, l.unheard(ctx, err)
+		return nil, l.noAnswer(ctx, err)
 	}
 	defer answer.Body.Close()
 	call.Status = answer.StatusCode
@@ -123,17 +123,17 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 	call.Bytes = int64(len(body))
 	switch {
 	case err != nil:
-		return nil, l.unheard(ctx, err)
+		return nil, l.noAnswer(ctx, err)
 	case int64(len(body)) > l.options.MaxBody:
-		return nil, unheard{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
+		return nil, noAnswerError{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
 	case repeats(body, token):
-		return nil, unheard{errRepeats}
+		return nil, noAnswerError{errRepeats}
 	case kind != "application/json" && answer.StatusCode == http.StatusOK:
-		return nil, unheard{fmt.Errorf("answer of type %q: want application/json", kind)}
+		return nil, noAnswerError{fmt.Errorf("answer of type %q: want application/json", kind)}
 	case kind != "application/json":
 		return nil, withoutJSON(answer.StatusCode, inLine(string(body[:min(len(body), 400)]), "without a reason"))
 	case answer.StatusCode != http.StatusOK:
-		return nil, ofQuestion(answer.Request.Method, l.failureIn(answer.StatusCode, body))
+		return nil, reclassifyGet(answer.Request.Method, l.failureIn(answer.StatusCode, body))
 	}
 	return body, nil
 }
@@ -156,13 +156,13 @@ func (l *link) stream(ctx context.Context, body io.Reader, call *Call, token str
 	call.Bytes = guard.took
 	switch {
 	case errors.Is(guard.err, errTooLong):
-		return unheard{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
+		return noAnswerError{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
 	case errors.Is(guard.err, errRepeats):
-		return unheard{errRepeats}
+		return noAnswerError{errRepeats}
 	case guard.err != nil && guard.err != io.EOF:
-		return l.unheard(ctx, guard.err)
+		return l.noAnswer(ctx, guard.err)
 	case err != nil:
-		return unheard{fmt.Errorf("read answer: %w", err)}
+		return noAnswerError{fmt.Errorf("read answer: %w", err)}
 	}
 	return nil
 }
@@ -203,9 +203,9 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, g.err
 }
 
-// ofQuestion makes an unspecified error of a GET one of ErrUnreachable. After an update it may be a veto by the site's
-// lua, but lua is not asked about a GET, so there it means that no controller was found.
-func ofQuestion(method string, err error) error {
+// reclassifyGet makes an unspecified error of a GET one of ErrUnreachable. After an update it may be a veto by the
+// site's lua, but lua is not asked about a GET, so there it means that no controller was found.
+func reclassifyGet(method string, err error) error {
 	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) &&
 		failure.Number == errorUnspecified {
 		failure.Kind = slurm.ErrUnreachable
@@ -213,11 +213,11 @@ func ofQuestion(method string, err error) error {
 	return err
 }
 
-// unheard returns the context's error if the caller gave up, since that says nothing about Slurm, and else an error
+// noAnswer returns the context's error if the caller gave up, since that says nothing about Slurm, and else an error
 // that wraps ErrUnreachable.
-func (l *link) unheard(ctx context.Context, err error) error {
+func (l *link) noAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return unheard{err}
+	return noAnswerError{err}
 }

@@ -206,7 +206,7 @@ func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
 		said := []error{err, nodes, client.Update(t.Context(),
 			slurm.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
 		for _, err := range said {
-			if err != nil && shows(err.Error(), long) {
+			if err != nil && leaksToken(err.Error(), long) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -229,7 +229,7 @@ func TestAScontrolThatRepeatsTheTokenIsNotShown(t *testing.T) {
 	argv, _ := fakeScontrol(t, `echo "auth: bad token $SLURM_JWT" >&2; exit 1`)
 	fake, client, _ := watched(t, Options{Scontrol: argv, ScontrolByToken: true})
 	err := client.Requeue(t.Context(), fake.jobNamed(t, "running"))
-	if !errors.Is(err, slurm.ErrRefused) || shows(err.Error(), secret) {
+	if !errors.Is(err, slurm.ErrRefused) || leaksToken(err.Error(), secret) {
 		t.Errorf("%v: want a refusal without the token", err)
 	}
 }

@@ -12,19 +12,19 @@ type costs struct {
 // newCosts are initial values, those of an idle slurmrestd.
 func newCosts() costs { return costs{read: 2 * time.Millisecond, list: time.Millisecond} }
 
-// few is the number of jobs up to which single reads are always used and not measured.
-const few = 16
+// smallBatch is the number of jobs up to which single reads are always used and not measured.
+const smallBatch = 16
 
 // listingPays reports whether one full listing is cheaper than single reads of the doubtful jobs.
 func (c *costs) listingPays(doubtful, swept int) bool {
-	return doubtful > few && time.Duration(doubtful)*c.read > time.Duration(swept)*c.list
+	return doubtful > smallBatch && time.Duration(doubtful)*c.read > time.Duration(swept)*c.list
 }
 
 // ofReads runs single reads and measures them.
 func (c *costs) ofReads(jobs int, read func() error) error {
 	began := time.Now()
 	err := read()
-	if err == nil && jobs > few {
+	if err == nil && jobs > smallBatch {
 		c.read = toward(c.read, time.Since(began)/time.Duration(jobs))
 	}
 	return err
@@ -32,7 +32,7 @@ func (c *costs) ofReads(jobs int, read func() error) error {
 
 // listed records what a listing took.
 func (c *costs) listed(jobs int, took time.Duration) {
-	if jobs > few {
+	if jobs > smallBatch {
 		c.list = toward(c.list, took/time.Duration(jobs))
 	}
 }

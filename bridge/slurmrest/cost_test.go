@@ -39,7 +39,7 @@ func TestAListingIsReadWhereItIsCheaperThanSingleReadsByWhatBothTookHere(t *test
 func TestWhatSingleReadsTakeIsMeasuredWhereTheyAreManyAndSucceed(t *testing.T) {
 	costs := newCosts()
 	slow := func() error { time.Sleep(40 * time.Millisecond); return nil }
-	if err := costs.ofReads(few, slow); err != nil || costs != newCosts() {
+	if err := costs.ofReads(smallBatch, slow); err != nil || costs != newCosts() {
 		t.Errorf("%v: %+v", err, costs)
 	}
 	fails := errors.New("no")

@@ -15,7 +15,7 @@ import (
 )
 
 // draw writes a job on two lines, the way testdata/jobs.txt has it.
-func draw(job listed) string {
+func draw(job parsedJob) string {
 	line := fmt.Sprintf("%d %s %s", job.ID, job.Name, job.State)
 	for _, flag := range []struct {
 		name string
@@ -67,7 +67,7 @@ func TestEveryRecordedShapeOfJobIsReadAsItWasSubmitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.SortFunc(jobs, func(a, b listed) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(jobs, func(a, b parsedJob) int { return cmp.Compare(a.ID, b.ID) })
 	var drawn strings.Builder
 	for _, job := range jobs {
 		drawn.WriteString(draw(job))

@@ -114,11 +114,11 @@ func withoutJSON(status int, text string) error {
 	return failure
 }
 
-// unheard means that no complete answer arrived. The request may have been carried out.
-type unheard struct{ cause error }
+// noAnswerError means that no complete answer arrived. The request may have been carried out.
+type noAnswerError struct{ cause error }
 
-func (u unheard) Error() string   { return "slurmrestd: " + u.cause.Error() }
-func (u unheard) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
+func (u noAnswerError) Error() string   { return "slurmrestd: " + u.cause.Error() }
+func (u noAnswerError) Unwrap() []error { return []error{slurm.ErrUnreachable, u.cause} }
 
 // inLine makes text of Slurm fit for errors: at most 200 bytes, one line, no terminal control characters.
 func inLine(text, instead string) string {

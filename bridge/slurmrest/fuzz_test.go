@@ -76,7 +76,7 @@ func FuzzWhatAJobWaitsFor(f *testing.F) {
 	}
 	leases := map[int]bool{17: true, 18: false} // one that lives, and one that is over
 	f.Fuzz(func(t *testing.T, text string) {
-		job := listed{dependency: text, Job: slurm.Job{Dependency: text != ""}}
+		job := parsedJob{dependency: text, Job: slurm.Job{Dependency: text != ""}}
 		job.depend(leases)
 		if job.Lease != 0 && job.Lease != 17 || job.Either && job.Lease != 0 {
 			t.Fatalf("%q: lease %d", text, job.Lease)
@@ -87,7 +87,7 @@ func FuzzWhatAJobWaitsFor(f *testing.F) {
 		if job.Either {
 			return
 		}
-		again := listed{dependency: job.dependsOn(17)}
+		again := parsedJob{dependency: job.dependsOn(17)}
 		again.depend(leases)
 		if again.Lease != 17 || again.dependency != job.dependency {
 			t.Fatalf("%q: becomes %q, lease %d", job.dependency, again.dependency, again.Lease)

@@ -15,14 +15,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// listed is a job as read from an answer: the part for rounds, and what only this package needs.
-type listed struct {
+// parsedJob is a job as read from an answer: the part for rounds, and what only this package needs.
+type parsedJob struct {
 	slurm.Job
-	says  directive.Directives   // its comment
-	words string                 // state, folded as by the sweep, see fold
-	holds map[string]gres.Vector // by node, while it runs or is completing
-	ended time.Time              // end, if it is finished
-	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
+	says        directive.Directives   // its comment
+	words       string                 // state, folded as by the sweep, see fold
+	holds       map[string]gres.Vector // by node, while it runs or is completing
+	ended       time.Time              // end, if it is finished
+	isSuspended bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
 	// requested GPUs in total and per task, as Slurm prints them
 	perJob, perTask string
 	// tasks is the number of tasks that every update must contain; 0: none.
@@ -33,12 +33,12 @@ type listed struct {
 
 // readJob converts a job from the API. Dependencies are those that Slurm shows, the lease job among them: depend
 // separates it later, since only memory knows the lease jobs.
-func readJob(job *wire.Job) listed {
+func readJob(job *wire.Job) parsedJob {
 	state := state(job.State)
-	read := listed{
-		says:  directive.Parse(job.Comment),
-		words: fold(job.State),
-		idle:  slices.Contains(job.State, "SUSPENDED"),
+	read := parsedJob{
+		says:        directive.Parse(job.Comment),
+		words:       fold(job.State),
+		isSuspended: slices.Contains(job.State, "SUSPENDED"),
 
 		perJob: job.PerJob, perTask: job.PerTask, tasks: tasksToSay(job), dependency: job.Dependency,
 
@@ -109,7 +109,7 @@ func tasksToSay(job *wire.Job) int {
 
 // array sets the array fields of a job. Until a task starts or is updated it has no job of its own: one record with the
 // array's ID stands for all such tasks, and the last of them keeps that ID.
-func (l *listed) array(job *wire.Job) {
+func (l *parsedJob) array(job *wire.Job) {
 	if job.ArrayJob == 0 {
 		return
 	}
@@ -130,7 +130,7 @@ func (l *listed) array(job *wire.Job) {
 
 // address is the job's name in requests to signal or requeue it. The last task of an array has the array's ID, which
 // Slurm would take for all tasks, so tasks are addressed by index.
-func (l *listed) address() string {
+func (l *parsedJob) address() string {
 	if l.Array == 0 {
 		return strconv.Itoa(l.ID)
 	}
@@ -245,7 +245,7 @@ func shape(job *wire.Job) string {
 func exclusive(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
 
 // request sets what the job asks for. A request that a round could not grant or restore makes the job odd.
-func (l *listed) request(job *wire.Job) {
+func (l *parsedJob) request(job *wire.Job) {
 	l.Request = slurm.Request{
 		Nodes:        job.Nodes.Count(),
 		Tasks:        job.Tasks.Count(),
@@ -268,7 +268,7 @@ func (l *listed) request(job *wire.Job) {
 }
 
 // perGPU reads an amount per GPU, written gres/gpu:3. An amount per unit of another GRES makes the job odd.
-func (l *listed) perGPU(of, text string) int {
+func (l *parsedJob) perGPU(of, text string) int {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
 		l.note(err.Error())
@@ -282,7 +282,7 @@ func (l *listed) perGPU(of, text string) int {
 }
 
 // note keeps the first oddity.
-func (l *listed) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
+func (l *parsedJob) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
 // oddity says what of a request cannot be honoured. A maximum of nodes that equals the number of tasks, with a minimum
 // of one node, is no range: Slurm 26.05 sets it for jobs whose user gave only a number of tasks, where older versions
@@ -321,7 +321,7 @@ type way struct {
 
 // gpus counts the requested GPUs. A job may ask in several ways, which must agree in number and type. A shard counts as
 // one GPU. GPUs that are not fixed for each node make only a waiting job odd: a running one shows what it got.
-func (l *listed) gpus(job *wire.Job) (odd string) {
+func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
 		l.Request.GPUs = 1
 		return ""
@@ -336,7 +336,7 @@ func (l *listed) gpus(job *wire.Job) (odd string) {
 }
 
 // asksFor adds one way of asking for GPUs and compares it with the others.
-func (l *listed) asksFor(w way) (odd string) {
+func (l *parsedJob) asksFor(w way) (odd string) {
 	counts, err := gres.ParseCounts(w.text)
 	if err != nil {
 		return err.Error()
@@ -422,7 +422,7 @@ func hasType(counts []gres.Count) bool {
 
 // hosts expands a host list, ascending. A list that cannot be parsed makes the job odd, so that it is not placed
 // against its request.
-func (l *listed) hosts(text string) []string {
+func (l *parsedJob) hosts(text string) []string {
 	hosts, err := gres.ParseHosts(text)
 	if err != nil {
 		l.note(err.Error())
@@ -433,7 +433,7 @@ func (l *listed) hosts(text string) []string {
 
 // features lists the required features; each entry is a name or alternatives joined by |: a&b, a|b, (a|b)&c. [a|b]
 // demands the same feature on all nodes, which is no constraint for one node. Any other form is odd.
-func (l *listed) features(text string) []string {
+func (l *parsedJob) features(text string) []string {
 	if text == "" {
 		return nil
 	}
@@ -471,7 +471,7 @@ func conjunction(text string) (terms []string, plain bool) {
 
 // holding sets what the job holds, while it runs or is completing. Devices follow the sorted nodes of Runs; if Slurm
 // does not list them one for each node, they stay as it printed them.
-func (l *listed) holding(job *wire.Job) {
+func (l *parsedJob) holding(job *wire.Job) {
 	if l.State != slurm.Running && !l.Completing {
 		return
 	}

@@ -22,9 +22,9 @@ const (
 	lastLook  = 32 * time.Second
 )
 
-// known is a job as last read.
-type known struct {
-	listed
+// knownJob is a job as last read.
+type knownJob struct {
+	parsedJob
 	at time.Time // when it was read
 
 	reports bool // it runs and reports progress or a curve in its comment
@@ -39,7 +39,7 @@ type known struct {
 
 // stale reports whether a job may have changed although its state has not: it is completing, its reason is due, its
 // time limit is near, or its begin time has come.
-func (k *known) stale(at time.Time) bool {
+func (k *knownJob) stale(at time.Time) bool {
 	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
 	}
@@ -55,7 +55,7 @@ const limitEvery = 10 * time.Second
 
 // nearLimit is the time before its limit from which a job is watched; 0: it is not asked to save. It is at least twice
 // the time before the limit at which small rounds ask it, the grace plus 15 s (bridge/expire.go).
-func nearLimit(job *listed) time.Duration {
+func nearLimit(job *parsedJob) time.Duration {
 	if job.State != slurm.Running || job.Ends.IsZero() {
 		return 0
 	}
@@ -68,16 +68,16 @@ func nearLimit(job *listed) time.Duration {
 // next makes the new record of a job from a read. For a job that waits without a reason, look is the time until it is
 // read again: firstLook after each change of state and each touch (touched, ascending), doubled by each read without a
 // change, and 0, never, beyond lastLook.
-func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at, reports: job.State == slurm.Running &&
+func next(before *knownJob, job parsedJob, at time.Time, touched []int) *knownJob {
+	read := &knownJob{parsedJob: job, at: at, reports: job.State == slurm.Running &&
 		(job.says.Reports || job.says.Teaches)}
 	read.watched = job.State == slurm.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
-	read.near = nearLimit(&read.listed)
-	if !read.wordless() {
+	read.near = nearLimit(&read.parsedJob)
+	if !read.lacksReason() {
 		return read
 	}
 	read.look = firstLook
-	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.wordless() &&
+	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.lacksReason() &&
 		before.words == job.words {
 		read.look = before.look * 2
 	}
@@ -87,24 +87,24 @@ func next(before *known, job listed, at time.Time, touched []int) *known {
 	return read
 }
 
-// wordless reports whether a job waits without a reason, or with the reason BeginTime although that has come: Slurm has
-// not looked at it since, and the reason may change without a change of state.
-func (k *known) wordless() bool {
+// lacksReason reports whether a job waits without a reason, or with the reason BeginTime although that has come: Slurm
+// has not looked at it since, and the reason may change without a change of state.
+func (k *knownJob) lacksReason() bool {
 	if k.State != slurm.Pending || k.Lease != 0 { // for a lease Slurm shows no more than a dependency
 		return false
 	}
 	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
 }
 
-// tells reports whether a job is reported to rounds: it is not over, or it carries our directive, so that a round that
-// asked it to leave learns how it ended.
-func (l *listed) tells() bool {
+// isObservable reports whether a job is reported to rounds: it is not over, or it carries our directive, so that a
+// round that asked it to leave learns how it ended.
+func (l *parsedJob) isObservable() bool {
 	return l.State != slurm.Finished || l.Completing || l.says.Managed
 }
 
 // followed are the managed jobs seen before, which are reported even when they are over, so that a round learns how
 // they ended; nil for none.
-func (m *memory) followed() map[int]bool {
+func (m *jobCache) followed() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var followed map[int]bool
@@ -121,11 +121,11 @@ func (m *memory) followed() map[int]bool {
 }
 
 // forgetOthers drops jobs that are no longer in the sweep: they are gone, or over and not followed.
-func (m *memory) forgetOthers(states map[int]string, at time.Time) {
+func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := len(m.jobs)
-	maps.DeleteFunc(m.jobs, func(id int, _ *known) bool { return states[id] == "" })
+	maps.DeleteFunc(m.jobs, func(id int, _ *knownJob) bool { return states[id] == "" })
 	if len(m.jobs) < before {
 		m.moved = at
 	}
@@ -134,7 +134,7 @@ func (m *memory) forgetOthers(states map[int]string, at time.Time) {
 
 // doubtful lists the jobs that may differ from what is known, ascending: new, changed or touched ones, stale ones,
 // those whose lease job ended, and a few from overdue and freed.
-func (m *memory) doubtful(states map[int]string, at time.Time) []int {
+func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.leases {
@@ -161,13 +161,13 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 
 // looksAs reports whether the sweep shows nothing new for a job: the same state, and as many array tasks as when it was
 // read. The last sweep's number is compared, too, because job.Tasks is cut off for a long array.
-func (m *memory) looksAs(job *known, swept string) bool {
+func (m *jobCache) looksAs(job *knownJob, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
 	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
 }
 
 // count records for how many tasks the array jobs stood that were just read.
-func (m *memory) count(states map[int]string) {
+func (m *jobCache) count(states map[int]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.tasks)
@@ -180,7 +180,7 @@ func (m *memory) count(states map[int]string) {
 
 // Quiet implements slurm.Watcher: it sweeps the states and compares them with what is known.
 func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	c.observing.Lock()
 	defer c.observing.Unlock()
 	at := c.now()
@@ -196,7 +196,7 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	}
 	c.swept = c.now()
 	c.spare = min(watchShare*c.swept.Sub(at), mostSpared)
-	if c.lacks(states) {
+	if c.hasMissingJob(states) {
 		return false, nil
 	}
 	return c.asBefore(ctx, c.doubtful(states, at), at)
@@ -216,7 +216,7 @@ func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, e
 		return false, nil
 	}
 	for _, id := range ids {
-		if !c.secretive(id, at) {
+		if !c.mayBeFreed(id, at) {
 			return false, nil
 		}
 		job, err := c.job(ctx, id)
@@ -231,8 +231,8 @@ func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, e
 	return true, nil
 }
 
-// secretive reports whether a job is doubtful only because its state would not show that it became free to start.
-func (m *memory) secretive(id int, at time.Time) bool {
+// mayBeFreed reports whether a job is doubtful only because its state would not show that it became free to start.
+func (m *jobCache) mayBeFreed(id int, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job := m.jobs[id]
@@ -240,7 +240,7 @@ func (m *memory) secretive(id int, at time.Time) bool {
 }
 
 // confirm records that a waiting job was read again, and reports whether it is unchanged.
-func (m *memory) confirm(job listed, at time.Time) bool {
+func (m *jobCache) confirm(job parsedJob, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.jobs[job.ID]
@@ -254,8 +254,8 @@ func (m *memory) confirm(job listed, at time.Time) bool {
 	return true
 }
 
-// lacks reports whether a known job is missing from a sweep.
-func (m *memory) lacks(states map[int]string) bool {
+// hasMissingJob reports whether a known job is missing from a sweep.
+func (m *jobCache) hasMissingJob(states map[int]string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.jobs {
@@ -276,7 +276,7 @@ const (
 )
 
 // freed lists waiting jobs that may have become free to start, beside those already listed.
-func (m *memory) freed(already []int, at time.Time) []int {
+func (m *jobCache) freed(already []int, at time.Time) []int {
 	var held, dependent []int
 	for id, job := range m.jobs {
 		if job.State != slurm.Pending || !job.says.Managed || among(already, id) {
@@ -299,7 +299,7 @@ func among(ids []int, id int) bool {
 }
 
 // oldest returns the jobs of a list that were read longest ago, at most that many.
-func (m *memory) oldest(ids []int, most int) []int {
+func (m *jobCache) oldest(ids []int, most int) []int {
 	slices.SortFunc(ids, func(x, y int) int { return cmp.Or(m.jobs[x].at.Compare(m.jobs[y].at), cmp.Compare(x, y)) })
 	return ids[:min(len(ids), most)]
 }
@@ -311,7 +311,7 @@ const mostReports = 16
 const watchEvery = time.Minute
 
 // overdue lists running jobs that may have reported, and watched jobs, beside those already listed.
-func (m *memory) overdue(already []int, at time.Time) []int {
+func (m *jobCache) overdue(already []int, at time.Time) []int {
 	var overdue []int
 	for id, job := range m.jobs {
 		due := job.reports && m.reportsEvery > 0 && elapsed(job.at, at, m.reportsEvery) ||
@@ -325,7 +325,7 @@ func (m *memory) overdue(already []int, at time.Time) []int {
 
 // beginRead removes the touched marks of the jobs about to be read (nil: all), so that later touches mark them again.
 // It returns the jobs that were marked, ascending.
-func (m *memory) beginRead(ids []int) []int {
+func (m *jobCache) beginRead(ids []int) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var touched []int
@@ -340,14 +340,14 @@ func (m *memory) beginRead(ids []int) []int {
 }
 
 // look records that an Observe begins or ends.
-func (m *memory) look(begins bool) {
+func (m *jobCache) look(begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looking = begins
 }
 
 // touch marks jobs as possibly different from what is known.
-func (m *memory) touch(ids ...int) {
+func (m *jobCache) touch(ids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {

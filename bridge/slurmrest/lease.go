@@ -99,26 +99,26 @@ func (l Leases) live(ctx context.Context) ([]int, error) {
 }
 
 // isLease reports whether a job is a waiting lease job.
-func (c *Client) isLease(job *listed) bool {
+func (c *Client) isLease(job *parsedJob) bool {
 	return job.State == slurm.Pending && c.isDaemons(job, slurm.LeaseName)
 }
 
 // unread reports whether jobs were never listed.
-func (m *memory) unread() bool {
+func (m *jobCache) unread() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.full.IsZero()
 }
 
 // leaseJobs returns the IDs of the lease jobs that are known to wait, ascending.
-func (m *memory) leaseJobs() []int {
+func (m *jobCache) leaseJobs() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.leases)), func(id int) bool { return !m.leases[id] })
 }
 
 // noteLease records a lease job just submitted, before a listing shows it.
-func (m *memory) noteLease(id int) {
+func (m *jobCache) noteLease(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leases[id] = true
@@ -126,7 +126,7 @@ func (m *memory) noteLease(id int) {
 
 // forgetLease records that a lease job is over, so that jobs that depended on it are free to start. The ID stays in
 // leases, with false: depend must still tell it from a user's dependency.
-func (m *memory) forgetLease(id int) {
+func (m *jobCache) forgetLease(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leases[id] = false
@@ -134,7 +134,7 @@ func (m *memory) forgetLease(id int) {
 
 // depend separates a job's lease from the dependencies of its user. After the end of a lease job Slurm shows the
 // dependency for some time; it does not count.
-func (m *memory) depend(job *listed) {
+func (m *jobCache) depend(job *parsedJob) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job.depend(m.leases)
@@ -142,7 +142,7 @@ func (m *memory) depend(job *listed) {
 
 // depend is memory.depend with the lease jobs given: in afterok:5(unfulfilled),afterany:17(unfulfilled) 17 may be one.
 // With "?" any one of the jobs is enough (Either). No lease is ever added to such a list, so all of it is the user's.
-func (l *listed) depend(leases map[int]bool) {
+func (l *parsedJob) depend(leases map[int]bool) {
 	if l.dependency == "" {
 		return
 	}
@@ -175,7 +175,7 @@ func leaseOf(clause string) int {
 
 // dependsOn is the dependency for an update: the user's own and the lease job. Slurm accepts the states that it prints
 // in parentheses.
-func (l *listed) dependsOn(lease int) string {
+func (l *parsedJob) dependsOn(lease int) string {
 	if lease == 0 {
 		return l.dependency
 	}

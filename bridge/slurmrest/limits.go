@@ -17,7 +17,7 @@ import (
 // kB and a fifth of a millisecond per association, so callers should ask seldom. A cluster without slurmdbd has only
 // the limits of its partitions.
 func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
 	if err != nil {
 		return limits.Site{}, fmt.Errorf("read the site's limits: partitions: %w", err)

@@ -22,7 +22,7 @@ import (
 // first: a ping tells in a tenth of a second that no controller answers, for which any other request takes nine
 // seconds.
 func (c *Client) Observe(ctx context.Context) (seen slurm.Observed, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	c.observing.Lock()
 	defer c.observing.Unlock()
 	c.look(true)
@@ -74,9 +74,9 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 	case errors.Is(err, slurm.ErrDenied):
 		return err
 	case said != nil:
-		return unheard{said}
+		return noAnswerError{said}
 	}
-	return unheard{errors.New("no controller answers a ping")}
+	return noAnswerError{errors.New("no controller answers a ping")}
 }
 
 // refresh updates what is known of the jobs: by a full listing if the last one is too old, and else by a sweep of the
@@ -102,14 +102,14 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	return err
 }
 
-// back is how far Slurm's clock may seem to go back without having been set.
-const back = 2 * time.Second
+// clockTolerance is how far Slurm's clock may seem to go back without having been set.
+const clockTolerance = 2 * time.Second
 
 // elapsed reports whether at least that much time has passed since a moment of Slurm's clock. If the clock was set back
 // the time is unknown and counts as passed.
 func elapsed(since, at time.Time, atLeast time.Duration) bool {
 	passed := at.Sub(since)
-	return since.IsZero() || passed >= atLeast || passed < -back
+	return since.IsZero() || passed >= atLeast || passed < -clockTolerance
 }
 
 // sweep returns the folded state by ID of every job that waits, runs or is completing and of followed ones that are
@@ -180,7 +180,7 @@ func ownID(name string) (int, error) {
 	}
 	id, err := strconv.Atoi(digits)
 	if err != nil || id <= 0 {
-		return 0, unheard{fmt.Errorf("job ID %q: want a number", name)}
+		return 0, noAnswerError{fmt.Errorf("job ID %q: want a number", name)}
 	}
 	return id, nil
 }
@@ -201,7 +201,7 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.jobs
-	c.jobs = make(map[int]*known, len(jobs))
+	c.jobs = make(map[int]*knownJob, len(jobs))
 	clear(c.leases) // Slurm may reuse the ID of a lease job that it has forgotten
 	for i := range jobs {
 		if c.isTicket(&jobs[i]) {
@@ -213,7 +213,7 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	}
 	for _, job := range jobs {
 		job.depend(c.leases)
-		if job.tells() {
+		if job.isObservable() {
 			c.jobs[job.ID] = next(before[job.ID], job, at, touched)
 		}
 	}
@@ -278,7 +278,7 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 		return nil
 	case err != nil:
 		return fmt.Errorf("job %d: %w", id, err)
-	case !job.tells():
+	case !job.isObservable():
 		delete(c.jobs, id)
 		return nil
 	}
@@ -287,33 +287,33 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 }
 
 // job reads one job and separates its lease from its user's dependencies.
-func (c *Client) job(ctx context.Context, id int) (listed, error) {
+func (c *Client) job(ctx context.Context, id int) (parsedJob, error) {
 	job, err := c.link.job(ctx, id)
 	c.depend(&job)
 	return job, err
 }
 
 // job reads one job. For an array Slurm's answer includes its tasks.
-func (l *link) job(ctx context.Context, id int) (listed, error) {
+func (l *link) job(ctx context.Context, id int) (parsedJob, error) {
 	jobs, err := l.listing(ctx, l.api.Job(id))
 	if err != nil {
-		return listed{}, err
+		return parsedJob{}, err
 	}
 	for _, job := range jobs {
 		if job.ID == id {
 			return job, nil
 		}
 	}
-	return listed{}, slurm.ErrGone
+	return parsedJob{}, slurm.ErrGone
 }
 
 // listing reads jobs and converts them.
-func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]listed, error) {
+func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]parsedJob, error) {
 	told, err := ask(ctx, l, call)
 	if err != nil {
 		return nil, err
 	}
-	jobs := make([]listed, len(told))
+	jobs := make([]parsedJob, len(told))
 	for i := range told {
 		jobs[i] = readJob(&told[i])
 	}
@@ -362,7 +362,9 @@ func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 func readReservation(r *wire.Reservation) (slurm.Reservation, error) {
 	nodes, err := gres.ParseHosts(r.Nodes)
 	if err != nil {
-		return slurm.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", inLine(r.Name, "without a name"), err)}
+		return slurm.Reservation{}, noAnswerError{
+			fmt.Errorf("reservation %s: %w", inLine(r.Name, "without a name"), err),
+		}
 	}
 	slices.Sort(nodes)
 	return slurm.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil
@@ -390,7 +392,7 @@ func (c *Client) assemble(at time.Time, nodes []slurm.Node) slurm.Observed {
 // leaving adds the GPUs of completing jobs to the node's counts by type, if it has several types: Slurm shows them as
 // free before their processes have ended. For a job that asked for no type it does not show which they were, so they
 // are counted for each type.
-func (m *memory) leaving(node *slurm.Node) {
+func (m *jobCache) leaving(node *slurm.Node) {
 	for _, job := range m.jobs {
 		held := job.holds[node.Name].GPUs
 		if len(node.Types) == 0 || !job.Completing || held == 0 {
@@ -406,7 +408,7 @@ func (m *memory) leaving(node *slurm.Node) {
 
 // uncounted is what jobs still hold on each node although Slurm shows it as free: everything of a completing job, and
 // the CPUs of a suspended one.
-func (m *memory) uncounted() map[string]gres.Vector {
+func (m *jobCache) uncounted() map[string]gres.Vector {
 	held := map[string]gres.Vector{}
 	for _, job := range m.jobs {
 		for node, has := range job.holds {
@@ -415,7 +417,7 @@ func (m *memory) uncounted() map[string]gres.Vector {
 				held[node] = held[node].Plus(gres.Vector{CPUs: has.CPUs, Memory: has.Memory})
 			case job.Completing:
 				held[node] = held[node].Plus(has)
-			case job.idle:
+			case job.isSuspended:
 				held[node] = held[node].Plus(gres.Vector{CPUs: has.CPUs})
 			}
 		}
@@ -425,7 +427,7 @@ func (m *memory) uncounted() map[string]gres.Vector {
 
 // others reports whether the GPU of which a completing job has a shard is counted anyway, because another job has a
 // shard of it, too. Of several completing jobs on one GPU, the one with the lowest ID counts it.
-func (m *memory) others(leaves *known, node string) bool {
+func (m *jobCache) others(leaves *knownJob, node string) bool {
 	if leaves.Runs.Shard == "" {
 		return false
 	}

@@ -336,9 +336,9 @@ func TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing(t *testing.
 
 func TestNoMoreReportsAreReadAtOnceThanThereAreTurnsFor(t *testing.T) {
 	at := time.Unix(1767268800, 0)
-	client := &memory{reportsEvery: time.Minute, jobs: map[int]*known{}}
+	client := &jobCache{reportsEvery: time.Minute, jobs: map[int]*knownJob{}}
 	for id := 1; id <= 100; id++ {
-		client.jobs[id] = &known{at: at.Add(-time.Hour - time.Duration(id)*time.Second), reports: id%2 == 0}
+		client.jobs[id] = &knownJob{at: at.Add(-time.Hour - time.Duration(id)*time.Second), reports: id%2 == 0}
 	}
 	turn := client.overdue([]int{100}, at)
 	if len(turn) != mostReports || turn[0] != 98 || turn[1] != 96 {
@@ -498,9 +498,9 @@ func TestAQuietClusterCostsOneRequestAndAnyNewsIsNoted(t *testing.T) {
 
 func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
 	began := time.Unix(1767268800, 0)
-	c := &memory{jobs: map[int]*known{}}
+	c := &jobCache{jobs: map[int]*knownJob{}}
 	for id := range 10 {
-		c.jobs[id+1] = &known{listed: listed{Job: slurm.Job{ID: id + 1, State: slurm.Pending, Held: true},
+		c.jobs[id+1] = &knownJob{parsedJob: parsedJob{Job: slurm.Job{ID: id + 1, State: slurm.Pending, Held: true},
 			says: directive.Directives{Managed: true}}, at: began.Add(-time.Duration(id) * time.Second)}
 	}
 	for _, want := range [][]int{{10, 9}, {8, 7}} {
@@ -573,7 +573,7 @@ func TestANumberThatSlurmGivesAgainIsNoLeaseJobAnyMore(t *testing.T) {
 	if _, err := client.Observe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	job := listed{dependency: "afterany:4711(unfulfilled)", Job: slurm.Job{Dependency: true}}
+	job := parsedJob{dependency: "afterany:4711(unfulfilled)", Job: slurm.Job{Dependency: true}}
 	client.depend(&job)
 	if !job.Dependency || job.Lease != 0 {
 		t.Errorf("got %+v", job)

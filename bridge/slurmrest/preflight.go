@@ -49,7 +49,7 @@ type Partition struct {
 
 // Partitions returns the cluster's partitions, ascending in name, and the version of Slurm.
 func (c *Client) Partitions(ctx context.Context) (all []Partition, release string, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
 	if err != nil {
 		return nil, "", fmt.Errorf("list partitions: %w", err)
@@ -64,7 +64,7 @@ func (c *Client) Partitions(ctx context.Context) (all []Partition, release strin
 
 // ThreadsPerCore is the largest number of threads per core over all nodes.
 func (c *Client) ThreadsPerCore(ctx context.Context) (most int, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	if most, failure = ask(ctx, c.link, c.api.Threads()); failure != nil {
 		return 0, fmt.Errorf("list nodes: %w", failure)
 	}
@@ -73,7 +73,7 @@ func (c *Client) ThreadsPerCore(ctx context.Context) (most int, failure error) {
 
 // Level is the user's administrator level in slurmdbd: None, Operator, Administrator.
 func (c *Client) Level(ctx context.Context, user string) (level string, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	level, err := ask(ctx, c.link, c.api.Level(user))
 	switch {
 	case err != nil:
@@ -86,7 +86,7 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 
 // Accounting returns the accounts and users of this cluster's associations, ascending.
 func (c *Client) Accounting(ctx context.Context) (accounts, users []string, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask for the cluster's name: %w", err)
@@ -126,7 +126,7 @@ const RehearsalName = "synergy-check"
 // gate is recognised by the beginning of its annotation (job_submit.lua). Where it has not annotated the job, a refused
 // update says nothing about whether it trusts us, and is dropped.
 func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Rehearsal, failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	submitted := c.now()
 	id, err := c.submitHeld(ctx, partition, comment)
 	if errors.Is(err, slurm.ErrUnreachable) || ctx.Err() != nil {
@@ -157,7 +157,7 @@ func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int
 		Folder: "/", Output: "/dev/null", Environment: []string{"PATH=/usr/bin:/bin"}, Script: script,
 	}))
 	if err == nil && id <= 0 {
-		err = unheard{fmt.Errorf("answer names job %d", id)}
+		err = noAnswerError{fmt.Errorf("answer names job %d", id)}
 	}
 	return id, err
 }

@@ -17,12 +17,12 @@ import (
 // to change the begin time of a job that no longer waits. (Slurm does take the annotation of a job that another party
 // has just started. It then describes a wait that is over, with the user's request still right.)
 func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, err error) {
-	job := c.unchanged(update)
+	job := c.renewableJob(update)
 	if job == nil && c.isOld(update) {
 		if err := c.readEach(ctx, []int{update.Job}, c.now()); err != nil {
 			return true, err
 		}
-		job = c.unchanged(update)
+		job = c.renewableJob(update)
 	}
 	if job == nil {
 		return false, nil
@@ -30,7 +30,7 @@ func (c *Client) renew(ctx context.Context, update slurm.Update) (renewed bool, 
 	begin := c.begin(update.Begin)
 	change := wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)} // Tasks: see tasksToSay
 	if update.Lease != job.Lease {
-		change.Dependency = depending(job.listed, update.Lease)
+		change.Dependency = depending(job.parsedJob, update.Lease)
 	}
 	err = c.post(ctx, update.Job, change)
 	if err == nil {
@@ -56,11 +56,11 @@ func (c *Client) isOld(update slurm.Update) bool {
 		(c.touched[update.Job] || update.Lease != job.Lease && elapsed(job.at, now, fresh))
 }
 
-// unchanged returns what is known of a waiting job if the update changes at most its lease and annotation, so that one
-// request without a read is enough; otherwise nil, and the job gets a full update. A full update is for jobs that were
-// written to since they were read (touched), are completing or held, whose nodes Slurm does not have
+// renewableJob returns what is known of a waiting job if the update changes at most its lease and annotation, so that
+// one request without a read is enough; otherwise nil, and the job gets a full update. A full update is for jobs that
+// were written to since they were read (touched), are completing or held, whose nodes Slurm does not have
 // (BadConstraints), or that no lease keeps from starting any more. The annotation is not compared: it is to change.
-func (c *Client) unchanged(update slurm.Update) *known {
+func (c *Client) renewableJob(update slurm.Update) *knownJob {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	job := c.jobs[update.Job]
@@ -73,14 +73,15 @@ func (c *Client) unchanged(update slurm.Update) *known {
 	case job.State != slurm.Pending, job.Completing, job.Held, job.Reason == "BadConstraints":
 		return nil
 	// Compared is only the request: Extra and Lease are the job's own here, and atOnce stands for any begin time.
-	case differs(slurm.Update{Request: update.Request, Extra: job.Extra, Lease: job.Lease}, atOnce, job.listed) != nil:
+	case checkWritten(slurm.Update{Request: update.Request, Extra: job.Extra, Lease: job.Lease}, atOnce,
+		job.parsedJob) != nil:
 		return nil
 	}
 	return job
 }
 
 // wrote records what Slurm has accepted. A job that was read since, or is being read, is marked to be read again.
-func (m *memory) wrote(job *known, update slurm.Update, begin int64) {
+func (m *jobCache) wrote(job *knownJob, update slurm.Update, begin int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.looking || m.jobs[update.Job] != job {

@@ -15,7 +15,7 @@ import (
 // Requeue uses slurmrestd, or scontrol for API versions without that verb (before v0.0.45). Neither touches a job that
 // waits or is over, so it may be repeated.
 func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	if err := c.requeue(ctx, job); err != nil {
 		return fmt.Errorf("requeue job %d: %w", job, err)
 	}

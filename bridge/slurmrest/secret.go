@@ -19,8 +19,8 @@ func repeats(body []byte, token string) bool {
 	return bytes.Contains(body, []byte(token[max(0, len(token)-piece):]))
 }
 
-// shows reports whether a text contains any piece of the token.
-func shows(text, token string) bool {
+// leaksToken reports whether a text contains any piece of the token.
+func leaksToken(text, token string) bool {
 	if len(token) <= piece {
 		return token != "" && strings.Contains(text, token)
 	}
@@ -38,9 +38,9 @@ type hidden struct{ cause error }
 func (hidden) Error() string   { return "slurmrestd: what was said repeats our token, and is not shown" }
 func (h hidden) Unwrap() error { return h.cause }
 
-// discreet hides the text of an error that leaves the package if it contains the token. errors.Is still works.
-func (l *link) discreet(err *error) {
-	if *err != nil && shows((*err).Error(), l.token.last()) {
+// hideToken hides the text of an error that leaves the package if it contains the token. errors.Is still works.
+func (l *link) hideToken(err *error) {
+	if *err != nil && leaksToken((*err).Error(), l.token.last()) {
 		*err = hidden{*err}
 	}
 }

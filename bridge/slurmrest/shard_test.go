@@ -105,23 +105,23 @@ func TestAJobThatSlurmWouldGiveNoShardIsNotSentOne(t *testing.T) {
 }
 
 func TestAGPUOfWhichAnotherHasAShardIsNotCountedAgainForOneThatLeaves(t *testing.T) {
-	sharer := func(id int, completing bool) *known {
-		return &known{listed: listed{
+	sharer := func(id int, completing bool) *knownJob {
+		return &knownJob{parsedJob: parsedJob{
 			Job: slurm.Job{ID: id, State: slurm.Running, Completing: completing,
 				Runs: slurm.Allocated{Nodes: []string{"n1"}, Shard: "g0"}},
 			holds: map[string]gres.Vector{"n1": {GPUs: 1, CPUs: 2, Memory: 10}},
 		}}
 	}
 	for _, c := range []struct {
-		jobs []*known
+		jobs []*knownJob
 		gpus int
 	}{
-		{[]*known{sharer(1, true)}, 1},
-		{[]*known{sharer(1, true), sharer(2, false)}, 0},
-		{[]*known{sharer(1, true), sharer(2, true)}, 1},
-		{[]*known{sharer(1, false), sharer(2, false)}, 0},
+		{[]*knownJob{sharer(1, true)}, 1},
+		{[]*knownJob{sharer(1, true), sharer(2, false)}, 0},
+		{[]*knownJob{sharer(1, true), sharer(2, true)}, 1},
+		{[]*knownJob{sharer(1, false), sharer(2, false)}, 0},
 	} {
-		m := &memory{jobs: map[int]*known{}}
+		m := &jobCache{jobs: map[int]*knownJob{}}
 		for _, job := range c.jobs {
 			m.jobs[job.ID] = job
 		}

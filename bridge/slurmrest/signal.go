@@ -17,7 +17,7 @@ var signals = []string{"USR1", "USR2", "TERM", "INT", "HUP", "QUIT", "ALRM", "CO
 // Signal first turns on the job's requeue flag: otherwise a --no-requeue job that obeys and exits with the requeue code
 // would be lost, and one that requeues itself would be refused.
 func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) (failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	if err := c.signal(ctx, job, signal); err != nil {
 		return fmt.Errorf("signal job %d with %s: %w", job, inLine(signal.String(), "nothing"), err)
 	}
@@ -33,7 +33,7 @@ func (c *Client) signal(ctx context.Context, id int, signal slurm.Signal) error 
 	if err != nil {
 		return err
 	}
-	if job.State != slurm.Running || job.Completing || job.idle {
+	if job.State != slurm.Running || job.Completing || job.isSuspended {
 		return fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotRunning)
 	}
 	defer c.touch(id)
@@ -78,7 +78,7 @@ func (l *link) act(ctx context.Context, call wire.Call[[]wire.Error]) error {
 }
 
 // requeueable makes sure that Slurm requeues the job after its exit with the requeue code or when asked to.
-func (c *Client) requeueable(ctx context.Context, job listed) error {
+func (c *Client) requeueable(ctx context.Context, job parsedJob) error {
 	if job.Interactive {
 		return fmt.Errorf("it is interactive: %w", slurm.ErrRefused)
 	}

@@ -60,7 +60,7 @@ type Call struct {
 // Client implements slurm.Manager. Its methods may be called concurrently, for different jobs.
 type Client struct {
 	*link
-	*memory
+	*jobCache
 	clock *timepiece
 
 	observing    sync.Mutex          // one Observe at a time; guards the fields below
@@ -83,12 +83,12 @@ type link struct {
 	now     func() time.Time // Slurm's clock
 }
 
-// memory is what is known of the jobs: as last read, and which of them may have changed since.
-type memory struct {
+// jobCache is what is known of the jobs: as last read, and which of them may have changed since.
+type jobCache struct {
 	reportsEvery time.Duration // see Options
 
 	mu      sync.Mutex // guards the fields below
-	jobs    map[int]*known
+	jobs    map[int]*knownJob
 	touched map[int]bool   // jobs that may differ from what is known
 	tasks   map[int]string // number of tasks for which array jobs stand
 	tickets map[int]bool   // known tickets
@@ -110,14 +110,14 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	client := &Client{
 		link: &link{
 			options: options,
-			http:    &http.Client{Transport: transport, CheckRedirect: stayHere},
+			http:    &http.Client{Transport: transport, CheckRedirect: refuseRedirect},
 			token:   tokenFile{path: options.TokenFile},
 			slots:   make(chan struct{}, options.Concurrent),
 			limit:   limiter(options),
 			now:     clock.now,
 		},
-		memory: &memory{
-			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{},
+		jobCache: &jobCache{
+			reportsEvery: options.ReportsEvery, jobs: map[int]*knownJob{}, touched: map[int]bool{},
 			tasks: map[int]string{}, tickets: map[int]bool{}, leases: map[int]bool{},
 		},
 		clock: clock, costs: newCosts(),
@@ -187,5 +187,5 @@ func dial(o Options) (server string, transport *http.Transport, err error) {
 	return strings.TrimSuffix(o.URL, "/"), transport, nil
 }
 
-// stayHere follows no redirect, which would carry the token elsewhere.
-func stayHere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+// refuseRedirect follows no redirect, which would carry the token elsewhere.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -69,7 +69,7 @@ func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) 
 		return 0, err
 	}
 	if id <= 0 {
-		return 0, unheard{fmt.Errorf("answer names job %d", id)}
+		return 0, noAnswerError{fmt.Errorf("answer names job %d", id)}
 	}
 	return id, nil
 }
@@ -100,13 +100,13 @@ func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error)
 
 // shown converts a ticket for package leader. A ticket that is not pending is not live: it was released or cancelled,
 // so its daemon has lost the lead.
-func shown(job listed) leader.Ticket {
+func shown(job parsedJob) leader.Ticket {
 	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == slurm.Pending,
 		Submitted: job.Submitted, Ended: job.ended}
 }
 
 // read reads a ticket. If another job has its ID, as after a slurmctld that lost its last seconds, the ticket is gone.
-func (t *Tickets) read(ctx context.Context, id int) (listed, error) {
+func (t *Tickets) read(ctx context.Context, id int) (parsedJob, error) {
 	job, err := t.line.job(ctx, id)
 	if err == nil && !t.client.isTicket(&job) {
 		err = slurm.ErrGone
@@ -175,11 +175,11 @@ func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 }
 
 // isTicket reports whether a job is a ticket of the daemons' user.
-func (c *Client) isTicket(job *listed) bool { return c.isDaemons(job, leader.Name) }
+func (c *Client) isTicket(job *parsedJob) bool { return c.isDaemons(job, leader.Name) }
 
 // isDaemons reports whether a job has that name and is a plain job of the daemons' user: any user may use the name. If
 // the options name no user, the token says whose it is; if it does not, no job counts.
-func (c *Client) isDaemons(job *listed, name string) bool {
+func (c *Client) isDaemons(job *parsedJob, name string) bool {
 	if job.Name != name || job.Shape != "" || job.Interactive || job.Array != 0 {
 		return false
 	}
@@ -191,14 +191,14 @@ func (c *Client) isDaemons(job *listed, name string) bool {
 }
 
 // noteTicket records a ticket just submitted, before a listing shows it.
-func (m *memory) noteTicket(id int) {
+func (m *jobCache) noteTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tickets[id] = true
 }
 
 // forgetTicket drops a ticket that is gone. If that was an error a listing finds it again by name.
-func (m *memory) forgetTicket(id int) {
+func (m *jobCache) forgetTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.tickets, id)

@@ -20,7 +20,7 @@ const atOnce = 1
 // undo what it applied before an error. If the job is known to have that request already, one POST of the rest is
 // enough.
 func (c *Client) Update(ctx context.Context, update slurm.Update) (failure error) {
-	defer c.discreet(&failure)
+	defer c.hideToken(&failure)
 	renewed, err := c.renew(ctx, update)
 	if !renewed {
 		err = c.update(ctx, update)
@@ -38,7 +38,7 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	if err != nil {
 		return err
 	}
-	if err := keepsPace(before.Request, update.Request); err != nil {
+	if err := checkPerGPU(before.Request, update.Request); err != nil {
 		return err
 	}
 	if err := sharable(before.Request, update.Request); err != nil {
@@ -62,12 +62,12 @@ func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	if err != nil {
 		return fmt.Errorf("read it back: %w", err)
 	}
-	return differs(update, begin, after)
+	return checkWritten(update, begin, after)
 }
 
-// keepsPace refuses to change amounts per GPU. Slurm 24.11 accepts an amount per node beside them and applies that,
+// checkPerGPU refuses to change amounts per GPU. Slurm 24.11 accepts an amount per node beside them and applies that,
 // while it shows both. So such a job keeps its user's amounts.
-func keepsPace(has, wants slurm.Request) error {
+func checkPerGPU(has, wants slurm.Request) error {
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU:
 		return fmt.Errorf("%d CPUs for each GPU where it has %d: %w", wants.CPUsPerGPU, has.CPUsPerGPU,
@@ -104,15 +104,15 @@ func (l *link) begin(begin time.Time) int64 {
 
 // pending reads a waiting job. It is always read again: sizes sent to a job that has started would mean something else
 // (a node list: shrink to these nodes), and a job that was held just now must be left alone.
-func (c *Client) pending(ctx context.Context, id int) (listed, error) {
+func (c *Client) pending(ctx context.Context, id int) (parsedJob, error) {
 	job, err := c.job(ctx, id)
 	switch {
 	case err != nil:
-		return listed{}, err
+		return parsedJob{}, err
 	case job.State != slurm.Pending:
-		return listed{}, fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
+		return parsedJob{}, fmt.Errorf("it is %s: %w", job.words, slurm.ErrNotPending)
 	case job.Held:
-		return listed{}, slurm.ErrHeld
+		return parsedJob{}, slurm.ErrHeld
 	}
 	return job, nil
 }
@@ -122,7 +122,7 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 // change. So are the GRES per node of a job that asks for GPUs in another way (Slurm refuses it with error 2072), and
 // amounts per GPU. So is the number of tasks, which is the user's: a job that is sent one gets SLURM_NTASKS even if its
 // user named none.
-func change(wanted slurm.Update, job listed, begin int64) wire.Change {
+func change(wanted slurm.Update, job parsedJob, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
 	if job.tasks > 0 {
@@ -163,7 +163,7 @@ func change(wanted slurm.Update, job listed, begin int64) wire.Change {
 }
 
 // depending is the job's dependency with that lease, or without one if it is 0.
-func depending(job listed, lease int) *string {
+func depending(job parsedJob, lease int) *string {
 	text := job.dependsOn(lease)
 	return &text
 }
@@ -182,12 +182,12 @@ func retyped(text, gpuType string) *string {
 }
 
 // isIn reports whether a job is in exactly these partitions; an empty list matches any.
-func isIn(partitions string, job listed) bool {
+func isIn(partitions string, job parsedJob) bool {
 	return partitions == "" || slurm.SamePartitions(partitions, job.Partition)
 }
 
 // isAmong reports whether a job's partitions are all in the list: Slurm silently drops closed ones from a list.
-func isAmong(list string, job listed) bool {
+func isAmong(list string, job parsedJob) bool {
 	if slurm.Several(list) == "" {
 		return isIn(list, job)
 	}
@@ -244,11 +244,11 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	return refusal
 }
 
-// differs is an error that names the first value that differs from the update after a re-read. The job may have started
-// by this update. Then it has no begin time and no lease any more, one partition of several, and Slurm shows the CPUs
-// of its allocation in place of those requested, until its teardown is over. A job with a shard is read without a GPU
-// type (see gpus), so that is not compared. The number of tasks is not compared for a finished job.
-func differs(update slurm.Update, begin int64, after listed) error {
+// checkWritten is an error that names the first value that differs from the update after a re-read. The job may have
+// started by this update. Then it has no begin time and no lease any more, one partition of several, and Slurm shows
+// the CPUs of its allocation in place of those requested, until its teardown is over. A job with a shard is read
+// without a GPU type (see gpus), so that is not compared. The number of tasks is not compared for a finished job.
+func checkWritten(update slurm.Update, begin int64, after parsedJob) error {
 	want, has := update.Request, after.Request
 	waits := after.State == slurm.Pending
 	for _, value := range []struct {

@@ -23,7 +23,7 @@ func versions() []version { return []version{v0045.API, v0042.API} }
 
 // choose returns the newest version that both sides know, or the one that the options name.
 func (l *link) choose(ctx context.Context, server string) (spoken wire.API, failure error) {
-	defer l.discreet(&failure)
+	defer l.hideToken(&failure)
 	if l.options.APIVersion != "" { // not verified: the first request shows whether slurmrestd has it
 		return named(l.options.APIVersion, server)
 	}
@@ -36,7 +36,7 @@ func (l *link) choose(ctx context.Context, server string) (spoken wire.API, fail
 		Paths map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil {
-		return wire.API{}, fmt.Errorf("read API versions: %w", unheard{err})
+		return wire.API{}, fmt.Errorf("read API versions: %w", noAnswerError{err})
 	}
 	offered := versionsIn(slices.Collect(maps.Keys(document.Paths)))
 	for _, known := range versions() {

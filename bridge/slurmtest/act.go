@@ -34,7 +34,7 @@ func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	case j.held:
 		return slurm.ErrHeld
 	}
-	if err := keepsPace(j.request, update.Request); err != nil {
+	if err := checkPerGPU(j.request, update.Request); err != nil {
 		return err
 	}
 	if err := sharable(j, update.Request); err != nil {
@@ -61,8 +61,8 @@ func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	return s.servable(j)
 }
 
-// keepsPace refuses to change amounts per GPU, or to size a job per node that has such amounts.
-func keepsPace(has, wants slurm.Request) error {
+// checkPerGPU refuses to change amounts per GPU, or to size a job per node that has such amounts.
+func checkPerGPU(has, wants slurm.Request) error {
 	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs ||
 		wants.CPUsPerNode != has.CPUsPerNode
 	switch {

@@ -83,8 +83,8 @@ func (s *Slurm) splitOff(j *job, task int) *job {
 	return &own
 }
 
-// enough reports whether the job's array has reached its limit of running tasks.
-func (s *Slurm) enough(j *job) bool {
+// isArrayFull reports whether the job's array has reached its limit of running tasks.
+func (s *Slurm) isArrayFull(j *job) bool {
 	if j.atOnce == 0 {
 		return false
 	}

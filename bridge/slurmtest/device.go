@@ -140,7 +140,7 @@ func crowd(s *Slurm, j *job) {
 		}
 		mate.progress(s.clock.Now())
 		mate.run.rate = rate(s, mate)
-		mate.life++ // voids the planned end
+		mate.generation++ // voids the planned end
 		s.planEnd(mate)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// gallery caches the last observation, which is handed out again while nothing has changed. What was handed out is
-// never modified.
-type gallery struct {
+// observationCache caches the last observation, which is handed out again while nothing has changed. What was handed
+// out is never modified.
+type observationCache struct {
 	nodes []slurm.Node
 	jobs  []*slurm.Job // of alive and past; nil: some job is new, gone or changed since
 	// time of the first begin time shown, or when the first job of past is forgotten; zero: none
@@ -18,7 +18,7 @@ type gallery struct {
 }
 
 // lastsUntil limits the validity of the cache.
-func (g *gallery) lastsUntil(begin time.Time) {
+func (g *observationCache) lastsUntil(begin time.Time) {
 	if g.until.IsZero() || begin.Before(g.until) {
 		g.until = begin
 	}
@@ -27,13 +27,13 @@ func (g *gallery) lastsUntil(begin time.Time) {
 // changed invalidates the cached observation of the job.
 func (s *Slurm) changed(j *job) { j.shown, s.gallery.jobs = nil, nil }
 
-// pictures are the observed jobs. A job that has not changed keeps its pointer.
-func (s *Slurm) pictures(now time.Time) []*slurm.Job {
+// observedJobs are the observed jobs. A job that has not changed keeps its pointer.
+func (s *Slurm) observedJobs(now time.Time) []*slurm.Job {
 	s.expire(now)
 	if s.gallery.jobs != nil {
 		return s.gallery.jobs
 	}
-	exhibited := s.exhibited()
+	exhibited := s.observableJobs()
 	jobs := make([]*slurm.Job, len(exhibited))
 	for k, j := range exhibited {
 		if j.shown == nil {
@@ -45,8 +45,8 @@ func (s *Slurm) pictures(now time.Time) []*slurm.Job {
 	return jobs
 }
 
-// exhibited are the jobs to be observed, ascending in ID: living jobs, and finished ones with our directive.
-func (s *Slurm) exhibited() []*job {
+// observableJobs are the jobs to be observed, ascending in ID: living jobs, and finished ones with our directive.
+func (s *Slurm) observableJobs() []*job {
 	if len(s.past) == 0 {
 		return s.alive
 	}

@@ -16,7 +16,7 @@ import (
 func (s *Slurm) Invariants() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	broken := []error{s.exhibits()}
+	broken := []error{s.checkCachedJobs()}
 	for _, n := range s.nodes {
 		broken = append(broken, n.invariants())
 	}
@@ -105,11 +105,11 @@ func (j *job) invariants() error {
 	return nil
 }
 
-// exhibits compares the cached observation of the jobs with a new one.
-func (s *Slurm) exhibits() error {
+// checkCachedJobs compares the cached observation of the jobs with a new one.
+func (s *Slurm) checkCachedJobs() error {
 	now := s.clock.Now()
 	s.expire(now)
-	exhibited := s.exhibited()
+	exhibited := s.observableJobs()
 	if listed := s.gallery.jobs; listed != nil && len(listed) != len(exhibited) {
 		return fmt.Errorf("%d jobs are shown of %d", len(listed), len(exhibited))
 	}

@@ -121,12 +121,12 @@ const (
 type job struct {
 	id int
 	part
-	spec    Spec
-	own     slurm.Request // as submitted
-	request slurm.Request // present request
-	parts   []string      // partitions in which it may start, in order
-	in      string        // the partition in which it runs, or is being tried; empty: none
-	extra   string
+	spec             Spec
+	own              slurm.Request // as submitted
+	request          slurm.Request // present request
+	parts            []string      // partitions in which it may start, in order
+	currentPartition string        // the partition in which it runs, or is being tried; empty: none
+	extra            string
 
 	state      slurm.State
 	completing bool
@@ -150,14 +150,14 @@ type job struct {
 	freed     time.Time // when the teardown of its last run ended
 	restarts  int
 
-	run     *allocation // while it holds nodes
-	end     End         // of the run in teardown, or of the job
-	exit    exit        // of that run's batch script
-	life    int         // counts starts and stops; events of an earlier life are void
-	done    time.Duration
-	safe    time.Duration // part of done that survives a kill
-	saves   time.Time     // when the present save will be complete; zero: none
-	history History
+	run        *allocation // while it holds nodes
+	end        End         // of the run in teardown, or of the job
+	exit       exit        // of that run's batch script
+	generation int         // counts starts and stops; events of an earlier life are void
+	done       time.Duration
+	safe       time.Duration // part of done that survives a kill
+	saves      time.Time     // when the present save will be complete; zero: none
+	history    History
 }
 
 // exit is how a batch script ended.
@@ -185,15 +185,15 @@ func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), 
 // partition is what is observed: all partitions in which it may start, or the one in which it runs.
 func (j *job) partition() string {
 	if j.state != slurm.Pending {
-		return j.in
+		return j.currentPartition
 	}
 	return strings.Join(j.parts, ",")
 }
 
 // isTriedIn reports whether the job may run in a partition: in the one being tried, if any.
 func (j *job) isTriedIn(partition string) bool {
-	if j.in != "" {
-		return partition == j.in
+	if j.currentPartition != "" {
+		return partition == j.currentPartition
 	}
 	return slices.Contains(j.parts, partition)
 }

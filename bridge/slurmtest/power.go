@@ -92,7 +92,7 @@ func (s *Slurm) steadyPower(n *node) {
 	case n.is(powerDown):
 		s.goesIdle(n)
 	case n.is(poweringDown):
-		s.afterwards(s.options.SuspendDelay, func() { s.isDown(n) })
+		s.afterwards(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
 	case n.is(poweringUp), n.is(poweredDown) && n.is(powerUp):
 		s.resume(n)
 	}
@@ -123,11 +123,11 @@ func (s *Slurm) goesIdle(n *node) {
 		return
 	}
 	n.turns([]string{powerDown, poweredDown}, poweringDown)
-	s.afterwards(s.options.SuspendDelay, func() { s.isDown(n) })
+	s.afterwards(s.options.SuspendDelay, func() { s.finishPowerDown(n) })
 }
 
-// isDown completes powering down, at the end of SuspendTimeout.
-func (s *Slurm) isDown(n *node) {
+// finishPowerDown completes powering down, at the end of SuspendTimeout.
+func (s *Slurm) finishPowerDown(n *node) {
 	if n.is(poweringDown) {
 		n.turns([]string{poweringDown}, poweredDown)
 		s.wake()

@@ -13,11 +13,11 @@ var zero time.Time
 
 // later plans an action in this life of the job; a start or stop before that voids it.
 func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
-	life := j.life
+	life := j.generation
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if j.life == life {
+		if j.generation == life {
 			do(s, j)
 		}
 	})
@@ -38,7 +38,7 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 		j.run.since = j.run.since.Add(work.Restart)
 	}
 	j.state, j.blocked, j.exit = slurm.Running, "", exit{}
-	j.life++
+	j.generation++
 	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices,
 		PerNode: perNode})
 	s.consider(j)
@@ -157,7 +157,7 @@ func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	j.progress(now)
 	j.run.rate = 0
 	j.saves = now.Add(j.spec.Work.Save)
-	j.life++ // voids the planned end
+	j.generation++ // voids the planned end
 	s.planEnd(j)
 	s.later(j.spec.Work.Save, j, then)
 }
@@ -179,7 +179,7 @@ func (s *Slurm) requeuesItself(j *job) {
 	j.safe = j.done
 	if !j.requeue {
 		j.saves, j.run.since, j.run.rate = zero, now, rate(s, j)
-		j.life++
+		j.generation++
 		s.planEnd(j)
 		return
 	}
@@ -242,14 +242,14 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 		n.completing++
 	}
 	crowd(s, j)
-	j.life++
+	j.generation++
 	s.later(teardown, j, (*Slurm).freed)
 }
 
 // queueUp puts the job back into all of its partitions, the one in which it ran first.
 func (j *job) queueUp() {
 	slices.SortStableFunc(j.parts, func(a, b string) int {
-		switch j.in {
+		switch j.currentPartition {
 		case a:
 			return -1
 		case b:
@@ -257,7 +257,7 @@ func (j *job) queueUp() {
 		}
 		return 0
 	})
-	j.in = ""
+	j.currentPartition = ""
 }
 
 // freed ends the teardown: the nodes are free, and a requeued job is back in the queue.

@@ -154,22 +154,22 @@ func (s *Slurm) try(j *job) (why string) {
 	if len(j.request.Pin) > 0 {
 		parts = parts[:1]
 	}
-	for _, j.in = range parts {
+	for _, j.currentPartition = range parts {
 		if why = s.tryIn(j); why == "" {
 			return ""
 		}
 	}
-	j.in = ""
+	j.currentPartition = ""
 	return why
 }
 
 // tryIn tries the partition j.in.
 func (s *Slurm) tryIn(j *job) (why string) {
 	perNode := s.perNode(j.request)
-	if why := s.hopeless(j, perNode); why != "" {
+	if why := s.impossibleReason(j, perNode); why != "" {
 		return why
 	}
-	if s.enough(j) {
+	if s.isArrayFull(j) {
 		return "JobArrayTaskLimit"
 	}
 	nodes, why := s.choose(j, perNode)
@@ -182,10 +182,10 @@ func (s *Slurm) tryIn(j *job) (why string) {
 	return why
 }
 
-// hopeless says why the job could never run with its request, which Slurm notices only now. If no node has that much
-// memory or that many GPUs Slurm parks the job at priority 0 and tries again after the next update; here it is tried in
-// vain, which has the same effect.
-func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
+// impossibleReason says why the job could never run with its request, which Slurm notices only now. If no node has that
+// much memory or that many GPUs Slurm parks the job at priority 0 and tries again after the next update; here it is
+// tried in vain, which has the same effect.
+func (s *Slurm) impossibleReason(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
 	room, cpus := 0, 0
 	for _, n := range candidates {

@@ -106,7 +106,7 @@ type Slurm struct {
 	awaited bool           // a scheduler pass is planned
 	passes  int
 	silent  []*job // jobs changed since the last pass
-	gallery gallery
+	gallery observationCache
 
 	reservations []slurm.Reservation // active or future, ascending in name; replaced, never modified
 }
@@ -145,7 +145,7 @@ func (s *Slurm) Observe(ctx context.Context) (slurm.Observed, error) {
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	return slurm.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now), Reservations: s.reservations}, nil
+	return slurm.Observed{At: now, Nodes: s.servers(), Jobs: s.observedJobs(now), Reservations: s.reservations}, nil
 }
 
 // sweep removes ended jobs from alive.

@@ -21,7 +21,7 @@ import (
 // the node to whose Comment a broker added the word. Only then may a broker remove it: a word that an administrator
 // wrote stays.
 type announcer struct {
-	administration
+	slurmPrograms
 	node string
 	note string // path
 	log  *slog.Logger
@@ -63,7 +63,7 @@ func (f *flags) announcer(log *slog.Logger) (*announcer, error) {
 			share.Announced+" of this node in slurm.conf and --announce=false", "error", err)
 		return nil, nil
 	}
-	return &announcer{administration: programs, node: node, note: notePath(f.dir), log: log}, nil
+	return &announcer{slurmPrograms: programs, node: node, note: notePath(f.dir), log: log}, nil
 }
 
 // keep announces until the context ends, and then removes the announcement. An error that stays the same is logged
@@ -86,7 +86,7 @@ func (a *announcer) keep(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			if err := retract(a.administration, a.note); err != nil {
+			if err := retract(a.slurmPrograms, a.note); err != nil {
 				a.log.Warn("take the announcement back", "node", a.node, "error", err)
 			}
 			return
@@ -111,7 +111,7 @@ func (a *announcer) announce(ctx context.Context) error {
 }
 
 // retract removes the word that a broker with this note has announced. Without a note it does nothing.
-func retract(a administration, note string) error {
+func retract(a slurmPrograms, note string) error {
 	node, err := os.ReadFile(note)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -148,7 +148,7 @@ func withoutWord(comment string) string {
 
 // nodeComment reads a node's Comment. sinfo prints it once for each partition of the node. It is read a little wider
 // than the longest that is changed, so that a longer one is seen as such and never cut.
-func (a administration) nodeComment(ctx context.Context, node string) (string, error) {
+func (a slurmPrograms) nodeComment(ctx context.Context, node string) (string, error) {
 	var lines []string
 	err := eachLine(ctx, func(line string) { lines = append(lines, strings.TrimRight(line, " \n")) },
 		a.sinfo, "--noheader", "--Node", "--nodes="+node, fmt.Sprintf("--Format=Comment:%d", mostNodeComment+100))
@@ -169,6 +169,6 @@ func (a administration) nodeComment(ctx context.Context, node string) (string, e
 }
 
 // setNodeComment replaces a node's whole Comment.
-func (a administration) setNodeComment(ctx context.Context, node, comment string) error {
+func (a slurmPrograms) setNodeComment(ctx context.Context, node, comment string) error {
 	return eachLine(ctx, func(string) {}, a.scontrol, "update", "NodeName="+node, "Comment="+comment)
 }

@@ -29,8 +29,8 @@ printf '%-4100s\n%-4100s\n' "$text" "$text"`,
 	if err := os.WriteFile(file, []byte(comment), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	programs := administration{scontrol: filepath.Join(dir, "scontrol"), sinfo: filepath.Join(dir, "sinfo")}
-	return &announcer{administration: programs, node: "n1", note: notePath(dir), log: slog.New(slog.DiscardHandler)},
+	programs := slurmPrograms{scontrol: filepath.Join(dir, "scontrol"), sinfo: filepath.Join(dir, "sinfo")}
+	return &announcer{slurmPrograms: programs, node: "n1", note: notePath(dir), log: slog.New(slog.DiscardHandler)},
 		func() string {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -56,7 +56,7 @@ func TestABrokerSaysThatItIsThereAndTakesNothingAwayButItsOwnWord(t *testing.T) 
 			}
 		}
 		for range 2 {
-			if err := retract(a.administration, a.note); err != nil || now() != want[1] {
+			if err := retract(a.slurmPrograms, a.note); err != nil || now() != want[1] {
 				t.Errorf("of %q %q is left, %v, want %q", before, now(), err, want[1])
 			}
 		}

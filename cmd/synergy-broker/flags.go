@@ -128,7 +128,7 @@ func present(dev string) ([]int, error) {
 	if len(all) == 0 {
 		// After a reboot the driver may load later. So the error is a failed, for which the unit tries again, unlike
 		// for a wrong flag.
-		return nil, failed{fmt.Errorf("there is no GPU in %s: name them by --gpus", dev)}
+		return nil, runtimeError{fmt.Errorf("there is no GPU in %s: name them by --gpus", dev)}
 	}
 	slices.Sort(all)
 	return all, nil
@@ -166,7 +166,7 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 	r.Policy, r.Quantum, r.LookAhead, r.MinShare = rules.Policy(f.policy), f.quantum, f.lookAhead, f.minShare
 	r.Concede = f.concede
 	return broker.Config{RunDir: f.dir, GPUs: gpus, Rules: r, Proc: proc(), Fill: filler,
-		Report: f.reporter(log), SilentAfter: f.silent, Release: running(), Log: log,
+		Report: f.reporter(log), SilentAfter: f.silent, Release: programVersion(), Log: log,
 		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
 }
 
@@ -232,9 +232,9 @@ func (f *flags) serve(ctx context.Context, to io.Writer) error {
 	if err := broker.New(config).Serve(ctx); err != nil {
 		// Its text says all: another broker has the lock.
 		if errors.Is(err, broker.ErrRunning) {
-			return failed{err}
+			return runtimeError{err}
 		}
-		return failed{fmt.Errorf("serve: %w", err)}
+		return runtimeError{fmt.Errorf("serve: %w", err)}
 	}
 	return nil
 }

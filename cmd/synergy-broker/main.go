@@ -39,8 +39,8 @@ func main() {
 	os.Exit(code)
 }
 
-// failed is an error that another command line would not avoid. Its exit code is exitFailed.
-type failed struct{ error }
+// runtimeError is an error that another command line would not avoid. Its exit code is exitFailed.
+type runtimeError struct{ error }
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "synergy-broker:", err)
-	_, is := errors.AsType[failed](err)
+	_, is := errors.AsType[runtimeError](err)
 	if _, full := errors.AsType[cli.Unwritten](err); is || full {
 		return exitFailed
 	}
@@ -64,8 +64,9 @@ func command() *cobra.Command {
 	var f flags
 	serve := func(c *cobra.Command, _ []string) error { return f.serve(c.Context(), c.ErrOrStderr()) }
 	root := &cobra.Command{
-		Use: "synergy-broker", Short: "say whose turn it is on a GPU that jobs share", Long: about, Version: running(),
-		RunE: serve, SilenceErrors: true, SilenceUsage: true,
+		Use: "synergy-broker", Short: "say whose turn it is on a GPU that jobs share", Long: about,
+		Version: programVersion(),
+		RunE:    serve, SilenceErrors: true, SilenceUsage: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&f.dir, "run-dir", node.Folder, "the `folder` of sockets and stamps")
@@ -75,7 +76,7 @@ func command() *cobra.Command {
 		c.Flags().SortFlags = false
 		f.define(c.Flags())
 	}
-	root.AddCommand(first, f.thaw(), f.status(), cli.Manual("8", "synergy-broker "+running()),
+	root.AddCommand(first, f.thaw(), f.status(), cli.Manual("8", "synergy-broker "+programVersion()),
 		f.hook("stamp", "for Prolog, as root: keep what the daemon said of the job",
 			func(environ []string, _ io.Writer) error { return f.tell(node.Stamp, environ) }),
 		f.hook("unstamp", "for Epilog, as root: forget it",
@@ -95,7 +96,7 @@ func (f *flags) hook(name, short string, do func([]string, io.Writer) error) *co
 	return &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := do(os.Environ(), c.OutOrStdout()); err != nil {
-				return failed{err}
+				return runtimeError{err}
 			}
 			return nil
 		}}
@@ -154,7 +155,7 @@ func (f *flags) thaw() *cobra.Command {
 				f.retract(c.ErrOrStderr())
 			}
 			if err != nil {
-				return failed{err}
+				return runtimeError{err}
 			}
 			return nil
 		}}
@@ -177,8 +178,8 @@ func proc() broker.Proc {
 	return broker.Proc{Root: "/proc", Cgroups: "/sys/fs/cgroup", Owner: os.Geteuid()}
 }
 
-// running is the program's version.
-func running() string {
+// programVersion is the program's version.
+func programVersion() string {
 	if version != "" {
 		return version
 	}

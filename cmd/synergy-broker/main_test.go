@@ -387,7 +387,7 @@ func TestTheManPageTellsEachFlag(t *testing.T) {
 // TestADriverThatComesLaterIsWaitedForAndAWrongFlagIsNot: the unit starts again what did not end with exitUsage.
 func TestADriverThatComesLaterIsWaitedForAndAWrongFlagIsNot(t *testing.T) {
 	_, err := present(t.TempDir())
-	if _, is := errors.AsType[failed](err); !is || !strings.Contains(err.Error(), "name them by --gpus") {
+	if _, is := errors.AsType[runtimeError](err); !is || !strings.Contains(err.Error(), "name them by --gpus") {
 		t.Errorf("without a GPU: %v, want one that is tried again", err)
 	}
 	code := run(t.Context(), []string{"serve", "--gpus", "many"}, io.Discard, io.Discard)

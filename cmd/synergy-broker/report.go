@@ -18,13 +18,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 )
 
-// administration runs Slurm's programs as root of a node.
-type administration struct {
+// slurmPrograms runs Slurm's programs as root of a node.
+type slurmPrograms struct {
 	scontrol, squeue, sinfo string // paths
 }
 
 // onPath finds the programs on the PATH. It is an error if one of them is missing.
-func onPath() (a administration, err error) {
+func onPath() (a slurmPrograms, err error) {
 	for name, path := range map[string]*string{"scontrol": &a.scontrol, "squeue": &a.squeue, "sinfo": &a.sinfo} {
 		var wrong error
 		*path, wrong = exec.LookPath(name)
@@ -59,7 +59,7 @@ func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 // somebody else writes between the two would be lost, but an offence is reported about once in a job's life. A job that
 // has ended is not reported. A job counts as ended, too, if the job with its number belongs to another user, as after
 // slurmctld has lost its state.
-func (a administration) accuse(ctx context.Context, job, uid int, o share.Offence) error {
+func (a slurmPrograms) accuse(ctx context.Context, job, uid int, o share.Offence) error {
 	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
 	defer cancel()
 	name, before, err := a.comment(ctx, job, uid)
@@ -97,7 +97,7 @@ var errOver = fmt.Errorf("%w: the job is over", broker.ErrNotReported)
 
 // comment returns a job's AdminComment, and the name under which scontrol changes this job only: the number of an
 // array's last task is also that of the whole array, so a task is named as 17_3.
-func (a administration) comment(ctx context.Context, job, uid int) (name, comment string, err error) {
+func (a slurmPrograms) comment(ctx context.Context, job, uid int) (name, comment string, err error) {
 	var own strings.Builder
 	found := false
 	err = eachLine(ctx, func(line string) {

@@ -15,7 +15,7 @@ import (
 )
 
 // controller is an administration of a script's: squeue prints what is in a file, scontrol notes what it is told.
-func controller(t *testing.T, prints string) (a administration, told func() string) {
+func controller(t *testing.T, prints string) (a slurmPrograms, told func() string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -26,7 +26,7 @@ func controller(t *testing.T, prints string) (a administration, told func() stri
 			t.Fatal(err)
 		}
 	}
-	a = administration{scontrol: filepath.Join(dir, "scontrol"), squeue: filepath.Join(dir, "squeue")}
+	a = slurmPrograms{scontrol: filepath.Join(dir, "scontrol"), squeue: filepath.Join(dir, "squeue")}
 	return a, func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "told"))
 		return string(text)

@@ -31,7 +31,7 @@ func (f *flags) status() *cobra.Command {
 			defer cancel()
 			s, err := broker.Ask(ctx, f.dir)
 			if err != nil {
-				return failed{err}
+				return runtimeError{err}
 			}
 			return say(c.OutOrStdout(), s, asJSON, asMetrics)
 		}}

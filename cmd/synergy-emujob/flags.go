@@ -238,7 +238,7 @@ func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 		Cost:  f.cost("checkpoint-cost", f.checkCost, profile.CheckpointSeconds),
 		Store: f.store(getenv),
 	}
-	if f.report != "" && !follows(getenv) {
+	if f.report != "" && !isFollower(getenv) {
 		job.Report = reporter{job: job.ID, words: f.report}.report
 	}
 	f.setWork(job)
@@ -278,10 +278,10 @@ func (f *flags) grant(getenv func(string) string) (emulate.Grant, error) {
 	if !f.virtualCPU {
 		g.PerNode.CPUs = usable(g.PerNode.CPUs)
 	}
-	g.Nodes = given(f.nodes, g.Nodes)
-	g.PerNode.GPUs = given(f.gpus, g.PerNode.GPUs)
-	g.PerNode.CPUs = given(f.cpus, g.PerNode.CPUs)
-	g.PerNode.Memory = gres.Memory(given(f.memory, int(g.PerNode.Memory)))
+	g.Nodes = flagOr(f.nodes, g.Nodes)
+	g.PerNode.GPUs = flagOr(f.gpus, g.PerNode.GPUs)
+	g.PerNode.CPUs = flagOr(f.cpus, g.PerNode.CPUs)
+	g.PerNode.Memory = gres.Memory(flagOr(f.memory, int(g.PerNode.Memory)))
 	switch {
 	case g.PerNode.GPUs == 0:
 		return g, errors.New("no GPUs are granted: want SLURM_GPUS_ON_NODE, CUDA_VISIBLE_DEVICES or --gpus")
@@ -301,8 +301,8 @@ func usable(granted int) int {
 	return min(granted, there)
 }
 
-// given is the value of a flag, or otherwise if the flag is not given.
-func given(flag, otherwise int) int {
+// flagOr is the value of a flag, or otherwise if the flag is not given.
+func flagOr(flag, otherwise int) int {
 	if flag > 0 {
 		return flag
 	}
@@ -335,7 +335,7 @@ func (f *flags) store(getenv func(string) string) *emulate.Store {
 	if info, err := os.Stat(path); err == nil && info.IsDir() || strings.HasSuffix(path, "/") {
 		path = filepath.Join(path, "emujob-"+jobName(getenv))
 	}
-	return &emulate.Store{Path: path, Follows: follows(getenv)}
+	return &emulate.Store{Path: path, Follows: isFollower(getenv)}
 }
 
 // jobName names the job's checkpoints; outside Slurm all runs have the same ones.

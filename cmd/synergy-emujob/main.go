@@ -63,7 +63,7 @@ func emujob(args []string, signals chan os.Signal) int {
 	if err != nil {
 		return complain(exitFailed, err)
 	}
-	if !follows(os.Getenv) {
+	if !isFollower(os.Getenv) {
 		fmt.Fprintln(os.Stderr, sentence(job, out))
 	}
 	return f.exitCode(out.Reason)
@@ -91,7 +91,7 @@ func (f *flags) exitCode(reason emulate.Reason) int {
 func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
 	switch {
 	// The first task of the step logs for all.
-	case follows(getenv):
+	case isFollower(getenv):
 		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	case f.log == "-":
 		return os.Stdout, nil
@@ -103,8 +103,9 @@ func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
 	return file, nil
 }
 
-// follows reports whether this is one of several tasks of a step and not the first. The first saves and logs for all.
-func follows(getenv func(string) string) bool {
+// isFollower reports whether this is one of several tasks of a step and not the first. The first saves and logs for
+// all.
+func isFollower(getenv func(string) string) bool {
 	rank := getenv("SLURM_PROCID")
 	return rank != "" && rank != "0"
 }

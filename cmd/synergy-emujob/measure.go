@@ -41,7 +41,7 @@ const windows = 9
 // printed, and the job runs unmeasured. stop ends the measurement.
 func (f *flags) measureIt() (stop func()) {
 	stop = func() {}
-	if f.measure <= 0 || follows(os.Getenv) {
+	if f.measure <= 0 || isFollower(os.Getenv) {
 		return stop
 	}
 	dir, err := os.MkdirTemp("", "synergy-emujob-")

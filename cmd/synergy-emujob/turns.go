@@ -31,7 +31,7 @@ func (f *flags) takeTurns() (end func(), err error) {
 // memoryOfGPU is what the job tells the broker that it uses, in MiB: the flag's amount, or else the profile's; 0:
 // unknown.
 func (f *flags) memoryOfGPU(profile *sensitivity.Profile) gres.Memory {
-	return gres.Memory(given(f.gpuMemory, int(profile.GPUMemory)))
+	return gres.Memory(flagOr(f.gpuMemory, int(profile.GPUMemory)))
 }
 
 // busy is the part of an iteration in which the job uses the GPU. If it is unknown, it is 1.

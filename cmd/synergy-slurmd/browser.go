@@ -17,11 +17,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// forPeople serves the pages for browsers. A client of / that does not accept HTML gets the index as text. The page of
-// the cluster without a query is the same for all, and cached.
-func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
+// handleBrowser serves the pages for browsers. A client of / that does not accept HTML gets the index as text. The page
+// of the cluster without a query is the same for all, and cached.
+func handleBrowser(mux *http.ServeMux, desk *pageLimiter, h *health, reports archive) {
 	cluster := func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) }
-	part, whole := inTurn(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.wentWell}
+	part, whole := limitedPage(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.lastGoodTime}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !isBrowser(r):
@@ -32,7 +32,7 @@ func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 			part.ServeHTTP(w, r)
 		}
 	})
-	mux.Handle("GET /jobs/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /jobs/{job}", limitedPage(desk, func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("job"))
 		if err != nil || id < 1 {
 			http.Error(w, "want the number of a job, as /jobs/4711", http.StatusBadRequest)
@@ -40,7 +40,7 @@ func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 		}
 		serveJob(r.Context(), w, id, reports)
 	}))
-	mux.Handle("GET /profiles", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /profiles", limitedPage(desk, func(w http.ResponseWriter, r *http.Request) {
 		h.beside.serveProfiles(w, r, reports)
 	}))
 	for path, instead := range gone {
@@ -91,7 +91,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports arc
 	}
 	report, err := latest(reports)
 	servePage(w, err, func(text *bytes.Buffer) error {
-		return page.Cluster(text, report, h.told(report, time.Now()), asked, time.Now())
+		return page.Cluster(text, report, h.pageHealth(report, time.Now()), asked, time.Now())
 	})
 }
 

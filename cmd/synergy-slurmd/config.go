@@ -28,7 +28,7 @@ type Config struct {
 	// Match gives profiles to jobs without a directive, in shadow mode only. The first rule that fits counts.
 	Match   []bridge.Match
 	Savings string // absolute; the folder of the ledger of savings; empty: none is kept
-	History memoir
+	History historyConfig
 	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal. It is at least two rounds
 	// long, so that one failed round makes no job start.
 	Lease time.Duration
@@ -86,7 +86,7 @@ func defaults(round time.Duration) Config {
 		StartTimeout:   time.Minute,
 		Concurrency:    8,
 		Rate:           100,
-		History:        memoir{Keep: history.DefaultKeep, MostGiB: history.DefaultMostBytes >> 30},
+		History:        historyConfig{Keep: history.DefaultKeep, MostGiB: history.DefaultMostBytes >> 30},
 	}
 }
 
@@ -143,12 +143,12 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("is empty: name the partitions at least, as partitions: [gpu]")
 	case err != nil:
-		return nil, broken(text, err)
+		return nil, syntaxError(text, err)
 	}
 	switch err := loader.Load(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil: // the line of what cannot be read is known, that of the document is not
-		return nil, broken(text, err)
+		return nil, syntaxError(text, err)
 	default:
 		return nil, fmt.Errorf("line %d: a second document begins: keep everything in one", second.Line)
 	}
@@ -165,7 +165,10 @@ func (c *Config) read(settings []setting) error {
 			problems = append(problems, fmt.Errorf("line %d: %s: is already set in line %d: remove one", s.value.Line,
 				s.name, lines[s.name]))
 		case read == nil:
-			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: %s", s.value.Line, s.name, meant(s.name)))
+			problems = append(
+				problems,
+				fmt.Errorf("line %d: %s: unknown key: %s", s.value.Line, s.name, keySuggestion(s.name)),
+			)
 		default:
 			if err := read(c, s.value); err != nil {
 				problems = append(problems, fmt.Errorf("line %d: %s: %w", s.value.Line, s.name, err))

@@ -99,7 +99,7 @@ canary:
 		Match: []bridge.Match{{User: "ann", Name: "img-*", Profile: "res50.json", Saves: true},
 			{Account: "ml", Partition: "big"}},
 		Savings: "/var/lib/savings",
-		History: memoir{Path: "/var/lib/history", Keep: 90 * day, MostGiB: 7},
+		History: historyConfig{Path: "/var/lib/history", Keep: 90 * day, MostGiB: 7},
 		Lease:   20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour,
 			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},

@@ -28,20 +28,20 @@ const poll = time.Second
 // connector opens Slurm (or a plugin in its place), and makes the Runner for each configuration.
 type connector struct {
 	flags       flags
-	book        *recollection
+	book        *failoverLedger
 	log         zerolog.Logger
 	metrics     *metrics // nil: nothing is counted
-	seat        *seat    // the ticket of this daemon; nil: there is no other daemon
+	elector     *elector // the ticket of this daemon; nil: there is no other daemon
 	bound       throttle
 	outlook     *outlook                    // nil: no start times are estimated
 	planner     bridge.Planner              // nil: the built-in one
 	limitsCache bridge.LimitsCache          // cache of the site's limits; it outlives a reload
 	learned     atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
 
-	mu     sync.Mutex // the client is used by rounds and by the seat
-	config Config     // with which the client is opened
-	client *driven    // the open one, or nil
-	fresh  bool       // the client was opened by the seat, and no Runner uses it yet
+	mu     sync.Mutex       // the client is used by rounds and by the seat
+	config Config           // with which the client is opened
+	client *workloadManager // the open one, or nil
+	fresh  bool             // the client was opened by the seat, and no Runner uses it yet
 }
 
 // connect makes the Runner for a configuration. It opens Slurm anew, since the configuration may bound requests
@@ -52,17 +52,17 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		return nil, err
 	}
 	return &bridge.Runner{
-		Slurm:    c.seat.fence(client),
+		Slurm:    c.elector.fence(client),
 		Ledger:   c.book,
 		Watcher:  client.watcher,
-		Splitter: c.seat.fenceSplitter(client.splits),
-		Leases:   c.seat.fenceLeases(client.leases),
+		Splitter: c.elector.fenceSplitter(client.splits),
+		Leases:   c.elector.fenceLeases(client.leases),
 		Clock:    wall{},
 		Profiles: c.shelves(config.ProfileDirs).lookup,
 		Settings: settings(config, c.flags, c.planner, c.schedulerLooks(ctx)),
 		Limits:   c.consult(client.limits),
 		Last:     c.book.LastRound(),
-		Learned:  c.learns(config.Learned),
+		Learned:  c.openLearned(config.Learned),
 		Outlook:  c.outlook.orNone(),
 	}, nil
 }
@@ -70,9 +70,10 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 // fewFiles is how many unreadable files the log names one by one.
 const fewFiles = 5
 
-// learns opens the folder of learned profiles. It returns nil if no folder is named or it cannot be read: nothing is
-// learned then, and the error is logged. Rounds go on, and jobs with synergy-profile=auto get the proportional share.
-func (c *connector) learns(dir string) bridge.Learned {
+// openLearned opens the folder of learned profiles. It returns nil if no folder is named or it cannot be read: nothing
+// is learned then, and the error is logged. Rounds go on, and jobs with synergy-profile=auto get the proportional
+// share.
+func (c *connector) openLearned(dir string) bridge.Learned {
 	c.learned.Store(nil)
 	if dir == "" {
 		return nil
@@ -101,10 +102,10 @@ func (c *connector) tellUnread(wrong []error) {
 	}
 }
 
-// succeed is called when this daemon becomes the leader after another one. Its own records of jobs are out of date by
+// takeOver is called when this daemon becomes the leader after another one. Its own records of jobs are out of date by
 // then, and so are the learned profiles if both daemons share the folder, which is read again.
-func (c *connector) succeed() {
-	c.book.expire()
+func (c *connector) takeOver() {
+	c.book.markStale()
 	s := c.learned.Load()
 	if s == nil {
 		return
@@ -117,8 +118,8 @@ func (c *connector) succeed() {
 	}
 }
 
-// taught is the number of learned profiles.
-func (c *connector) taught() float64 {
+// learnedCount is the number of learned profiles.
+func (c *connector) learnedCount() float64 {
 	s := c.learned.Load()
 	if s == nil {
 		return 0
@@ -126,8 +127,8 @@ func (c *connector) taught() float64 {
 	return float64(s.Known())
 }
 
-// known returns the learned profiles, ordered by user and job name.
-func (c *connector) known() []*learned.Entry {
+// learnedProfiles returns the learned profiles, ordered by user and job name.
+func (c *connector) learnedProfiles() []*learned.Entry {
 	s := c.learned.Load()
 	if s == nil {
 		return nil
@@ -182,7 +183,7 @@ func (c *connector) consult(source bridge.Limits) *bridge.LimitsCache {
 
 // reopen closes and opens Slurm for this configuration. A client that the seat has just opened with the same settings
 // is kept, since it has already read the jobs.
-func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) {
+func (c *connector) reopen(ctx context.Context, config Config) (*workloadManager, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate &&
@@ -197,7 +198,7 @@ func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) 
 }
 
 // open returns the open client, or a new one. It is called with mu held.
-func (c *connector) open(ctx context.Context) (*driven, error) {
+func (c *connector) open(ctx context.Context) (*workloadManager, error) {
 	if c.client != nil {
 		return c.client, nil
 	}

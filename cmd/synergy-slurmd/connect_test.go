@@ -57,7 +57,7 @@ func unset(settings any) []string {
 }
 
 func TestEverySettingReachesTheRound(t *testing.T) {
-	if names := unset(settings(fullConfig(), fullFlags(t), &adviser{}, time.Minute)); len(names) > 0 {
+	if names := unset(settings(fullConfig(), fullFlags(t), &plannerPlugin{}, time.Minute)); len(names) > 0 {
 		t.Errorf("not set: %v", names)
 	}
 }
@@ -92,7 +92,7 @@ func TestRoundsGoOnWhereTheLedgerEnds(t *testing.T) {
 	if err := book.Settle(nil, bridge.Report{Round: 41}); err != nil {
 		t.Fatal(err)
 	}
-	manager := &connector{flags: f, book: &recollection{Book: book}, log: zerolog.Nop(), metrics: testMetrics()}
+	manager := &connector{flags: f, book: &failoverLedger{Book: book}, log: zerolog.Nop(), metrics: testMetrics()}
 	defer manager.close()
 	rounds, err := manager.connect(t.Context(), fullConfig())
 	if err != nil {
@@ -113,7 +113,7 @@ func TestASlurmThatCannotBeOpenedLeavesNothingOpen(t *testing.T) {
 		flags:   f,
 		log:     zerolog.Nop(),
 		metrics: testMetrics(),
-		book:    &recollection{Book: &ledger.Book{}},
+		book:    &failoverLedger{Book: &ledger.Book{}},
 	}
 	if _, err := manager.connect(t.Context(), fullConfig()); err != nil {
 		t.Fatal(err)
@@ -165,9 +165,9 @@ func TestASuccessorKnowsWhatItsPredecessorLearned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &connector{log: zerolog.New(&lines), book: &recollection{}}
-	c.succeed() // before the first round nothing is open
-	knows := c.learns(dir)
+	c := &connector{log: zerolog.New(&lines), book: &failoverLedger{}}
+	c.takeOver() // before the first round nothing is open
+	knows := c.openLearned(dir)
 	key := learned.Key{User: "alice", Job: "vision"}
 	var e *learned.Entry
 	if err := first.Keep(e.With(key, learned.Report{Job: 7, At: time.Unix(1767268800, 0), GPUs: 1, Memory: 1000,
@@ -177,14 +177,14 @@ func TestASuccessorKnowsWhatItsPredecessorLearned(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "junk.json"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if knows.Of(key) != nil || c.taught() != 0 {
+	if knows.Of(key) != nil || c.learnedCount() != 0 {
 		t.Error("it reads the folder in each round")
 	}
-	c.succeed()
-	if knows.Of(key) == nil || c.taught() != 1 || !strings.Contains(lines.String(), "junk.json") {
-		t.Errorf("after the takeover it knows %g names: %s", c.taught(), &lines)
+	c.takeOver()
+	if knows.Of(key) == nil || c.learnedCount() != 1 || !strings.Contains(lines.String(), "junk.json") {
+		t.Errorf("after the takeover it knows %g names: %s", c.learnedCount(), &lines)
 	}
-	if c.learns("") != nil || c.taught() != 0 {
+	if c.openLearned("") != nil || c.learnedCount() != 0 {
 		t.Error("without the key it still counts what it knew")
 	}
 }

@@ -19,23 +19,28 @@ const (
 	toAnswer = time.Second
 )
 
-// crowd is a listener that is never full. When all places are taken, it closes the connection that has been silent for
-// longest; if all have asked, the one that has been served for longest. So a client that opens many connections and
-// keeps them has its own closed, and a client that asks at once waits for at most (connections before it / places) ×
-// toAnswer. Time limits alone do not achieve that, because a client that is thrown out after ten seconds returns at
-// once.
-type crowd struct {
+// boundedListener is a listener that is never full. When all places are taken, it closes the connection that has been
+// silent for longest; if all have asked, the one that has been served for longest. So a client that opens many
+// connections and keeps them has its own closed, and a client that asks at once waits for at most (connections before
+// it / places) × toAnswer. Time limits alone do not achieve that, because a client that is thrown out after ten seconds
+// returns at once.
+type boundedListener struct {
 	net.Listener
 	most   int
 	closed chan struct{}
 	end    func()
 
 	mu     sync.Mutex
-	guests map[*guest]struct{}
+	guests map[*boundedConn]struct{}
 }
 
-func newCrowd(listener net.Listener, most int) *crowd {
-	c := &crowd{Listener: listener, most: most, closed: make(chan struct{}), guests: make(map[*guest]struct{})}
+func newBoundedListener(listener net.Listener, most int) *boundedListener {
+	c := &boundedListener{
+		Listener: listener,
+		most:     most,
+		closed:   make(chan struct{}),
+		guests:   make(map[*boundedConn]struct{}),
+	}
 	c.end = sync.OnceFunc(func() { close(c.closed) })
 	return c
 }
@@ -50,14 +55,14 @@ func placesHere() int {
 }
 
 // Accept takes the next connection, and makes room for it.
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *boundedListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{Conn: conn, crowd: c}
+	g := &boundedConn{Conn: conn, crowd: c}
 	for {
-		wait := c.seat(g, time.Now())
+		wait := c.admit(g, time.Now())
 		if wait == 0 {
 			return g, nil
 		}
@@ -70,13 +75,13 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// seat admits a connection. If all places are taken, it closes the connection to be closed first. If that may not be
+// admit admits a connection. If all places are taken, it closes the connection to be closed first. If that may not be
 // closed yet, it returns how long to wait.
-func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
+func (c *boundedListener) admit(g *boundedConn, now time.Time) (wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.guests) >= c.most {
-		out, due := c.longest(now)
+		out, due := c.evictionCandidate(now)
 		if due > 0 {
 			return due
 		}
@@ -89,13 +94,13 @@ func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// longest is the connection to be closed first, and how long until it may be: a connection that has not asked is closed
-// before one that has.
-func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
-	var silent, served *guest
+// evictionCandidate is the connection to be closed first, and how long until it may be: a connection that has not asked
+// is closed before one that has.
+func (c *boundedListener) evictionCandidate(now time.Time) (first *boundedConn, due time.Duration) {
+	var silent, served *boundedConn
 	for g := range c.guests {
 		oldest := &silent
-		if g.asked {
+		if g.hasRequest {
 			oldest = &served
 		}
 		if *oldest == nil || g.since.Before((*oldest).since) {
@@ -103,7 +108,7 @@ func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
 		}
 	}
 	// Without such a connection it is toAnswer, the longest, so that the other kind decides.
-	left := func(g *guest, limit time.Duration) time.Duration {
+	left := func(g *boundedConn, limit time.Duration) time.Duration {
 		if g == nil {
 			return toAnswer
 		}
@@ -117,32 +122,32 @@ func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
 }
 
 // follow is the server's callback (http.Server.ConnState). It notes that a connection's request has come.
-func (c *crowd) follow(conn net.Conn, state http.ConnState) {
-	g, is := conn.(*guest)
+func (c *boundedListener) follow(conn net.Conn, state http.ConnState) {
+	g, is := conn.(*boundedConn)
 	if !is || state != http.StateActive {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g.asked, g.since = true, time.Now()
+	g.hasRequest, g.since = true, time.Now()
 }
 
 // Close also ends an Accept that waits for a place.
-func (c *crowd) Close() error {
+func (c *boundedListener) Close() error {
 	c.end()
 	return c.Listener.Close()
 }
 
-// guest is a connection that has a place.
-type guest struct {
+// boundedConn is a connection that has a place.
+type boundedConn struct {
 	net.Conn
-	crowd *crowd
-	asked bool      // its request has come
-	since time.Time // when it was accepted, or its request came
+	crowd      *boundedListener
+	hasRequest bool      // its request has come
+	since      time.Time // when it was accepted, or its request came
 }
 
 // Close also frees the place.
-func (g *guest) Close() error {
+func (g *boundedConn) Close() error {
 	g.crowd.mu.Lock()
 	delete(g.crowd.guests, g)
 	g.crowd.mu.Unlock()

@@ -146,14 +146,14 @@ func TestTheConnectionThatHasSaidNothingForLongestMakesRoom(t *testing.T) {
 		{"nobody who has just come", []time.Duration{100 * ms, 120 * ms}, nil, 120 * ms, 280 * ms},
 		{"nobody who has just asked", []time.Duration{10 * ms}, []time.Duration{900 * ms}, 900 * ms, 100 * ms},
 	} {
-		now, all := time.Now(), newCrowd(nil, 1)
+		now, all := time.Now(), newBoundedListener(nil, 1)
 		for _, ago := range c.silent {
-			all.guests[&guest{since: now.Add(-ago)}] = struct{}{}
+			all.guests[&boundedConn{since: now.Add(-ago)}] = struct{}{}
 		}
 		for _, ago := range c.asked {
-			all.guests[&guest{since: now.Add(-ago), asked: true}] = struct{}{}
+			all.guests[&boundedConn{since: now.Add(-ago), hasRequest: true}] = struct{}{}
 		}
-		if first, due := all.longest(now); now.Sub(first.since) != c.goes || due != c.due {
+		if first, due := all.evictionCandidate(now); now.Sub(first.since) != c.goes || due != c.due {
 			t.Errorf("%s: that of %s ago, in %s", c.name, now.Sub(first.since), due)
 		}
 	}

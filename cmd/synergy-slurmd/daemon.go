@@ -37,41 +37,41 @@ type daemon struct {
 	reload  func() (Config, error)
 	hangups <-chan os.Signal // each asks for a reload
 
-	journal *journal
-	metrics *metrics
-	health  *health
-	manager manager
-	heart   *heart
-	savings *accountant
-	outlook *outlook
-	history *historian
-	seat    *seat // the daemon's ticket; nil: it takes none
+	journal        *journal
+	metrics        *metrics
+	health         *health
+	serviceManager serviceManager
+	heartbeat      *heartbeatWriter
+	savings        *savingsWriter
+	outlook        *outlook
+	history        *historyWriter
+	elector        *elector // the daemon's ticket; nil: it takes none
 
-	barred   error // why it can neither lead nor stand by; nil: it can
-	rounder  rounder
-	failures int  // failed rounds in a row
-	blind    bool // a small round has failed since the last good round
+	leadErr          error // why it can neither lead nor stand by; nil: it can
+	rounder          rounder
+	failures         int  // failed rounds in a row
+	smallRoundFailed bool // a small round has failed since the last good round
 	// due is when the loop is expected to show the next sign of life, in nanoseconds of the monotonic clock.
 	due atomic.Int64
 }
 
 // run holds rounds until ctx ends. A round under way at that moment has the time farewell to end by itself.
 func (d *daemon) run(ctx context.Context) {
-	d.manager.ready()
-	defer d.manager.stopping()
+	d.serviceManager.ready()
+	defer d.serviceManager.stopping()
 	defer d.feedWatchdog()()
-	defer d.seat.take()()
+	defer d.elector.join()()
 	defer d.savings.work()()
 	defer d.outlook.stop()
 	defer d.history.work()()
 	for {
-		d.barred = d.await(ctx)
+		d.leadErr = d.await(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		began := time.Now()
-		d.turn(ctx)
-		d.rest(ctx, d.pause(began, time.Now()))
+		d.roundAndReport(ctx)
+		d.waitBetweenRounds(ctx, d.pause(began, time.Now()))
 	}
 }
 
@@ -80,7 +80,7 @@ func (d *daemon) feedWatchdog() (stop func()) {
 	d.expect(slack)
 	ctx, cancel := context.WithCancel(context.Background())
 	var feeder sync.WaitGroup
-	feeder.Go(func() { d.manager.feed(ctx, d.alive) })
+	feeder.Go(func() { d.serviceManager.feed(ctx, d.alive) })
 	return func() {
 		cancel()
 		feeder.Wait()
@@ -93,11 +93,11 @@ var errOnce = errors.New("the round did not end well")
 // once holds one round. It waits until this daemon leads, since there is no later round that could, and keeps its
 // ticket while the round is held.
 func (d *daemon) once(ctx context.Context) error {
-	d.barred = d.seat.win(ctx)
-	defer d.seat.take()()
+	d.leadErr = d.elector.win(ctx)
+	defer d.elector.join()()
 	defer d.savings.work()()
 	defer d.history.work()()
-	d.turn(ctx)
+	d.roundAndReport(ctx)
 	d.outlook.stop() // there is no later round that would use the estimates
 	if d.failures > 0 {
 		return errOnce
@@ -105,9 +105,9 @@ func (d *daemon) once(ctx context.Context) error {
 	return nil
 }
 
-// turn holds one round and reports it everywhere. Only a round that ended well writes the heartbeat, is booked as
-// savings, and has start times estimated. A failed one is in the history, too, if it got as far as a plan.
-func (d *daemon) turn(ctx context.Context) {
+// roundAndReport holds one round and reports it everywhere. Only a round that ended well writes the heartbeat, is
+// booked as savings, and has start times estimated. A failed one is in the history, too, if it got as far as a plan.
+func (d *daemon) roundAndReport(ctx context.Context) {
 	d.outlook.stop()
 	began := time.Now()
 	report, err := d.round(ctx)
@@ -115,19 +115,19 @@ func (d *daemon) turn(ctx context.Context) {
 		err = errStopped
 	}
 	if err == nil {
-		d.failures, d.blind = 0, false
+		d.failures, d.smallRoundFailed = 0, false
 	} else {
 		d.failures++
 	}
 	took := time.Since(began)
 	d.metrics.round(report, took, err)
 	d.health.round(report.Round, time.Now(), err)
-	d.health.stands.note(d.config, report)
+	d.health.status.note(d.config, report)
 	d.journal.round(report, took, err)
-	d.manager.status(report, err)
+	d.serviceManager.status(report, err)
 	d.history.note(d.config, report)
 	if err == nil {
-		d.heart.beat(d.config, time.Now())
+		d.heartbeat.beat(d.config, time.Now())
 		d.savings.note(d.config, d.period, report)
 		d.outlook.look(d.config, d.period, report)
 	}
@@ -138,8 +138,8 @@ var errStopped = errors.New("cut short: the daemon is stopping")
 
 // round holds one round with the current rounder, which it makes first if there is none.
 func (d *daemon) round(ctx context.Context) (bridge.Report, error) {
-	if d.barred != nil {
-		return bridge.Report{}, d.barred
+	if d.leadErr != nil {
+		return bridge.Report{}, d.leadErr
 	}
 	limit := d.period + overrun
 	d.expect(limit + farewell + slack)
@@ -182,8 +182,9 @@ func (d *daemon) pause(began, now time.Time) time.Duration {
 	return min(d.period, max(0, began.Truncate(d.period).Add(d.period).Sub(now)))
 }
 
-// rest waits for the pause. Meanwhile it holds small rounds, and reads the configuration again when asked to.
-func (d *daemon) rest(ctx context.Context, pause time.Duration) {
+// waitBetweenRounds waits for the pause. Meanwhile it holds small rounds, and reads the configuration again when asked
+// to.
+func (d *daemon) waitBetweenRounds(ctx context.Context, pause time.Duration) {
 	d.expect(pause + slack)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -197,9 +198,9 @@ func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 		case <-timer.C:
 			return
 		case <-looks:
-			d.between(ctx)
+			d.holdSmallRound(ctx)
 			d.expect(max(0, until-wall{}.Elapsed()) + slack)
-		case <-d.seat.news(): // this daemon has become the leader
+		case <-d.elector.leadSignal(): // this daemon has become the leader
 			return
 		case <-d.hangups:
 			d.reconfigure()
@@ -217,10 +218,10 @@ func (d *daemon) looks() (times <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// between holds a small round if there is something to start. After a failed small round none is held until a full
-// round has ended well: that round has the time to find and report what is wrong.
-func (d *daemon) between(ctx context.Context) {
-	if d.rounder == nil || d.barred != nil || d.failures > 0 || d.blind {
+// holdSmallRound holds a small round if there is something to start. After a failed small round none is held until a
+// full round has ended well: that round has the time to find and report what is wrong.
+func (d *daemon) holdSmallRound(ctx context.Context) {
+	if d.rounder == nil || d.leadErr != nil || d.failures > 0 || d.smallRoundFailed {
 		return
 	}
 	// It waits for starts as long as Slurm's schedulers need to look at them, at most a period.
@@ -230,9 +231,9 @@ func (d *daemon) between(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	report, held, err := d.rounder.SmallRound(within)
-	d.blind = err != nil
+	d.smallRoundFailed = err != nil
 	d.metrics.smallRound(report, held, err)
-	d.health.stands.note(d.config, report)
+	d.health.status.note(d.config, report)
 	if held {
 		d.history.note(d.config, report)
 	}
@@ -244,12 +245,12 @@ func (d *daemon) between(ctx context.Context) {
 // reconfigure reads the configuration again for the rounds to come. An invalid one changes nothing. Without a rounder
 // the next round opens Slurm anew.
 func (d *daemon) reconfigure() {
-	d.manager.reloading()
-	defer d.manager.ready()
+	d.serviceManager.reloading()
+	defer d.serviceManager.ready()
 	config, err := d.reload()
 	d.metrics.reload(err)
 	d.journal.reload(err)
-	d.health.note("the configuration stays as it was", err, remedyOfReload)
+	d.health.setTrouble("the configuration stays as it was", err, remedyOfReload)
 	if err == nil {
 		d.config, d.rounder = config, nil
 		d.health.follows(config)

@@ -52,15 +52,15 @@ func lasting(d time.Duration) func(context.Context, int) error {
 // testDaemon has rounds of five minutes that end at once.
 func testDaemon(rounds rounder) *daemon {
 	return &daemon{
-		period:  fiveMinutes,
-		connect: func(context.Context, Config) (rounder, error) { return rounds, nil },
-		reload:  func() (Config, error) { return Config{}, nil },
-		journal: &journal{log: zerolog.Nop()},
-		metrics: newMetrics(func() float64 { return 0 }, "test"),
-		health:  newHealth(fiveMinutes, time.Now()),
-		heart:   &heart{log: zerolog.Nop()},
-		savings: &accountant{log: zerolog.Nop()},
-		outlook: &outlook{},
+		period:    fiveMinutes,
+		connect:   func(context.Context, Config) (rounder, error) { return rounds, nil },
+		reload:    func() (Config, error) { return Config{}, nil },
+		journal:   &journal{log: zerolog.Nop()},
+		metrics:   newMetrics(func() float64 { return 0 }, "test"),
+		health:    newHealth(fiveMinutes, time.Now()),
+		heartbeat: &heartbeatWriter{log: zerolog.Nop()},
+		savings:   &savingsWriter{log: zerolog.Nop()},
+		outlook:   &outlook{},
 	}
 }
 
@@ -220,7 +220,8 @@ func TestTheNextRoundFollowsANewConfiguration(t *testing.T) {
 			t.Errorf("connected with %v", used)
 		}
 		wantOffsets(t, rounds.began, "0s 5m0s 10m0s")
-		if about := d.health.tells(time.Now()); !slices.Equal(about.Partitions, []string{"new"}) || about.Well != 3 {
+		if about := d.health.statusInfo(time.Now()); !slices.Equal(about.Partitions, []string{"new"}) ||
+			about.Well != 3 {
 			t.Errorf("the daemon says of itself %+v", about)
 		}
 	})
@@ -233,20 +234,20 @@ func TestTheDaemonTellsHowManyRoundsInARowEndedWellAndOfTheLastThatDidNot(t *tes
 	h.round(2, time.Now(), errors.New("slurmrestd:\n\x1b[2J503"))
 	h.round(3, time.Now(), nil)
 	h.round(4, time.Now(), nil)
-	about := h.tells(time.Now())
+	about := h.statusInfo(time.Now())
 	if about.Well != 2 || about.Failed != 1 || about.Failure != "slurmrestd: [2J503" || !about.Healthy ||
 		about.Behind || about.Lease != 60 || about.Stage() != rollout.Canary ||
 		!strings.HasPrefix(about.Says, "round 4 ended well") {
 		t.Errorf("%+v", about)
 	}
 	h.standBy("behind another")
-	if about := h.tells(time.Now()); !about.Behind || about.Says != "behind another" {
+	if about := h.statusInfo(time.Now()); !about.Behind || about.Says != "behind another" {
 		t.Errorf("one that stands by says %+v", about)
 	}
-	late := h.tells(time.Now().Add(time.Hour))
+	late := h.statusInfo(time.Now().Add(time.Hour))
 	h.lead(time.Now().Add(-time.Hour))
 	h.round(5, time.Now(), errors.New("503"))
-	ill := h.tells(time.Now())
+	ill := h.statusInfo(time.Now())
 	if ill.Healthy || !strings.Contains(ill.Says, "503") || late.Failed != 1 || ill.Well != 0 {
 		t.Errorf("an ill one says %+v", ill)
 	}
@@ -347,7 +348,7 @@ func fed(t *testing.T, hold func(context.Context, int) error) int {
 	systemd := listenFor(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := testDaemon(&roundsOf{hold: hold})
-		d.manager.watchdog = 2 * time.Minute
+		d.serviceManager.watchdog = 2 * time.Minute
 		runFor(t, d, time.Hour)
 	})
 	times := 0
@@ -386,7 +387,7 @@ func TestTheWatchdogIsNotFedWhenARoundHangs(t *testing.T) {
 
 func TestAWatchdogIntervalThatIsNoNumberIsAnError(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "soon")
-	if _, err := newManager(); err == nil {
+	if _, err := newServiceManager(); err == nil {
 		t.Error("it was taken")
 	}
 }
@@ -406,7 +407,7 @@ func TestARoundThatIsCutShortByTheStopIsNoFailureOfSlurm(t *testing.T) {
 		cancel()
 		return fmt.Errorf("observe: %w", context.Canceled)
 	}})
-	d.turn(ctx)
+	d.roundAndReport(ctx)
 	if d.journal.state != stopped {
 		t.Errorf("it was diagnosed as %q", d.journal.state)
 	}

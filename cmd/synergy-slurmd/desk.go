@@ -16,37 +16,40 @@ const (
 	takesIt = 2 * time.Second
 )
 
-// desk limits how many pages are written at once that need much memory. A reader that does not receive its answer loses
-// its place to one that waits.
-type desk struct {
+// pageLimiter limits how many pages are written at once that need much memory. A reader that does not receive its
+// answer loses its place to one that waits.
+type pageLimiter struct {
 	places  chan struct{}
 	waiting atomic.Int32
 
 	mu      sync.Mutex
-	sitting map[*sitter]struct{}
+	sitting map[*limitedWriter]struct{}
 }
 
-func newDesk(places int) *desk {
-	return &desk{places: make(chan struct{}, places), sitting: make(map[*sitter]struct{})}
+func newPageLimiter(places int) *pageLimiter {
+	return &pageLimiter{places: make(chan struct{}, places), sitting: make(map[*limitedWriter]struct{})}
 }
 
-// desks has one desk for each kind of reader, so that browsers do not wait for scripts, nor scripts for browsers.
-type desks struct {
-	people *desk // for browsers
-	bulk   *desk // for reports as data, which are the largest
+// pageLimiters has one desk for each kind of reader, so that browsers do not wait for scripts, nor scripts for
+// browsers.
+type pageLimiters struct {
+	people *pageLimiter // for browsers
+	bulk   *pageLimiter // for reports as data, which are the largest
 }
 
-func newDesks() desks { return desks{newDesk(readers), newDesk(readers)} }
+func newPageLimiters() pageLimiters {
+	return pageLimiters{newPageLimiter(readers), newPageLimiter(readers)}
+}
 
-// sitter is a reader that has a place.
-type sitter struct {
+// limitedWriter is a reader that has a place.
+type limitedWriter struct {
 	http.ResponseWriter
-	desk  *desk
+	desk  *pageLimiter
 	since time.Time // when the first byte of the answer was to be sent; zero: the answer is still being made
 }
 
 // Write sends a part of the answer.
-func (s *sitter) Write(part []byte) (int, error) {
+func (s *limitedWriter) Write(part []byte) (int, error) {
 	s.desk.mu.Lock()
 	if s.since.IsZero() {
 		s.since = time.Now()
@@ -56,11 +59,11 @@ func (s *sitter) Write(part []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (s *sitter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+func (s *limitedWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
 // serve writes the page as soon as there is a place.
-func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFunc) {
-	if !d.wait(r) {
+func (d *pageLimiter) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFunc) {
+	if !d.acquireSlot(r) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "too many read at once: try again", http.StatusServiceUnavailable)
 		return
@@ -69,7 +72,7 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFu
 	if r.Context().Err() != nil { // the reader has gone meanwhile
 		return
 	}
-	s := &sitter{ResponseWriter: w, desk: d}
+	s := &limitedWriter{ResponseWriter: w, desk: d}
 	d.mu.Lock()
 	d.sitting[s] = struct{}{}
 	d.mu.Unlock()
@@ -81,9 +84,10 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request, page http.HandlerFu
 	page(s, r)
 }
 
-// wait takes a place. It returns false if none became free in time, or if too many wait already. It waits as long as a
-// request may be read (readLimit), in steps, since each look may free a place: shed ends answers that nobody receives.
-func (d *desk) wait(r *http.Request) bool {
+// acquireSlot takes a place. It returns false if none became free in time, or if too many wait already. It waits as
+// long as a request may be read (readLimit), in steps, since each look may free a place: shed ends answers that nobody
+// receives.
+func (d *pageLimiter) acquireSlot(r *http.Request) bool {
 	select {
 	case d.places <- struct{}{}:
 		return true
@@ -95,7 +99,7 @@ func (d *desk) wait(r *http.Request) bool {
 	}
 	const look = takesIt / 10
 	for range int(readLimit / look) {
-		d.shed(time.Now())
+		d.dropSlowReaders(time.Now())
 		select {
 		case d.places <- struct{}{}:
 			return true
@@ -107,8 +111,8 @@ func (d *desk) wait(r *http.Request) bool {
 	return false
 }
 
-// shed stops writing the answers that readers have not received in time.
-func (d *desk) shed(now time.Time) {
+// dropSlowReaders stops writing the answers that readers have not received in time.
+func (d *pageLimiter) dropSlowReaders(now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for s := range d.sitting {

@@ -14,8 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// driven is an open workload manager: Slurm by slurmrestd, or another one by a plugin.
-type driven struct {
+// workloadManager is an open workload manager: Slurm by slurmrestd, or another one by a plugin.
+type workloadManager struct {
 	slurm.Manager
 	tickets leader.Tickets
 	limits  bridge.Limits  // nil: it has none to read
@@ -26,7 +26,7 @@ type driven struct {
 }
 
 // dial opens the workload manager that the flags name.
-func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
+func (c *connector) dial(ctx context.Context, config Config) (*workloadManager, error) {
 	if c.flags.slurmPlugin != "" {
 		return c.dialPlugin(ctx, config)
 	}
@@ -37,12 +37,12 @@ func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
 	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api",
 		client.Version()).Msg("connected to slurm")
 	partition := config.partition()
-	return &driven{client, client.Tickets(partition), client, client, client, client.Leases(partition),
+	return &workloadManager{client, client.Tickets(partition), client, client, client, client.Leases(partition),
 		client.Close}, nil
 }
 
 // dialPlugin opens the workload manager that a plugin drives. It has neither limits to read nor a watcher.
-func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, error) {
+func (c *connector) dialPlugin(ctx context.Context, config Config) (*workloadManager, error) {
 	options, err := c.pluginOptions(config)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, err
 		return nil, err
 	}
 	c.log.Info().Str("plugin", c.flags.slurmPlugin).Str("version", client.Version()).Msg("connected to slurm")
-	return &driven{client, client, nil, nil, client, client, client.Close}, nil
+	return &workloadManager{client, client, nil, nil, client, client, client.Close}, nil
 }
 
 // options are those of the client of slurmrestd. Running jobs that report progress are read again twice in the time

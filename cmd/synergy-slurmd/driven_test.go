@@ -73,7 +73,7 @@ func TestAPluginThatCannotBeUsedIsRefusedBeforeAnythingIsOpened(t *testing.T) {
 		f := pluginFlags(t, "{}")
 		c.change(&f)
 		f.ledger = filepath.Join(t.TempDir(), "ledger")
-		err := hold(t.Context(), f, fullConfig(), zerolog.Nop())
+		err := runDaemon(t.Context(), f, fullConfig(), zerolog.Nop())
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}

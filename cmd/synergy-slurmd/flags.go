@@ -84,8 +84,8 @@ Usage: synergy-slurmd release [flags]
 
 `
 
-// release is a verb: a first argument that selects another command.
-const release = "release"
+// releaseVerb is a verb: a first argument that selects another command.
+const releaseVerb = "release"
 
 // parseFlags reads the command line of the daemon. The error is pflag.ErrHelp if the usage was asked for and written.
 func parseFlags(args []string, out io.Writer) (flags, error) {

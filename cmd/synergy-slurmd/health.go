@@ -24,8 +24,8 @@ const healthyRounds = 3
 // health says whether the daemon does its work. Rounds write it, HTTP requests read it.
 type health struct {
 	patience time.Duration
-	stands   *standing // what else /status says of the daemon; nil: nothing
-	beside   sources   // what pages show beside reports
+	status   *daemonStatus // what else /status says of the daemon; nil: nothing
+	beside   sources       // what pages show beside reports
 
 	mu    sync.Mutex
 	since time.Time      // when the last good round ended, or the start
@@ -37,7 +37,7 @@ type health struct {
 
 	past   []page.Trouble // failed rounds, oldest first
 	ailing bool           // the last round failed; kind is how
-	kind   ailment
+	kind   failureKind
 	wrong  []page.Trouble // what is wrong beside rounds, until it is repaired
 }
 
@@ -46,8 +46,8 @@ func newHealth(period time.Duration, now time.Time) *health {
 	return &health{patience: healthyRounds * period, since: now}
 }
 
-// wentWell is when the last good round ended, or the start.
-func (h *health) wentWell() time.Time {
+// lastGoodTime is when the last good round ended, or the start.
+func (h *health) lastGoodTime() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.since
@@ -146,8 +146,8 @@ func (h *health) follows(config Config) {
 	h.about.Partitions, h.about.Canary, h.about.Lease = config.Partitions, config.Canary, config.Lease.Seconds()
 }
 
-// tells is everything that /status says of the daemon's work.
-func (h *health) tells(now time.Time) rollout.Daemon {
+// statusInfo is everything that /status says of the daemon's work.
+func (h *health) statusInfo(now time.Time) rollout.Daemon {
 	says, err := h.check(now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +164,7 @@ const mostFailures = 20
 
 // failed notes a failed round. It is called with mu held.
 func (h *health) failed(now time.Time, err error) {
-	kind := diagnose(err)
+	kind := failureKindOf(err)
 	if n := len(h.past); n > 0 && h.ailing && h.kind == kind {
 		h.past[n-1].Until, h.past[n-1].What = now, printable.Line(err.Error(), longestFault)
 		h.past[n-1].Times++
@@ -176,8 +176,8 @@ func (h *health) failed(now time.Time, err error) {
 	h.past = h.past[max(0, len(h.past)-mostFailures):]
 }
 
-// note sets what is wrong beside rounds under the heading what; a nil error removes it.
-func (h *health) note(what string, err error, remedy string) {
+// setTrouble sets what is wrong beside rounds under the heading what; a nil error removes it.
+func (h *health) setTrouble(what string, err error, remedy string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wrong = slices.DeleteFunc(h.wrong, func(t page.Trouble) bool { return strings.HasPrefix(t.What, what+": ") })
@@ -190,9 +190,9 @@ func (h *health) note(what string, err error, remedy string) {
 // longestFault bounds the text of an error that is kept, in bytes.
 const longestFault = 2000
 
-// told is the daemon's health as the cluster's page shows it: whether rounds end well, what is wrong by the last report
-// and beside rounds, and which rounds failed.
-func (h *health) told(report bridge.Report, now time.Time) page.Health {
+// pageHealth is the daemon's health as the cluster's page shows it: whether rounds end well, what is wrong by the last
+// report and beside rounds, and which rounds failed.
+func (h *health) pageHealth(report bridge.Report, now time.Time) page.Health {
 	says, wrong := h.check(now)
 	if wrong != nil {
 		says = wrong.Error()
@@ -201,7 +201,7 @@ func (h *health) told(report bridge.Report, now time.Time) page.Health {
 	defer h.mu.Unlock()
 	past := slices.Clone(h.past)
 	slices.Reverse(past)
-	return page.Health{Well: wrong == nil, Says: says, Version: running(),
+	return page.Health{Well: wrong == nil, Says: says, Version: programVersion(),
 		Now: append(slices.Clone(h.wrong), troubles(report)...), Past: past}
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// heart writes the files from which job_submit.lua (the gate) knows that the daemon is alive: the time of its last good
-// round, and the names of the profiles. A failure is logged once and fails no round: without a heartbeat jobs pass
-// ungated, as they would without the daemon, and without a list any profile name passes.
-type heart struct {
+// heartbeatWriter writes the files from which job_submit.lua (the gate) knows that the daemon is alive: the time of its
+// last good round, and the names of the profiles. A failure is logged once and fails no round: without a heartbeat jobs
+// pass ungated, as they would without the daemon, and without a list any profile name passes.
+type heartbeatWriter struct {
 	log    zerolog.Logger
 	silent bool // in shadow mode: no job may wait for a daemon that starts nothing
 	ill    bool // the last heartbeat was not written
@@ -26,12 +26,12 @@ type heart struct {
 }
 
 // beat writes the files that the configuration names.
-func (h *heart) beat(config Config, now time.Time) {
+func (h *heartbeatWriter) beat(config Config, now time.Time) {
 	if h.silent {
 		return
 	}
 	if config.Heartbeat != "" {
-		h.told(&h.ill, pulse(config.Heartbeat, now, ""), "no heartbeat: new jobs pass ungated",
+		h.logResult(&h.ill, writeTimestamped(config.Heartbeat, now, ""), "no heartbeat: new jobs pass ungated",
 			"the heartbeat is written again")
 	}
 	if config.ProfilesFile != "" {
@@ -40,16 +40,16 @@ func (h *heart) beat(config Config, now time.Time) {
 			names = "auto\n" + names
 		}
 		if err == nil {
-			err = pulse(config.ProfilesFile, now, names)
+			err = writeTimestamped(config.ProfilesFile, now, names)
 		}
-		h.told(&h.mute, err, "no list of profiles: the gate lets any name pass",
+		h.logResult(&h.mute, err, "no list of profiles: the gate lets any name pass",
 			"the list of profiles is written again")
 	}
 }
 
-// told logs when writing begins to fail, and when it works again. ill and well are the messages, and failing is whether
-// it failed the last time.
-func (h *heart) told(failing *bool, err error, ill, well string) {
+// logResult logs when writing begins to fail, and when it works again. ill and well are the messages, and failing is
+// whether it failed the last time.
+func (h *heartbeatWriter) logResult(failing *bool, err error, ill, well string) {
 	if err != nil && !*failing {
 		h.log.Error().Err(err).Str("remedy",
 			"its folder must be the daemon's to write, and slurmctld's to read").Msg(ill)
@@ -60,9 +60,9 @@ func (h *heart) told(failing *bool, err error, ill, well string) {
 	*failing = err != nil
 }
 
-// pulse replaces a file in one step: the time in the first line, then more. The file is readable for all, since
-// slurmctld is another user. A leftover .new of whatever kind is removed and never written through.
-func pulse(path string, now time.Time, more string) error {
+// writeTimestamped replaces a file in one step: the time in the first line, then more. The file is readable for all,
+// since slurmctld is another user. A leftover .new of whatever kind is removed and never written through.
+func writeTimestamped(path string, now time.Time, more string) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("write %s: %w", filepath.Base(path), err)
@@ -83,7 +83,7 @@ func pulse(path string, now time.Time, more string) error {
 }
 
 // stop removes the files, so that no job waits for a daemon that has handed all jobs back.
-func (h *heart) stop(config Config) {
+func (h *heartbeatWriter) stop(config Config) {
 	for _, path := range []string{config.Heartbeat, config.ProfilesFile} {
 		if path == "" {
 			continue

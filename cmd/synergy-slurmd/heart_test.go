@@ -23,9 +23,9 @@ func beatsOf(t *testing.T, silent bool, hold func(context.Context, int) error) (
 	path := filepath.Join(t.TempDir(), "heartbeat")
 	synctest.Test(t, func(t *testing.T) {
 		d := testDaemon(&roundsOf{hold: hold})
-		d.config.Heartbeat, d.heart.silent = path, silent
+		d.config.Heartbeat, d.heartbeat.silent = path, silent
 		for range 3 {
-			d.turn(t.Context())
+			d.roundAndReport(t.Context())
 			text, _ := os.ReadFile(path) // none: no text
 			beats = append(beats, string(text))
 			time.Sleep(d.period)
@@ -58,7 +58,7 @@ func TestAHeartbeatIsReadableForAllWhateverTheUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	path := filepath.Join(t.TempDir(), "heartbeat")
-	if err := pulse(path, time.Now(), ""); err != nil {
+	if err := writeTimestamped(path, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -87,7 +87,7 @@ func TestAHeartbeatIsNotWrittenThroughALinkOrAPipe(t *testing.T) {
 		if err := put(); err != nil {
 			t.Fatal(err)
 		}
-		if err := pulse(path, time.Now(), ""); err != nil {
+		if err := writeTimestamped(path, time.Now(), ""); err != nil {
 			t.Error(err)
 		}
 		if text, _ := os.ReadFile(victim); string(text) != "mine" {
@@ -98,7 +98,7 @@ func TestAHeartbeatIsNotWrittenThroughALinkOrAPipe(t *testing.T) {
 
 func TestAHeartbeatThatCannotBeWrittenIsToldOnceAndEndsNoRound(t *testing.T) {
 	var log bytes.Buffer
-	h := &heart{log: zerolog.New(&log)}
+	h := &heartbeatWriter{log: zerolog.New(&log)}
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "heartbeat")
 	for range 3 {
@@ -125,7 +125,7 @@ func TestAHeartbeatThatCannotBeWrittenIsToldOnceAndEndsNoRound(t *testing.T) {
 }
 
 // listed is what the gate is told of the profiles in these folders.
-func listed(t *testing.T, h *heart, dirs ...string) string {
+func listed(t *testing.T, h *heartbeatWriter, dirs ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "profiles")
 	h.beat(Config{ProfilesFile: path, ProfileDirs: dirs}, time.Unix(1767268800, 0))
@@ -148,7 +148,7 @@ func TestTheGateIsToldEachProfileThatCanBeUsedAndNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := &heart{log: zerolog.Nop()}
+	h := &heartbeatWriter{log: zerolog.Nop()}
 	if got := listed(t, h, one, other); got != "1767268800\ngnmt.json\nres18.json\n" {
 		t.Errorf("told %q", got)
 	}
@@ -162,7 +162,7 @@ func TestTheGateIsToldEachProfileThatCanBeUsedAndNoOther(t *testing.T) {
 
 func TestWhereAFolderCannotBeReadTheGateIsToldNothing(t *testing.T) {
 	var log bytes.Buffer
-	h := &heart{log: zerolog.New(&log)}
+	h := &heartbeatWriter{log: zerolog.New(&log)}
 	for range 3 {
 		if got := listed(t, h, t.TempDir(), "/no/such"); got != "" {
 			t.Errorf("told %q: jobs would be refused for profiles that are there", got)
@@ -191,7 +191,7 @@ func TestTheGateIsToldNoListThatItDoesNotRead(t *testing.T) {
 			}
 		}
 	}
-	h := &heart{log: zerolog.Nop()}
+	h := &heartbeatWriter{log: zerolog.Nop()}
 	add(1, 2047)
 	if got := listed(t, h, dir); len(got) != 11+2047*128 {
 		t.Errorf("told %d bytes of 2047 names", len(got))
@@ -203,7 +203,7 @@ func TestTheGateIsToldNoListThatItDoesNotRead(t *testing.T) {
 }
 
 func TestADaemonInTheShadowTellsTheGateNothing(t *testing.T) {
-	if got := listed(t, &heart{log: zerolog.Nop(), silent: true}, t.TempDir()); got != "" {
+	if got := listed(t, &heartbeatWriter{log: zerolog.Nop(), silent: true}, t.TempDir()); got != "" {
 		t.Errorf("told %q", got)
 	}
 }

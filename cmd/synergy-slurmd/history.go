@@ -20,8 +20,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// memoir is the section history of the configuration: where rounds are kept, and how many.
-type memoir struct {
+// historyConfig is the section history of the configuration: where rounds are kept, and how many.
+type historyConfig struct {
 	Path    string        // absolute; empty: no history is kept
 	Keep    time.Duration // for how long a day is kept
 	MostGiB int           // size of all days together
@@ -36,32 +36,32 @@ const (
 // errBehind means that the disk is too slow, or hangs.
 var errBehind = errors.New("its disk is too slow: reports are left out")
 
-// historian writes reports to the history beside the rounds: no round waits for it, and none fails for it. A failure is
-// logged once.
-type historian struct {
+// historyWriter writes reports to the history beside the rounds: no round waits for it, and none fails for it. A
+// failure is logged once.
+type historyWriter struct {
 	log     zerolog.Logger
 	version string
-	reports chan noted
+	reports chan queuedReport
 
 	mu    sync.Mutex
-	ill   bool   // the last report was not written
-	open  memoir // of the store
+	ill   bool          // the last report was not written
+	open  historyConfig // of the store
 	store *history.Store
 }
 
-// noted is a report to be written, and where.
-type noted struct {
-	where  memoir
+// queuedReport is a report to be written, and where.
+type queuedReport struct {
+	where  historyConfig
 	report bridge.Report
 }
 
-func newHistorian(log zerolog.Logger) *historian {
-	return &historian{log: log, version: running(), reports: make(chan noted, mostBehind)}
+func newHistoryWriter(log zerolog.Logger) *historyWriter {
+	return &historyWriter{log: log, version: programVersion(), reports: make(chan queuedReport, mostBehind)}
 }
 
 // work writes reports until stop is called. Reports that wait then are written within lastBookings, or left out on a
 // disk that hangs.
-func (h *historian) work() (stop func()) {
+func (h *historyWriter) work() (stop func()) {
 	if h == nil {
 		return func() {}
 	}
@@ -85,20 +85,20 @@ func (h *historian) work() (stop func()) {
 
 // note queues a report, if the round got as far as a plan. A round gets to its steps (diff) with a plan only. If the
 // queue is full the report is left out.
-func (h *historian) note(config Config, report bridge.Report) {
+func (h *historyWriter) note(config Config, report bridge.Report) {
 	planned := slices.ContainsFunc(report.Phases, func(p bridge.Phase) bool { return p.Name == "diff" })
 	if h == nil || !planned {
 		return
 	}
 	select {
-	case h.reports <- noted{config.History, report}:
+	case h.reports <- queuedReport{config.History, report}:
 	default:
-		h.told(fmt.Errorf("book round %d in the history: %w", report.Round, errBehind))
+		h.logResult(fmt.Errorf("book round %d in the history: %w", report.Round, errBehind))
 	}
 }
 
 // book writes a report to the folder that its configuration names.
-func (h *historian) book(b noted) {
+func (h *historyWriter) book(b queuedReport) {
 	if b.where != h.open {
 		h.close()
 	}
@@ -110,39 +110,39 @@ func (h *historian) book(b noted) {
 		opened, err := history.Open(b.where.Path, history.Options{Keep: b.where.Keep,
 			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version})
 		if err != nil {
-			h.told(err)
+			h.logResult(err)
 			return
 		}
 		store = opened
 		h.keep(b.where, store)
 	}
-	h.told(store.Note(&b.report))
+	h.logResult(store.Note(&b.report))
 }
 
 // current is the open store; nil: none is open.
-func (h *historian) current() *history.Store {
+func (h *historyWriter) current() *history.Store {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.store
 }
 
 // keep notes the open store, and the configuration that it was opened with.
-func (h *historian) keep(where memoir, store *history.Store) {
+func (h *historyWriter) keep(where historyConfig, store *history.Store) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open, h.store = where, store
 }
 
 // close closes the store, as when the configuration names another one.
-func (h *historian) close() {
+func (h *historyWriter) close() {
 	if store := h.current(); store != nil {
-		h.keep(memoir{}, nil)
-		h.told(store.Close())
+		h.keep(historyConfig{}, nil)
+		h.logResult(store.Close())
 	}
 }
 
-// told logs when writing begins to fail, and when it works again.
-func (h *historian) told(err error) {
+// logResult logs when writing begins to fail, and when it works again.
+func (h *historyWriter) logResult(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil && !h.ill {
@@ -155,7 +155,7 @@ func (h *historian) told(err error) {
 }
 
 // failing is 1 while reports are not written.
-func (h *historian) failing() float64 {
+func (h *historyWriter) failing() float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ill {
@@ -178,17 +178,17 @@ func remedyOf(err error) string {
 }
 
 // reader reads the history; nil: none is kept.
-func (h *historian) reader() *history.Reader {
+func (h *historyWriter) reader() *history.Reader {
 	if store := h.current(); store != nil {
 		return store.Reader()
 	}
 	return nil
 }
 
-// remembered is the archive of the last reports, with the history, which goes back further.
-type remembered struct {
+// archiveWithHistory is the archive of the last reports, with the history, which goes back further.
+type archiveWithHistory struct {
 	archive
-	past *historian
+	past *historyWriter
 }
 
 // storyLimit bounds reading a year of history for one job.
@@ -215,8 +215,8 @@ func storyOf(ctx context.Context, reports archive, job int) (story.Story, error)
 
 // historyOf returns the history that is kept beside the reports, and its reader; nil: there is none. Each request asks
 // for the reader once, since the store may be closed at any moment.
-func historyOf(reports archive) (*historian, *history.Reader) {
-	kept, is := reports.(remembered)
+func historyOf(reports archive) (*historyWriter, *history.Reader) {
+	kept, is := reports.(archiveWithHistory)
 	if !is {
 		return nil, nil
 	}
@@ -224,15 +224,15 @@ func historyOf(reports archive) (*historian, *history.Reader) {
 }
 
 // tellGaps logs for the administrator which days readers have to do without.
-func (h *historian) tellGaps(gaps []error) {
+func (h *historyWriter) tellGaps(gaps []error) {
 	for _, gap := range gaps {
 		h.log.Debug().Err(gap).Msg("a day of the history is left out")
 	}
 }
 
-// forHistory serves the pages made from the history.
-func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
-	mux.Handle("GET /story/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+// handleHistory serves the pages made from the history.
+func handleHistory(mux *http.ServeMux, desk *pageLimiter, reports archive) {
+	mux.Handle("GET /story/{job}", limitedPage(desk, func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("job"))
 		if err != nil || id < 1 {
 			http.Error(w, "want the number of a job, as /story/4711", http.StatusBadRequest)
@@ -241,7 +241,7 @@ func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 		told, err := storyOf(r.Context(), reports, id)
 		serveText(w, told, err)
 	}))
-	mux.Handle("GET /history", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /history", limitedPage(desk, func(w http.ResponseWriter, r *http.Request) {
 		_, reader := historyOf(reports)
 		if reader == nil {
 			http.Error(w, "no history is kept: name a folder as history.path in the configuration", http.StatusNotFound)
@@ -261,7 +261,7 @@ func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 		}
 		serveText(w, answer, err)
 	}))
-	mux.Handle("GET /replay/{round}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /replay/{round}", limitedPage(desk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("round"))
 		if err != nil || number < 1 {
 			http.Error(w, "want the number of a round, as /replay/17", http.StatusBadRequest)

@@ -21,10 +21,10 @@ import (
 )
 
 // remembering is a historian that works, and the log that it writes.
-func remembering(t *testing.T) (*historian, *bytes.Buffer, func()) {
+func remembering(t *testing.T) (*historyWriter, *bytes.Buffer, func()) {
 	t.Helper()
 	text := &bytes.Buffer{}
-	h := newHistorian(zerolog.New(text))
+	h := newHistoryWriter(zerolog.New(text))
 	return h, text, h.work()
 }
 
@@ -41,7 +41,7 @@ func historic(round int) bridge.Report {
 }
 
 func kept(dir string) Config {
-	return Config{History: memoir{Path: dir, Keep: day, MostGiB: 1}}
+	return Config{History: historyConfig{Path: dir, Keep: day, MostGiB: 1}}
 }
 
 func TestWhatWaitsToBeBookedIsInTheHistoryWhenTheDaemonHasStopped(t *testing.T) {
@@ -70,13 +70,13 @@ func TestWhatWaitsToBeBookedIsInTheHistoryWhenTheDaemonHasStopped(t *testing.T) 
 
 func TestAHistoryThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testing.T) {
 	var text bytes.Buffer
-	h := newHistorian(zerolog.New(&text))
+	h := newHistoryWriter(zerolog.New(&text))
 	dir := filepath.Join(t.TempDir(), "history")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // no folder
 		t.Fatal(err)
 	}
 	for round := 1; round <= 3; round++ {
-		h.book(noted{kept(dir).History, historic(round)})
+		h.book(queuedReport{kept(dir).History, historic(round)})
 	}
 	if n := strings.Count(text.String(), "rounds are not booked in the history"); n != 1 ||
 		!strings.Contains(text.String(), "the daemon's to write") {
@@ -85,7 +85,7 @@ func TestAHistoryThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	h.book(noted{kept(dir).History, historic(4)})
+	h.book(queuedReport{kept(dir).History, historic(4)})
 	h.close()
 	if !strings.Contains(text.String(), "rounds are booked in the history again") {
 		t.Errorf("nobody told that it works:\n%s", text.String())
@@ -94,7 +94,7 @@ func TestAHistoryThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testing.T) {
 
 func TestNoRoundWaitsForADiskThatHangs(t *testing.T) {
 	var text bytes.Buffer
-	h := newHistorian(zerolog.New(&text)) // nobody books
+	h := newHistoryWriter(zerolog.New(&text)) // nobody books
 	for round := 1; round <= 3*mostBehind; round++ {
 		h.note(kept(t.TempDir()), historic(round))
 	}
@@ -108,16 +108,16 @@ func TestThePagesAnswerFromTheHistoryWhatTheLedgerHasForgotten(t *testing.T) {
 	book := &ledger.Memory{Keep: 1}
 	for round := 1; round <= 5; round++ {
 		r := historic(round)
-		h.book(noted{kept(t.TempDir()).History, r}) // as if another folder were named
+		h.book(queuedReport{kept(t.TempDir()).History, r}) // as if another folder were named
 		if err := book.Settle(nil, r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	dir := t.TempDir()
 	for round := 1; round <= 5; round++ {
-		h.book(noted{kept(dir).History, historic(round)})
+		h.book(queuedReport{kept(dir).History, historic(round)})
 	}
-	all := pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, remembered{book, h})
+	all := pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, archiveWithHistory{book, h})
 	for path, want := range map[string]string{
 		"/story/17":                           `"user":"alice"`,
 		"/story/0":                            "400 want the number of a job",
@@ -127,7 +127,7 @@ func TestThePagesAnswerFromTheHistoryWhatTheLedgerHasForgotten(t *testing.T) {
 		"/history?since=yesterday":            `400 since="yesterday": want a time as 2026`,
 		"/history?job=x":                      "400 job=",
 		"/history?until=2020-01-01T00:00:00Z": `{"runs":[]}`,
-		"/replay/1":                           `"version":"` + running(),
+		"/replay/1":                           `"version":"` + programVersion(),
 		"/replay/9":                           "404 round 9: no such round is kept",
 		"/replay/x":                           "400 want the number of a round",
 	} {

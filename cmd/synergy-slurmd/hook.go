@@ -53,7 +53,7 @@ func (h hook) run(ctx context.Context, argv []string, job slurm.Job, why string,
 	program := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	program.Env = hookEnvironment(job, why)
 	program.Stdout, program.Stderr = said, said
-	alone(program)
+	setProcessGroup(program)
 	program.WaitDelay = time.Second // a child of the program that keeps the output open must not hold up the round
 	if err := program.Run(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", argv[0], err, said)
@@ -61,9 +61,9 @@ func (h hook) run(ctx context.Context, argv []string, job slurm.Job, why string,
 	return nil
 }
 
-// alone gives the program a process group of its own, which is killed as a whole when its time is over. Otherwise its
-// children would go on.
-func alone(program *exec.Cmd) {
+// setProcessGroup gives the program a process group of its own, which is killed as a whole when its time is over.
+// Otherwise its children would go on.
+func setProcessGroup(program *exec.Cmd) {
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGKILL) }
 }

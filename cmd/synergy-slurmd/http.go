@@ -47,24 +47,24 @@ const index = `synergy-slurmd
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
-	at := newDesks()
-	forPeople(mux, at.people, h, reports)
-	forStatus(mux, h)
-	forHistory(mux, at.bulk, reports)
+	at := newPageLimiters()
+	handleBrowser(mux, at.people, h, reports)
+	handleStatus(mux, h)
+	handleHistory(mux, at.bulk, reports)
 	mux.Handle("GET /metrics", &cachedPage{render: promhttp.HandlerFor(metrics,
 		promhttp.HandlerOpts{DisableCompression: true})})
-	mux.Handle("GET /round", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /round", limitedPage(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, report, err)
 	}))
-	mux.Handle("GET /snapshot", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /snapshot", limitedPage(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, snapshotOf(report), err)
 	}))
-	mux.Handle("GET /rounds", inTurn(at.bulk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /rounds", limitedPage(at.bulk, func(w http.ResponseWriter, r *http.Request) {
 		serveNumbers(w, r, reports)
 	}))
-	mux.Handle("GET /round/{number}", inTurn(at.bulk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /round/{number}", limitedPage(at.bulk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("number"))
 		if err != nil {
 			http.Error(w, "want the number of a round, as /round/17", http.StatusBadRequest)
@@ -83,9 +83,9 @@ func snapshotOf(r bridge.Report) snapshot.File {
 		Habits: r.Habits}
 }
 
-// inTurn serves a page that needs much memory as soon as there is a place at the desk. Health, status, metrics, the
-// index and the page of the cluster need no place, so that monitoring is answered however many others read.
-func inTurn(d *desk, page http.HandlerFunc) http.Handler {
+// limitedPage serves a page that needs much memory as soon as there is a place at the desk. Health, status, metrics,
+// the index and the page of the cluster need no place, so that monitoring is answered however many others read.
+func limitedPage(d *pageLimiter, page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, page) })
 }
 
@@ -96,7 +96,7 @@ func guarded(inner http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
-		if !meansUs(r) {
+		if !namesThisHost(r) {
 			http.Error(w, "this address is asked for by its number, or as localhost", http.StatusMisdirectedRequest)
 			return
 		}
@@ -104,10 +104,10 @@ func guarded(inner http.Handler) http.Handler {
 	})
 }
 
-// meansUs reports whether a request over a loopback address names this host by number or as localhost. A page from
-// elsewhere can point its own name here, and its browser would then let it read the answer. On other addresses every
-// name is allowed, since only the administrator knows them.
-func meansUs(r *http.Request) bool {
+// namesThisHost reports whether a request over a loopback address names this host by number or as localhost. A page
+// from elsewhere can point its own name here, and its browser would then let it read the answer. On other addresses
+// every name is allowed, since only the administrator knows them.
+func namesThisHost(r *http.Request) bool {
 	address, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !known || !isLoopback(address.String()) {
 		return true
@@ -180,7 +180,7 @@ func answer(listener net.Listener, handler http.Handler) *listening {
 	l.server.BaseContext = func(net.Listener) context.Context { return leave }
 	l.server.RegisterOnShutdown(cancel)
 	l.server.SetKeepAlivesEnabled(false) // a reader that has its answer and stays connected would keep others out
-	crowd := newCrowd(listener, placesHere())
+	crowd := newBoundedListener(listener, placesHere())
 	l.server.ConnState = crowd.follow
 	go func() {
 		defer close(l.stopped)

@@ -18,9 +18,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// inspect prints what the daemon would do with a configuration, and returns what this host lacks for it. The daemon
-// itself would start without some of that: a job whose profile cannot be read gets the proportional share.
-func inspect(out io.Writer, f flags, config Config) error {
+// checkConfiguration prints what the daemon would do with a configuration, and returns what this host lacks for it. The
+// daemon itself would start without some of that: a job whose profile cannot be read gets the proportional share.
+func checkConfiguration(out io.Writer, f flags, config Config) error {
 	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v%s\n",
 		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions,
 		canaryOf(config))

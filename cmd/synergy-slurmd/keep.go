@@ -15,8 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
-// keep is the verb for what the daemon has on its disk: ledger backup and ledger restore.
-const keep = "ledger"
+// ledgerVerb is the verb for what the daemon has on its disk: ledger backup and ledger restore.
+const ledgerVerb = "ledger"
 
 const usageKeep = `synergy-slurmd ledger backup FILE writes what the daemon remembers to a file: the ledger, and the
 history where there is one. The daemon may run meanwhile. A file that is there is
@@ -37,8 +37,8 @@ func defineFiles(set *pflag.FlagSet, files *ledger.Files) {
 		"`folder` of the history, as in the configuration (default history beside the ledger)")
 }
 
-// keepFiles runs `ledger backup` or `ledger restore`, and returns the exit code.
-func keepFiles(args []string, stdout, stderr io.Writer) int {
+// runLedger runs `ledger backup` or `ledger restore`, and returns the exit code.
+func runLedger(args []string, stdout, stderr io.Writer) int {
 	var files ledger.Files
 	set := newFlagSet(stdout, usageKeep)
 	defineFiles(set, &files)
@@ -86,7 +86,7 @@ func backUp(files ledger.Files, file string, stdout io.Writer) error {
 // putBack restores a backup. What was there is told even if the restoring failed, since it has been moved aside by
 // then.
 func putBack(files ledger.Files, file string, stdout io.Writer) error {
-	if err := mine(filepath.Dir(files.Ledger)); err != nil {
+	if err := checkOwner(filepath.Dir(files.Ledger)); err != nil {
 		return fmt.Errorf("restore %s: %w", file, err)
 	}
 	content, kept, err := ledger.Restore(file, files, time.Now())
@@ -112,8 +112,8 @@ func sentence(content ledger.Content) string {
 	return text
 }
 
-// mine refuses a folder of another user, since the daemon could not open what root restored there.
-func mine(folder string) error {
+// checkOwner refuses a folder of another user, since the daemon could not open what root restored there.
+func checkOwner(folder string) error {
 	info, err := os.Stat(folder)
 	if err != nil {
 		return err

@@ -111,9 +111,9 @@ func siblings(name string) string {
 	return strings.Join(slices.Compact(found), ", ")
 }
 
-// meant suggests a key for an unknown name: one with a similar spelling, one of that name in a section, or else all
-// keys that could stand there.
-func meant(name string) string {
+// keySuggestion suggests a key for an unknown name: one with a similar spelling, one of that name in a section, or else
+// all keys that could stand there.
+func keySuggestion(name string) string {
 	var all []string
 	for _, k := range keys() {
 		all = append(all, k.name)

@@ -21,16 +21,16 @@ import (
 // ticket is stale.
 const leaveLimit = 5 * time.Second
 
-// seat is this daemon's part in the leader election (package leader): it renews the daemon's ticket and knows whether
-// the daemon leads. A nil seat means that the daemon takes no ticket: it is alone, as the administrator promised by
-// --alone, or in shadow mode.
-type seat struct {
+// elector is this daemon's part in the leader election (package leader): it renews the daemon's ticket and knows
+// whether the daemon leads. A nil seat means that the daemon takes no ticket: it is alone, as the administrator
+// promised by --alone, or in shadow mode.
+type elector struct {
 	member *leader.Member
 	log    zerolog.Logger
 	// takeover is called when this daemon becomes the leader after another one.
-	takeover func()
-	show     func(leads bool)
-	crowned  chan struct{} // buffer of one; a value means: this daemon leads, and did not before
+	takeover   func()
+	show       func(leads bool)
+	leadGained chan struct{} // buffer of one; a value means: this daemon leads, and did not before
 
 	mu     sync.Mutex
 	leads  bool
@@ -39,8 +39,14 @@ type seat struct {
 	stood  bool          // behind another daemon, since this one led last
 }
 
-// newSeat is the seat of the daemon with this ledger, or nil if the daemon takes no ticket.
-func newSeat(f flags, book *ledger.Book, tickets leader.Tickets, log zerolog.Logger, numbers *metrics) (*seat, error) {
+// newElector is the seat of the daemon with this ledger, or nil if the daemon takes no ticket.
+func newElector(
+	f flags,
+	book *ledger.Book,
+	tickets leader.Tickets,
+	log zerolog.Logger,
+	numbers *metrics,
+) (*elector, error) {
 	if f.alone || f.shadow {
 		numbers.leads(!f.shadow)
 		return nil, nil
@@ -49,9 +55,9 @@ func newSeat(f flags, book *ledger.Book, tickets leader.Tickets, log zerolog.Log
 	if err != nil {
 		return nil, err
 	}
-	return &seat{
+	return &elector{
 		member: newMember(f, identity, tickets), log: log, show: numbers.leads, takeover: func() {},
-		crowned: make(chan struct{}, 1),
+		leadGained: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -69,7 +75,7 @@ func newMember(f flags, identity string, tickets leader.Tickets) *leader.Member 
 }
 
 // fence makes all writes to Slurm fail when this daemon does not lead.
-func (s *seat) fence(manager slurm.Manager) slurm.Manager {
+func (s *elector) fence(manager slurm.Manager) slurm.Manager {
 	if s == nil {
 		return manager
 	}
@@ -78,7 +84,7 @@ func (s *seat) fence(manager slurm.Manager) slurm.Manager {
 
 // fenceSplitter makes splits of arrays fail when this daemon does not lead. nil stays nil: the workload manager splits
 // none.
-func (s *seat) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
+func (s *elector) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 	if s == nil || splits == nil {
 		return splits
 	}
@@ -87,15 +93,15 @@ func (s *seat) fenceSplitter(splits slurm.Splitter) slurm.Splitter {
 
 // fenceLeases makes changes of the lease job fail when this daemon does not lead. Without a seat there is no lease job
 // (nil): the daemon's user may submit no job then, and each waiting job has a begin time instead.
-func (s *seat) fenceLeases(leases slurm.Leases) slurm.Leases {
+func (s *elector) fenceLeases(leases slurm.Leases) slurm.Leases {
 	if s == nil || leases == nil {
 		return nil
 	}
 	return leader.FencedLeases{Leases: leases, Fence: leader.Fence{Member: s.member}}
 }
 
-// take starts taking part in the election. leave ends that and gives the ticket back.
-func (s *seat) take() (leave func()) {
+// join starts taking part in the election. leave ends that and gives the ticket back.
+func (s *elector) join() (leave func()) {
 	if s == nil {
 		return func() {}
 	}
@@ -110,18 +116,18 @@ func (s *seat) take() (leave func()) {
 }
 
 // sit takes step after step of the election until ctx ends.
-func (s *seat) sit(ctx context.Context) {
+func (s *elector) sit(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, err := s.member.Step(ctx)
 		if ctx.Err() == nil {
-			s.note(err)
+			s.recordStep(err)
 		}
 		_ = s.member.Clock.Sleep(ctx, pause) // fails only if ctx has ended
 	}
 }
 
 // leave gives the ticket back. If that fails, only the successor waits longer.
-func (s *seat) leave() {
+func (s *elector) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
 	if err := s.member.Leave(ctx); err != nil {
@@ -130,23 +136,23 @@ func (s *seat) leave() {
 }
 
 // win is for a single round: it waits until this daemon leads, or returns an error that says which daemon does.
-func (s *seat) win(ctx context.Context) error {
+func (s *elector) win(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
 	err := s.member.Win(ctx)
-	s.note(err)
+	s.recordStep(err)
 	return err
 }
 
-// note takes over the state of the election after a step, and logs and signals changes once. A daemon that stands by
-// for the same leader as before has nothing to log.
-func (s *seat) note(err error) {
+// recordStep takes over the state of the election after a step, and logs and signals changes once. A daemon that stands
+// by for the same leader as before has nothing to log.
+func (s *elector) recordStep(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	leads := s.member.Leads()
 	behind, isBehind := s.member.Behind()
-	s.err = unheard(err)
+	s.err = markUnreachable(err)
 	s.show(leads)
 	switch {
 	case leads && !s.leads:
@@ -160,9 +166,9 @@ func (s *seat) note(err error) {
 	s.leads = leads
 }
 
-// unheard adds slurm.ErrUnreachable to a step that ran out of time, because it means that Slurm did not answer. Without
-// that it would be reported as a round that took too long.
-func unheard(err error) error {
+// markUnreachable adds slurm.ErrUnreachable to a step that ran out of time, because it means that Slurm did not answer.
+// Without that it would be reported as a round that took too long.
+func markUnreachable(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, slurm.ErrUnreachable) {
 		return fmt.Errorf("%w: %w", err, slurm.ErrUnreachable)
 	}
@@ -170,14 +176,14 @@ func unheard(err error) error {
 }
 
 // lead logs that this daemon has become the leader, and signals it. It is called with mu held.
-func (s *seat) lead() {
+func (s *elector) lead() {
 	s.log.Info().Str("holder", s.member.Holder).Bool("takeover", s.stood).Msg("leading")
 	if s.stood {
 		s.takeover()
 	}
 	s.stood, s.behind = false, leader.Ticket{}
 	select {
-	case s.crowned <- struct{}{}:
+	case s.leadGained <- struct{}{}:
 	default: // the last signal has not been read yet
 	}
 }
@@ -187,7 +193,7 @@ var errUnconfirmed = fmt.Errorf("slurm did not confirm the lead in time: %w", sl
 
 // position returns "" and nil if this daemon leads. Otherwise it returns a sentence that says which daemon it stands by
 // for, or the error.
-func (s *seat) position() (line string, err error) {
+func (s *elector) position() (line string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -204,18 +210,18 @@ func (s *seat) position() (line string, err error) {
 	return "standing by: looking for the leader", nil
 }
 
-// news delivers a value when this daemon has become the leader. nil, without a seat, never delivers.
-func (s *seat) news() <-chan struct{} {
+// leadSignal delivers a value when this daemon has become the leader. nil, without a seat, never delivers.
+func (s *elector) leadSignal() <-chan struct{} {
 	if s == nil {
 		return nil
 	}
-	return s.crowned
+	return s.leadGained
 }
 
-// heard discards a signal of news, since its caller acts on the lead already.
-func (s *seat) heard() {
+// clearLeadSignal discards a signal of news, since its caller acts on the lead already.
+func (s *elector) clearLeadSignal() {
 	select {
-	case <-s.crowned:
+	case <-s.leadGained:
 	default:
 	}
 }
@@ -223,15 +229,15 @@ func (s *seat) heard() {
 // await returns nil when this daemon may act, and an error if it cannot even stand by or ctx ends. While it stands by
 // it reloads the configuration when asked to, is healthy, and holds no rounds.
 func (d *daemon) await(ctx context.Context) error {
-	if d.seat == nil {
+	if d.elector == nil {
 		return nil
 	}
-	tick := time.NewTicker(d.seat.member.TTL / 4)
+	tick := time.NewTicker(d.elector.member.TTL / 4)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		line, err := d.seat.position()
+		line, err := d.elector.position()
 		if line == "" {
-			d.seat.heard()
+			d.elector.clearLeadSignal()
 			d.health.lead(time.Now())
 			return err
 		}
@@ -239,12 +245,12 @@ func (d *daemon) await(ctx context.Context) error {
 		d.journal.recovery()
 		d.failures = 0
 		d.health.standBy(line)
-		d.manager.standBy(line)
-		d.expect(d.seat.member.TTL + slack)
+		d.serviceManager.standBy(line)
+		d.expect(d.elector.member.TTL + slack)
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
-		case <-d.seat.news():
+		case <-d.elector.leadSignal():
 		case <-d.hangups:
 			d.reconfigure()
 		}
@@ -252,13 +258,13 @@ func (d *daemon) await(ctx context.Context) error {
 	return errStopped
 }
 
-// queue is the tickets for the election. It opens Slurm when they are first used, and again after a reload.
-type queue struct{ slurm *connector }
+// lazyTickets is the tickets for the election. It opens Slurm when they are first used, and again after a reload.
+type lazyTickets struct{ slurm *connector }
 
-var _ leader.Tickets = queue{}
+var _ leader.Tickets = lazyTickets{}
 
 // Take submits the ticket. If Slurm refuses that, the error has the remedy.
-func (q queue) Take(ctx context.Context, words leader.Words) (int, error) {
+func (q lazyTickets) Take(ctx context.Context, words leader.Words) (int, error) {
 	tickets, err := q.slurm.tickets(ctx)
 	if err != nil {
 		return 0, err
@@ -272,7 +278,7 @@ func (q queue) Take(ctx context.Context, words leader.Words) (int, error) {
 	return id, err
 }
 
-func (q queue) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
+func (q lazyTickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	tickets, err := q.slurm.tickets(ctx)
 	if err != nil {
 		return nil, err
@@ -280,7 +286,7 @@ func (q queue) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	return tickets.List(ctx, ids...)
 }
 
-func (q queue) Beat(ctx context.Context, id int, words leader.Words) error {
+func (q lazyTickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	tickets, err := q.slurm.tickets(ctx)
 	if err != nil {
 		return err
@@ -288,7 +294,7 @@ func (q queue) Beat(ctx context.Context, id int, words leader.Words) error {
 	return tickets.Beat(ctx, id, words)
 }
 
-func (q queue) Tear(ctx context.Context, id int) error {
+func (q lazyTickets) Tear(ctx context.Context, id int) error {
 	tickets, err := q.slurm.tickets(ctx)
 	if err != nil {
 		return err
@@ -296,24 +302,24 @@ func (q queue) Tear(ctx context.Context, id int) error {
 	return tickets.Tear(ctx, id)
 }
 
-// recollection is the ledger of a daemon that may become the leader after others. Its records of jobs are then older
+// failoverLedger is the ledger of a daemon that may become the leader after others. Its records of jobs are then older
 // than the annotations of the jobs, so they are ignored until a round has been settled.
-type recollection struct {
+type failoverLedger struct {
 	*ledger.Book
 
 	mu    sync.Mutex
 	stale bool
 }
 
-// expire marks the records as out of date.
-func (r *recollection) expire() {
+// markStale marks the records as out of date.
+func (r *failoverLedger) markStale() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stale = true
 }
 
 // Load implements bridge.Ledger.
-func (r *recollection) Load() (bridge.Records, *bridge.Intent, error) {
+func (r *failoverLedger) Load() (bridge.Records, *bridge.Intent, error) {
 	records, intent, err := r.Book.Load()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -324,7 +330,7 @@ func (r *recollection) Load() (bridge.Records, *bridge.Intent, error) {
 }
 
 // Settle implements bridge.Ledger.
-func (r *recollection) Settle(records bridge.Records, report bridge.Report) error {
+func (r *failoverLedger) Settle(records bridge.Records, report bridge.Report) error {
 	err := r.Book.Settle(records, report)
 	r.mu.Lock()
 	defer r.mu.Unlock()

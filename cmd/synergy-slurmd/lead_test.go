@@ -35,9 +35,9 @@ func seated(tickets leader.Tickets, host string, log *bytes.Buffer) (*daemon, *r
 	rounds := &roundsOf{hold: atOnce}
 	d := testDaemon(rounds)
 	d.journal.log = zerolog.New(zerolog.SyncWriter(log))
-	d.seat = &seat{
+	d.elector = &elector{
 		member: &leader.Member{Tickets: tickets, Clock: wall{}, Holder: host, Run: host, TTL: time.Minute},
-		log:    d.journal.log, takeover: func() {}, show: d.metrics.leads, crowned: make(chan struct{}, 1),
+		log:    d.journal.log, takeover: func() {}, show: d.metrics.leads, leadGained: make(chan struct{}, 1),
 	}
 	return d, rounds
 }
@@ -95,7 +95,7 @@ func TestARoundIsHeldAtOnceWhenTheLeaderHasDiedOrLeft(t *testing.T) {
 			var log bytes.Buffer
 			d, rounds := seated(tickets, "second", &log)
 			took := 0
-			d.seat.takeover = func() { took++ }
+			d.elector.takeover = func() { took++ }
 			time.AfterFunc(17*time.Minute, func() {
 				stop()
 				if name == "left" {
@@ -131,14 +131,14 @@ func TestADaemonThatStopsGivesItsTicketBack(t *testing.T) {
 func TestALeadCountsOnceItsNewsIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, rounds := seated(queueOf(), "first", new(bytes.Buffer))
-		if err := d.seat.member.Win(t.Context()); err != nil {
+		if err := d.elector.member.Win(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if line, err := d.seat.position(); line == "" || err != nil {
+		if line, err := d.elector.position(); line == "" || err != nil {
 			t.Errorf("it leads before anybody was told: %q %v", line, err)
 		}
-		d.seat.note(nil)
-		if line, err := d.seat.position(); line != "" || err != nil {
+		d.elector.recordStep(nil)
+		if line, err := d.elector.position(); line != "" || err != nil {
 			t.Errorf("it does not lead: %q %v", line, err)
 		}
 		runFor(t, d, 4*time.Minute)
@@ -205,7 +205,7 @@ func TestAfterATakeoverWhatTheLedgerRemembersIsLeftOutUntilARoundHasSettled(t *t
 		t.Fatal(err)
 	}
 	defer book.Close()
-	r := &recollection{Book: book}
+	r := &failoverLedger{Book: book}
 	remembers := func() int {
 		records, _, err := r.Load()
 		if err != nil {
@@ -222,7 +222,7 @@ func TestAfterATakeoverWhatTheLedgerRemembersIsLeftOutUntilARoundHasSettled(t *t
 	if n := remembers(); n != 1 {
 		t.Errorf("remembers %d jobs", n)
 	}
-	r.expire()
+	r.markStale()
 	if n := remembers(); n != 0 {
 		t.Errorf("after a takeover it remembers %d jobs", n)
 	}
@@ -253,7 +253,7 @@ func TestTheIdentityStaysWithTheLedger(t *testing.T) {
 }
 
 func TestARoundThatIsOutrankedIsToldAndNothingMoreIsWritten(t *testing.T) {
-	if got := diagnose(errors.Join(errors.New("start job 17"), slurm.ErrNotLeader)); got != outranked ||
+	if got := failureKindOf(errors.Join(errors.New("start job 17"), slurm.ErrNotLeader)); got != outranked ||
 		got.remedy() == "" {
 		t.Errorf("diagnosed as %q", got)
 	}

@@ -32,25 +32,25 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	if format == logConsole {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.DateTime, NoColor: true}
 	} else {
-		out = plain{out}
+		out = escapingWriter{out}
 	}
 	return zerolog.New(zerolog.SyncWriter(out)).Level(least).With().Timestamp().Logger(), nil
 }
 
-// plain writes lines of JSON without characters that a terminal obeys. JSON itself escapes only ASCII's control
-// characters. Those of eight bits, and those that turn the direction of writing, would reach the terminal of a
+// escapingWriter writes lines of JSON without characters that a terminal obeys. JSON itself escapes only ASCII's
+// control characters. Those of eight bits, and those that turn the direction of writing, would reach the terminal of a
 // reader of the journal.
-type plain struct{ io.Writer }
+type escapingWriter struct{ io.Writer }
 
 // Write escapes such characters as JSON does, in UTF-16, so that a program reads the same text. It counts the line as
 // given.
-func (p plain) Write(line []byte) (int, error) {
-	if !bytes.ContainsFunc(line, unseen) {
+func (p escapingWriter) Write(line []byte) (int, error) {
+	if !bytes.ContainsFunc(line, isUnprintable) {
 		return p.Writer.Write(line)
 	}
 	escaped := make([]byte, 0, 2*len(line))
 	for _, r := range string(line) {
-		if !unseen(r) {
+		if !isUnprintable(r) {
 			escaped = utf8.AppendRune(escaped, r)
 			continue
 		}
@@ -64,12 +64,12 @@ func (p plain) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // journal logs rounds: each change in a line, and everything else only when it is new.
 type journal struct {
 	log   zerolog.Logger
-	state ailment                  // of the last round
+	state failureKind              // of the last round
 	ill   int                      // how many rounds in a row had it
 	said  map[remark]bool          // by the last good round
 	waits map[int]bridge.WaitCause // of each job that waited in the last good round
@@ -86,27 +86,27 @@ type remark struct {
 	text string
 }
 
-// ailment is a kind of failure. While it lasts, only its first round is logged as an error.
-type ailment string
+// failureKind is a kind of failure. While it lasts, only its first round is logged as an error.
+type failureKind string
 
 const (
-	well        ailment = ""
-	unreachable ailment = "unreachable"
-	denied      ailment = "denied"
-	vetoed      ailment = "vetoed"
-	late        ailment = "late"
-	unkept      ailment = "unkept"
-	stopped     ailment = "stopped"
-	outranked   ailment = "outranked"
-	ticketless  ailment = "ticketless"
+	noFailure   failureKind = ""
+	unreachable failureKind = "unreachable"
+	denied      failureKind = "denied"
+	vetoed      failureKind = "vetoed"
+	late        failureKind = "late"
+	unkept      failureKind = "unkept"
+	stopped     failureKind = "stopped"
+	outranked   failureKind = "outranked"
+	ticketless  failureKind = "ticketless"
 )
 
-// diagnose names the kind of an error. Errors of no known kind are distinguished by their text. The order counts: an
-// error may be of several kinds, as a request that Slurm forbids is also one that it denies.
-func diagnose(err error) ailment {
+// failureKindOf names the kind of an error. Errors of no known kind are distinguished by their text. The order counts:
+// an error may be of several kinds, as a request that Slurm forbids is also one that it denies.
+func failureKindOf(err error) failureKind {
 	switch {
 	case err == nil:
-		return well
+		return noFailure
 	case errors.Is(err, errStopped):
 		return stopped
 	case errors.Is(err, leader.ErrLost):
@@ -124,7 +124,7 @@ func diagnose(err error) ailment {
 	case errors.Is(err, context.DeadlineExceeded):
 		return late
 	}
-	return ailment(err.Error())
+	return failureKind(err.Error())
 }
 
 // accessDenied is Slurm's ESLURM_ACCESS_DENIED. An invalid token has another number.
@@ -138,7 +138,7 @@ func mayNot(err error) bool {
 }
 
 // remedy is what an administrator can do about it; empty: nothing.
-func (a ailment) remedy() string {
+func (a failureKind) remedy() string {
 	switch a {
 	case unreachable:
 		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were " +
@@ -189,7 +189,7 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	}
 	line.Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
 		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew))
-	unwell(line, c).Msg("round")
+	addFailures(line, c).Msg("round")
 }
 
 // smallRound logs what a small round did. Most failures are left to the next round to report, if they last. A plan that
@@ -211,12 +211,12 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 	c := count(report)
 	line := j.log.Info().Int("after_round", report.Round).Float64("seconds", seconds(took)).
 		Bool("shadow", report.Shadow).Int("started", c.of(bridge.Start))
-	unwell(line, c).Msg("small round")
+	addFailures(line, c).Msg("small round")
 }
 
-// unwell adds failed and put-off steps to a round's line. The word "failed" is left out if nothing failed, because
+// addFailures adds failed and put-off steps to a round's line. The word "failed" is left out if nothing failed, because
 // people search logs for it.
-func unwell(line *zerolog.Event, c tally) *zerolog.Event {
+func addFailures(line *zerolog.Event, c tally) *zerolog.Event {
 	if n := c.failures(); n > 0 {
 		line.Int("failed", n)
 	}
@@ -368,20 +368,20 @@ func levelOf(step bridge.Step) zerolog.Level {
 // step begins a line about a step.
 func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.Step) *zerolog.Event {
 	line := j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job)
-	return whose(line, report, step.Job).Str("verb", string(step.Verb)).Str("reason", step.Why).Bool("shadow",
+	return addJobOwner(line, report, step.Job).Str("verb", string(step.Verb)).Str("reason", step.Why).Bool("shadow",
 		report.Shadow)
 }
 
-// whose adds the job's user and profile to a line, as far as the round knows them.
-func whose(line *zerolog.Event, report bridge.Report, job int) *zerolog.Event {
-	if j := seenIn(report, job); j != nil {
+// addJobOwner adds the job's user and profile to a line, as far as the round knows them.
+func addJobOwner(line *zerolog.Event, report bridge.Report, job int) *zerolog.Event {
+	if j := snapshotJob(report, job); j != nil {
 		line.Str("user", j.User).Str("profile", j.ProfileName)
 	}
 	return line
 }
 
-// seenIn is a job as the round saw it; nil if the round does not plan it.
-func seenIn(report bridge.Report, job int) *policy.Job {
+// snapshotJob is a job as the round saw it; nil if the round does not plan it.
+func snapshotJob(report bridge.Report, job int) *policy.Job {
 	jobs := report.Snapshot.Jobs
 	k, found := sort.Find(len(jobs), func(k int) int { return job - jobs[k].ID })
 	if !found {
@@ -401,7 +401,7 @@ const waitLines = 50
 func (j *journal) reasons(report bridge.Report) {
 	waits, news := make(map[int]bridge.WaitCause), 0
 	for _, w := range report.Waits {
-		job := seenIn(report, w.Job)
+		job := snapshotJob(report, w.Job)
 		if w.Cause == bridge.CauseHeld || w.Cause == bridge.CauseLeftToSlurm || job != nil && job.Running != nil {
 			continue // a job left to Slurm is logged as such, and a stopped job has a step that says why
 		}
@@ -411,7 +411,7 @@ func (j *journal) reasons(report bridge.Report) {
 		}
 		if news++; news <= waitLines {
 			line := j.log.Info().Int("round", report.Round).Int("job", w.Job)
-			whose(line, report, w.Job).Str("waits_for", string(w.Reason)).Str("cause", string(w.Cause)).
+			addJobOwner(line, report, w.Job).Str("waits_for", string(w.Reason)).Str("cause", string(w.Cause)).
 				Str("reason", w.Why).Msg("waits")
 		}
 	}
@@ -427,7 +427,7 @@ func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds
 
 // failure logs why a round failed: as an error when the kind of failure is new, for debugging when it lasts.
 func (j *journal) failure(round int, err error) {
-	kind := diagnose(err)
+	kind := failureKindOf(err)
 	level, message := zerolog.ErrorLevel, "round failed"
 	switch {
 	case kind == stopped:
@@ -449,10 +449,10 @@ func (j *journal) failure(round int, err error) {
 
 // recovery logs once that rounds end well again.
 func (j *journal) recovery() {
-	if j.state != well {
+	if j.state != noFailure {
 		j.log.Info().Int("rounds_failed", j.ill).Msg("rounds end well again")
 	}
-	j.state, j.ill = well, 0
+	j.state, j.ill = noFailure, 0
 }
 
 // remarks logs about jobs what the last round did not say.
@@ -530,7 +530,7 @@ func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 	}
 	for _, job := range n.jobs {
 		line := log.WithLevel(n.level).Int("round", report.Round).Int("job", job)
-		whose(line, report, job).Str("reason", n.text).Msg(n.message)
+		addJobOwner(line, report, job).Str("reason", n.text).Msg(n.message)
 	}
 }
 

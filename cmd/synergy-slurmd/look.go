@@ -30,8 +30,8 @@ import (
 // lookLimit bounds the whole check, since an administrator waits for it.
 const lookLimit = 2 * time.Minute
 
-// look is --check: it prints whether Slurm and this host are ready for the daemon, and returns the exit code.
-func look(f flags, config Config, stdout, stderr io.Writer) int {
+// runPreflight is --check: it prints whether Slurm and this host are ready for the daemon, and returns the exit code.
+func runPreflight(f flags, config Config, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
@@ -82,8 +82,8 @@ func gather(ctx context.Context, f flags, config Config) preflight.Facts {
 	return facts
 }
 
-// known is a value as a fact, or its error as the reason why it is unknown.
-func known[T any](value T, err error) preflight.Known[T] {
+// factOf is a value as a fact, or its error as the reason why it is unknown.
+func factOf[T any](value T, err error) preflight.Known[T] {
 	if err != nil {
 		return preflight.Unknown[T](err.Error())
 	}
@@ -97,7 +97,7 @@ func tokenOf(f flags) preflight.Known[preflight.Token] {
 	if !ends.IsZero() {
 		token.Left = time.Until(ends)
 	}
-	return known(token, err)
+	return factOf(token, err)
 }
 
 // askPlugin collects what a plugin in Slurm's place can tell. The rest is unknown.
@@ -118,8 +118,8 @@ func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Conf
 	}
 	defer client.close()
 	all, err := client.Observe(ctx)
-	facts.Slurm, facts.Partitions = seen(all, err), known(gpusBehind(all), err)
-	facts.Nodes = known(nodesOf(all), err)
+	facts.Slurm, facts.Partitions = slurmFact(all, err), factOf(gpusBehind(all), err)
+	facts.Nodes = factOf(nodesOf(all), err)
 }
 
 // askSlurm collects the facts from slurmrestd. If it does not answer at all, all of them are unknown.
@@ -128,7 +128,7 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	if err == nil {
 		defer client.Close()
 		all, err := client.Observe(ctx)
-		facts.Slurm, facts.Nodes = seen(all, err), known(nodesOf(all), err)
+		facts.Slurm, facts.Nodes = slurmFact(all, err), factOf(nodesOf(all), err)
 	} else {
 		facts.Slurm = preflight.Unknown[preflight.Slurm](err.Error())
 	}
@@ -143,13 +143,13 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 		return
 	}
 	facts.Wanted.Requeues = client.Version() >= requeues
-	facts.Level = known(client.Level(ctx, f.user))
+	facts.Level = factOf(client.Level(ctx, f.user))
 	accounts, users, err := client.Accounting(ctx)
-	facts.Names = known(preflight.Names{Accounts: accounts, Users: users}, err)
-	facts.Threads = known(client.ThreadsPerCore(ctx))
+	facts.Names = factOf(preflight.Names{Accounts: accounts, Users: users}, err)
+	facts.Threads = factOf(client.ThreadsPerCore(ctx))
 	partitions, release, err := client.Partitions(ctx)
 	facts.Slurm.Value.API, facts.Slurm.Value.Release = client.Version(), release
-	facts.Partitions, facts.Weights = known(gpusOf(partitions), err), known(weightsOf(partitions), err)
+	facts.Partitions, facts.Weights = factOf(gpusOf(partitions), err), factOf(weightsOf(partitions), err)
 	facts.Gates = rehearse(ctx, client, facts, f)
 }
 
@@ -157,8 +157,8 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 // as many digits.
 const requeues = "v0.0.45"
 
-// seen is what an observation says. It takes a valid token to get one.
-func seen(all slurm.Observed, err error) preflight.Known[preflight.Slurm] {
+// slurmFact is what an observation says. It takes a valid token to get one.
+func slurmFact(all slurm.Observed, err error) preflight.Known[preflight.Slurm] {
 	answer := preflight.Slurm{Nodes: len(all.Nodes), Ahead: time.Until(all.At)}
 	for _, job := range all.Jobs {
 		if job.State != slurm.Finished {
@@ -169,7 +169,7 @@ func seen(all slurm.Observed, err error) preflight.Known[preflight.Slurm] {
 			answer.Eligible++
 		}
 	}
-	return known(answer, err)
+	return factOf(answer, err)
 }
 
 // gpusBehind is the number of GPUs by partition, as the nodes say.
@@ -232,7 +232,7 @@ func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Fa
 		return preflight.Unknown[map[string]preflight.Gate]("--alone: the daemon's user submits no jobs")
 	}
 	gates := make(map[string]preflight.Gate)
-	for _, name := range tried(facts) {
+	for _, name := range trialPartitions(facts) {
 		r, err := client.Rehearse(ctx, name, rehearsed(facts))
 		switch {
 		case err != nil && r.Left != 0:
@@ -248,9 +248,9 @@ func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Fa
 	return preflight.Known[map[string]preflight.Gate]{Value: gates}
 }
 
-// tried are the managed partitions that exist, and at most trials of the others. Each trial is a job that is submitted,
-// so a cluster with many partitions is not tried whole.
-func tried(facts *preflight.Facts) (ours []string) {
+// trialPartitions are the managed partitions that exist, and at most trials of the others. Each trial is a job that is
+// submitted, so a cluster with many partitions is not tried whole.
+func trialPartitions(facts *preflight.Facts) (ours []string) {
 	var others []string
 	for name := range facts.Partitions.Value {
 		if slices.Contains(facts.Wanted.Partitions, name) {
@@ -331,7 +331,7 @@ func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
 	}
 	said := &tail{limit: 200}
 	program.Stderr, program.WaitDelay = said, time.Second
-	alone(program)
+	setProcessGroup(program)
 	text, err := program.Output()
 	if err != nil {
 		return preflight.Unknown[map[string]string](oneLine(fmt.Sprintf("%s show config: %v: %s", f.scontrol, err,
@@ -371,7 +371,7 @@ func settingsIn(folder string) preflight.Known[preflight.Settings] {
 	if err != nil {
 		return preflight.Unknown[preflight.Settings]("not on this host: " + err.Error())
 	}
-	return known(parseSettings(path, string(text)))
+	return factOf(parseSettings(path, string(text)))
 }
 
 // readSome reads at most so many bytes of a file.

@@ -143,7 +143,7 @@ func TestAHeartbeatThatTheGateLooksForAndThatIsOldIsNoGateAtAll(t *testing.T) {
 	if !isAway(facts) {
 		t.Error("there is none")
 	}
-	if err := pulse(path, time.Now(), ""); err != nil {
+	if err := writeTimestamped(path, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if isAway(facts) {
@@ -177,7 +177,7 @@ func TestOurPartitionsAreTriedFirstAndTheOthersBounded(t *testing.T) {
 	for k := range 100 {
 		facts.Partitions.Value[strings.Repeat("p", k+1)] = 0
 	}
-	if got := tried(facts); len(got) != 1+trials || got[0] != "z" || got[1] != "p" {
+	if got := trialPartitions(facts); len(got) != 1+trials || got[0] != "z" || got[1] != "p" {
 		t.Errorf("%v", got)
 	}
 }

@@ -52,14 +52,14 @@ func main() {
 // run runs the command line and returns the exit code. release and ledger are verbs: they stand first and have flags of
 // their own.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == release {
+	if len(args) > 0 && args[0] == releaseVerb {
 		return handBack(args[1:], stdout, stderr)
 	}
-	if len(args) > 0 && args[0] == keep {
-		return keepFiles(args[1:], stdout, stderr)
+	if len(args) > 0 && args[0] == ledgerVerb {
+		return runLedger(args[1:], stdout, stderr)
 	}
 	if describes(args) {
-		return documented(args, stdout, stderr)
+		return writeDocs(args, stdout, stderr)
 	}
 	f, err := parseFlags(args, stdout)
 	switch {
@@ -68,14 +68,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return complain(stderr, err)
 	case f.version:
-		fmt.Fprintln(stdout, "synergy-slurmd", running())
+		fmt.Fprintln(stdout, "synergy-slurmd", programVersion())
 		return exitGood
 	case f.demo:
-		return show(stdout, stderr)
+		return runDemo(stdout, stderr)
 	}
 	config, err := loadConfig(f.config, f.round)
 	if err == nil && f.checkConfig {
-		err = inspect(stdout, f, config)
+		err = checkConfiguration(stdout, f, config)
 	}
 	switch {
 	case err != nil:
@@ -83,13 +83,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case f.checkConfig:
 		return exitGood
 	case f.preflight:
-		return look(f, config, stdout, stderr)
+		return runPreflight(f, config, stdout, stderr)
 	}
 	return serve(f, config, stderr)
 }
 
-// show writes the demonstration.
-func show(stdout, stderr io.Writer) int {
+// runDemo writes the demonstration.
+func runDemo(stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := demo.Run(ctx, stdout); err != nil {
@@ -105,8 +105,8 @@ func complain(stderr io.Writer, err error) int {
 	return exitUsage
 }
 
-// running is the program's version: what the linker was given, or else what the compiler knows of the source.
-func running() string {
+// programVersion is the program's version: what the linker was given, or else what the compiler knows of the source.
+func programVersion() string {
 	if version != "" {
 		return version
 	}
@@ -128,7 +128,7 @@ func serve(f flags, config Config, stderr io.Writer) int {
 		stop() // a second signal ends the process at once
 		log.Info().Msg("stopping: a round under way may end")
 	})
-	if err := hold(ctx, f, config, log); err != nil {
+	if err := runDaemon(ctx, f, config, log); err != nil {
 		log.Error().Err(err).Msg("ended")
 		return exitFailed
 	}
@@ -136,9 +136,9 @@ func serve(f flags, config Config, stderr io.Writer) int {
 	return exitGood
 }
 
-// hold builds the daemon, holds its rounds, and closes everything again. The parts refer to one another (the election
-// needs the connection to Slurm, whose writes the election fences), so some are filled in after both exist.
-func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
+// runDaemon builds the daemon, holds its rounds, and closes everything again. The parts refer to one another (the
+// election needs the connection to Slurm, whose writes the election fences), so some are filled in after both exist.
+func runDaemon(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
 	if err := inspectPlugin(f); err != nil {
 		return err
 	}
@@ -147,9 +147,9 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 		return err
 	}
 	defer book.Close()
-	numbers := newMetrics(sizeOf(book), running())
+	numbers := newMetrics(sizeOf(book), programVersion())
 	numbers.onlyPlans(f.shadow)
-	adviser := newAdviser(f, log, numbers)
+	adviser := newPlannerPlugin(f, log, numbers)
 	defer adviser.close()
 	future := &outlook{}
 	// Without a report there is nothing to go on from: estimates begin with the default habits.
@@ -158,59 +158,63 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	manager := &connector{
 		outlook: future,
-		flags:   f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config,
+		flags:   f, book: &failoverLedger{Book: book}, log: log, metrics: numbers, config: config,
 		planner: adviser.orNone(),
 	}
 	defer manager.close()
-	numbers.ofShelf(manager.taught)
+	numbers.ofShelf(manager.learnedCount)
 	d, err := newDaemon(f, config, log, numbers)
 	if err != nil {
 		return err
 	}
 	numbers.ofHistory(d.history.failing)
-	if manager.seat, err = newSeat(f, book, queue{manager}, log, numbers); err != nil {
+	if manager.elector, err = newElector(f, book, lazyTickets{manager}, log, numbers); err != nil {
 		return err
 	}
-	d.connect, d.seat, d.outlook = manager.connect, manager.seat, future
-	d.health.stands = &standing{health: d.health, taught: manager.taught, seat: func() *seat { return manager.seat }}
-	d.health.stands.config.Store(&config)
-	d.health.beside = sources{config: d.health.stands.following, learned: manager.known}
-	if d.seat != nil {
-		d.seat.takeover = manager.succeed
+	d.connect, d.elector, d.outlook = manager.connect, manager.elector, future
+	d.health.status = &daemonStatus{
+		health:       d.health,
+		learnedCount: manager.learnedCount,
+		elector:      func() *elector { return manager.elector },
 	}
-	log.Info().Str("version", running()).Stringer("period", f.round).Bool("shadow", f.shadow).
+	d.health.status.config.Store(&config)
+	d.health.beside = sources{config: d.health.status.following, learned: manager.learnedProfiles}
+	if d.elector != nil {
+		d.elector.takeover = manager.takeOver
+	}
+	log.Info().Str("version", programVersion()).Stringer("period", f.round).Bool("shadow", f.shadow).
 		Strs("partitions", config.Partitions).Int("last_round", book.LastRound()).Msg("started")
 	if f.once {
 		return d.once(ctx)
 	}
-	return d.serveAndRun(ctx, f, remembered{book, d.history})
+	return d.serveAndRun(ctx, f, archiveWithHistory{book, d.history})
 }
 
 // newDaemon is a daemon without a connection to Slurm and without a ticket, which hold adds.
 func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*daemon, error) {
-	manager, err := newManager()
+	manager, err := newServiceManager()
 	if err != nil {
 		return nil, err
 	}
 	health := newHealth(f.round, time.Now())
-	health.about = rollout.Daemon{Version: running(), Started: time.Now().UTC(), Shadow: f.shadow,
+	health.about = rollout.Daemon{Version: programVersion(), Started: time.Now().UTC(), Shadow: f.shadow,
 		Round: f.round.Seconds()}
 	health.follows(config)
 	return &daemon{
-		period:  f.round,
-		watch:   f.watch,
-		config:  config,
-		reload:  func() (Config, error) { return loadConfig(f.config, f.round) },
-		journal: &journal{log: log},
-		metrics: numbers,
-		health:  health,
-		manager: manager,
-		heart:   &heart{log: log, silent: f.shadow},
-		savings: &accountant{log: log, metrics: numbers, ill: func(why error) {
-			health.note("rounds are not booked in the ledger of savings", why, remedyOfSavings)
+		period:         f.round,
+		watch:          f.watch,
+		config:         config,
+		reload:         func() (Config, error) { return loadConfig(f.config, f.round) },
+		journal:        &journal{log: log},
+		metrics:        numbers,
+		health:         health,
+		serviceManager: manager,
+		heartbeat:      &heartbeatWriter{log: log, silent: f.shadow},
+		savings: &savingsWriter{log: log, metrics: numbers, ill: func(why error) {
+			health.setTrouble("rounds are not booked in the ledger of savings", why, remedyOfSavings)
 		}},
 		outlook: &outlook{},
-		history: newHistorian(log),
+		history: newHistoryWriter(log),
 	}, nil
 }
 

@@ -22,10 +22,10 @@ var asked = []string{"manual", "completion", cobra.ShellCompRequestCmd, cobra.Sh
 // describes reports whether the arguments ask about the command line and run nothing.
 func describes(args []string) bool { return len(args) > 0 && slices.Contains(asked, args[0]) }
 
-// documented writes the man pages or completions that the arguments ask for, and returns the exit code.
-func documented(args []string, stdout, stderr io.Writer) int {
-	root := described()
-	root.AddCommand(cli.Manual("8", "synergy-slurmd "+running()))
+// writeDocs writes the man pages or completions that the arguments ask for, and returns the exit code.
+func writeDocs(args []string, stdout, stderr io.Writer) int {
+	root := commandTree()
+	root.AddCommand(cli.Manual("8", "synergy-slurmd "+programVersion()))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	var full cli.Unwritten
@@ -39,20 +39,20 @@ func documented(args []string, stdout, stderr io.Writer) int {
 	return exitGood
 }
 
-// described is the command line as a tree of cobra commands, for man pages and completions. It runs nothing: the daemon
-// parses its arguments itself.
-func described() *cobra.Command {
+// commandTree is the command line as a tree of cobra commands, for man pages and completions. It runs nothing: the
+// daemon parses its arguments itself.
+func commandTree() *cobra.Command {
 	var f flags
 	root := branch("synergy-slurmd", usageDaemon, "resource-sensitive scheduling of GPU jobs beside Slurm", f.define)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true // the completion command has no man page either
 	var files ledger.Files
 	ofFiles := func(set *pflag.FlagSet) { defineFiles(set, &files) }
-	verb := branch(keep, usageKeep, "back up and restore what the daemon remembers", nil)
+	verb := branch(ledgerVerb, usageKeep, "back up and restore what the daemon remembers", nil)
 	verb.AddCommand(
 		branch("backup FILE", usageKeep, "write what the daemon remembers to a file", ofFiles),
 		branch("restore FILE", usageKeep, "put a backup in the place of what is there", ofFiles))
-	root.AddCommand(branch(release, usageRelease, "hand every waiting job back to Slurm", f.defineRelease), verb)
+	root.AddCommand(branch(releaseVerb, usageRelease, "hand every waiting job back to Slurm", f.defineRelease), verb)
 	return root
 }
 

@@ -329,7 +329,7 @@ func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
 	default:
 		m.smalls.WithLabelValues(idle).Inc()
 	}
-	m.did(report)
+	m.countSteps(report)
 	if held && err == nil {
 		m.cluster(report, count(report))
 	}
@@ -338,8 +338,8 @@ func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
 // idle is a small round that had nothing to do.
 const idle = "idle"
 
-// did counts the steps of a round, the jobs that it lost, and what it learned.
-func (m *metrics) did(report bridge.Report) {
+// countSteps counts the steps of a round, the jobs that it lost, and what it learned.
+func (m *metrics) countSteps(report bridge.Report) {
 	for kind, n := range count(report).steps {
 		m.steps.WithLabelValues(within(verbs(), kind.verb), string(kind.outcome)).Add(float64(n))
 	}
@@ -367,7 +367,7 @@ func (m *metrics) plan(outcome string) { m.plans.WithLabelValues(outcome).Inc() 
 
 // round counts one round. A failed round says nothing reliable about the cluster, but its steps count.
 func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
-	m.did(report)
+	m.countSteps(report)
 	for _, phase := range report.Phases {
 		m.phases.WithLabelValues(within(phaseNames(), phase.Name)).Observe(phase.Took.Seconds())
 	}

@@ -10,31 +10,31 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// manager is the service manager that started the daemon, or none. It is told of each change of the daemon's state. If
-// it does not listen, nothing is lost that the log does not have.
-type manager struct {
+// serviceManager is the service manager that started the daemon, or none. It is told of each change of the daemon's
+// state. If it does not listen, nothing is lost that the log does not have.
+type serviceManager struct {
 	watchdog time.Duration // the longest silence that it allows; 0: any
 }
 
-// newManager reads the watchdog interval that systemd put into the environment.
-func newManager() (manager, error) {
+// newServiceManager reads the watchdog interval that systemd put into the environment.
+func newServiceManager() (serviceManager, error) {
 	watchdog, err := sd.SdWatchdogEnabled(false)
 	if err != nil {
-		return manager{}, fmt.Errorf("read watchdog interval: %w", err)
+		return serviceManager{}, fmt.Errorf("read watchdog interval: %w", err)
 	}
-	return manager{watchdog: watchdog}, nil
+	return serviceManager{watchdog: watchdog}, nil
 }
 
-func (m manager) say(state string) { sd.SdNotify(false, state) }
+func (m serviceManager) say(state string) { sd.SdNotify(false, state) }
 
-func (m manager) ready()    { m.say(sd.SdNotifyReady) }
-func (m manager) stopping() { m.say(sd.SdNotifyStopping) }
+func (m serviceManager) ready()    { m.say(sd.SdNotifyReady) }
+func (m serviceManager) stopping() { m.say(sd.SdNotifyStopping) }
 
 // reloading sends the time, too, by which systemd tells this reload from an earlier one.
-func (m manager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMonotonicUsec()) }
+func (m serviceManager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMonotonicUsec()) }
 
 // status sets the line that systemctl status shows.
-func (m manager) status(report bridge.Report, err error) {
+func (m serviceManager) status(report bridge.Report, err error) {
 	if err != nil {
 		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %s", time.Now().Format(time.TimeOnly),
 			oneLine(err.Error())))
@@ -46,12 +46,12 @@ func (m manager) status(report bridge.Report, err error) {
 }
 
 // standBy sets that line for a daemon that stands by.
-func (m manager) standBy(line string) {
+func (m serviceManager) standBy(line string) {
 	m.say(fmt.Sprintf("STATUS=%s: %s", time.Now().Format(time.TimeOnly), line))
 }
 
 // feed feeds the watchdog as long as alive says so, until ctx ends. It does so twice in each interval.
-func (m manager) feed(ctx context.Context, alive func() bool) {
+func (m serviceManager) feed(ctx context.Context, alive func() bool) {
 	if m.watchdog == 0 {
 		return
 	}

@@ -12,16 +12,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
-// adviser is the site's own planner, a plugin. Its failures are counted in every round, and logged once for each kind
-// of failure; its recovery is logged, too.
-type adviser struct {
+// plannerPlugin is the site's own planner, a plugin. Its failures are counted in every round, and logged once for each
+// kind of failure; its recovery is logged, too.
+type plannerPlugin struct {
 	planner *plugin.Planner
 	log     zerolog.Logger
 	count   func(outcome string)
 	fault   plugin.Fault // of the last round; empty: none
 }
 
-var _ bridge.Planner = (*adviser)(nil)
+var _ bridge.Planner = (*plannerPlugin)(nil)
 
 // A plugin may take a planPart-th of a round for a plan, and planMost at most.
 const (
@@ -29,8 +29,8 @@ const (
 	planMost = 30 * time.Second
 )
 
-// newAdviser is the planner that the flags name; nil if they name none.
-func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
+// newPlannerPlugin is the planner that the flags name; nil if they name none.
+func newPlannerPlugin(f flags, log zerolog.Logger, numbers *metrics) *plannerPlugin {
 	if f.planner == "" {
 		return nil
 	}
@@ -46,26 +46,26 @@ func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
 	numbers.ofPlanner(plugin.Faults())
 	planner := plugin.New(f.planner, f.plannerSum, limit,
 		func(line string) { lines.Debug().Str("line", line).Msg("planner plugin says") })
-	return &adviser{planner: planner, log: log, count: numbers.plan}
+	return &plannerPlugin{planner: planner, log: log, count: numbers.plan}
 }
 
 // orNone is the planner as rounds know it. A nil pointer in the interface would not be nil there, so none is returned
 // as nil itself.
-func (a *adviser) orNone() bridge.Planner {
+func (a *plannerPlugin) orNone() bridge.Planner {
 	if a == nil {
 		return nil
 	}
 	return a
 }
 
-func (a *adviser) close() {
+func (a *plannerPlugin) close() {
 	if a != nil {
 		a.planner.Close()
 	}
 }
 
 // Plan implements bridge.Planner.
-func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy,
+func (a *plannerPlugin) Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	plan, err := a.planner.Plan(ctx, round, c, p, how)
 	a.note(round, err)
@@ -74,7 +74,7 @@ func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p polic
 
 // note counts and logs how the request of a round ended. Any other error is not the plugin's, as of a round that was
 // stopped, and counts as nothing.
-func (a *adviser) note(round int, err error) {
+func (a *plannerPlugin) note(round int, err error) {
 	var failure *plugin.Failure
 	switch {
 	case errors.As(err, &failure):
@@ -90,7 +90,7 @@ func (a *adviser) note(round int, err error) {
 }
 
 // fail logs a failure as a warning if it is new. Resting, the pause after a failure, is never new.
-func (a *adviser) fail(round int, failure *plugin.Failure) {
+func (a *plannerPlugin) fail(round int, failure *plugin.Failure) {
 	level := zerolog.WarnLevel
 	if failure.Fault == a.fault || failure.Fault == plugin.Resting {
 		level = zerolog.DebugLevel

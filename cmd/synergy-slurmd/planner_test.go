@@ -25,7 +25,7 @@ func TestAPluginThatFailsIsToldOnceAndCountedEachTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	numbers := newMetrics(func() float64 { return 0 }, "test")
-	a := newAdviser(flags{planner: path, round: 8 * time.Second}, log, numbers)
+	a := newPlannerPlugin(flags{planner: path, round: 8 * time.Second}, log, numbers)
 	defer a.close()
 	for round := range 3 {
 		if _, err := a.Plan(context.Background(), round, policy.Cluster{}, policy.LAS(), policy.Tune()); err == nil {

@@ -63,39 +63,45 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 // releaseAll hands every waiting job back. The heartbeat is removed first, so that no new job is gated meanwhile.
 func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	config := configuration(f, log)
-	book, closed, err := recall(f.ledger, log)
+	book, closed, err := openRecords(f.ledger, log)
 	if err != nil {
 		return err
 	}
 	defer closed()
-	client, seat, err := commandeer(ctx, f, config, book, log)
+	client, seat, err := connectAsLeader(ctx, f, config, book, log)
 	// Also if Slurm does not answer: without a heartbeat the gate lets new jobs pass, and the leases of the others end.
 	// If another daemon leads, the heartbeat is that daemon's.
 	if !f.shadow && !errors.Is(err, slurm.ErrNotLeader) {
-		(&heart{log: log}).stop(config)
+		(&heartbeatWriter{log: log}).stop(config)
 	}
 	if err != nil {
 		return err
 	}
 	defer client.close()
-	defer seat.take()()
+	defer seat.join()()
 	runner := &bridge.Runner{
 		Slurm: seat.fence(client), Leases: seat.fenceLeases(client.leases), Ledger: book, Clock: wall{},
 		Settings: settings(config, f, nil, 0),
 		Last:     book.LastRound()}
 	report, err := runner.Release(ctx)
-	return errors.Join(err, tell(log, report))
+	return errors.Join(err, logRelease(log, report))
 }
 
-// commandeer opens Slurm and becomes the leader there, since a living daemon would manage the jobs again in its next
-// round. It waits for a dead daemon until that is certain.
-func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*driven, *seat, error) {
+// connectAsLeader opens Slurm and becomes the leader there, since a living daemon would manage the jobs again in its
+// next round. It waits for a dead daemon until that is certain.
+func connectAsLeader(
+	ctx context.Context,
+	f flags,
+	config Config,
+	book recordStore,
+	log zerolog.Logger,
+) (*workloadManager, *elector, error) {
 	client, err := (&connector{flags: f, log: log}).dial(ctx, config)
 	if err != nil || f.shadow || f.alone {
 		return client, nil, err
 	}
 	identity, err := nameOf(book)
-	s := &seat{log: log, show: func(bool) {}, takeover: func() {}, crowned: make(chan struct{}, 1)}
+	s := &elector{log: log, show: func(bool) {}, takeover: func() {}, leadGained: make(chan struct{}, 1)}
 	s.member = newMember(f, identity, client.tickets)
 	if err == nil {
 		err = s.win(ctx)
@@ -109,7 +115,7 @@ func commandeer(ctx context.Context, f flags, config Config, book memory, log ze
 
 // nameOf is the identity in the ledger, so that the ticket of the daemon that had the ledger counts as ours. Without a
 // ledger it is a new name.
-func nameOf(book memory) (string, error) {
+func nameOf(book recordStore) (string, error) {
 	if kept, is := book.(*ledger.Book); is {
 		return kept.Identity()
 	}
@@ -128,15 +134,15 @@ func configuration(f flags, log zerolog.Logger) Config {
 	return config
 }
 
-// memory is what is known of jobs beside their annotations.
-type memory interface {
+// recordStore is what is known of jobs beside their annotations.
+type recordStore interface {
 	bridge.Ledger
 	LastRound() int
 }
 
-// recall opens the ledger. A missing one is not made, and one that cannot be read stays as it is: the annotations of
-// the jobs have what is needed. It is an error if the ledger is locked, since then a daemon runs.
-func recall(path string, log zerolog.Logger) (book memory, closed func(), err error) {
+// openRecords opens the ledger. A missing one is not made, and one that cannot be read stays as it is: the annotations
+// of the jobs have what is needed. It is an error if the ledger is locked, since then a daemon runs.
+func openRecords(path string, log zerolog.Logger) (book recordStore, closed func(), err error) {
 	nothing := func() {}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return &ledger.Memory{}, nothing, nil
@@ -153,8 +159,8 @@ func recall(path string, log zerolog.Logger) (book memory, closed func(), err er
 	return opened, func() { opened.Close() }, nil
 }
 
-// tell logs the report: the steps first, then the jobs that are left as they are, then one line that sums it up.
-func tell(log zerolog.Logger, report bridge.Report) error {
+// logRelease logs the report: the steps first, then the jobs that are left as they are, then one line that sums it up.
+func logRelease(log zerolog.Logger, report bridge.Report) error {
 	(&journal{log: log}).audit(report)
 	for _, o := range report.Outside {
 		log.Info().Int("job", o.Job).Str("reason", o.Why).Msg("left as it is")

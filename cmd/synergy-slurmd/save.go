@@ -11,13 +11,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 )
 
-// accountant keeps the ledger of savings beside the rounds: no round waits for it, and none fails for it. A failure is
-// logged once.
-type accountant struct {
+// savingsWriter keeps the ledger of savings beside the rounds: no round waits for it, and none fails for it. A failure
+// is logged once.
+type savingsWriter struct {
 	log   zerolog.Logger
-	dir   string      // of the open ledger
-	book  *book.Book  // nil: none is open
-	queue chan toBook // nil: note writes at once
+	dir   string           // of the open ledger
+	book  *book.Book       // nil: none is open
+	queue chan queuedRound // nil: note writes at once
 
 	mu    sync.Mutex
 	fault error // why the last round was not written; nil: it was
@@ -26,8 +26,8 @@ type accountant struct {
 	ill     func(why error) // called after each write with its error; may be nil
 }
 
-// toBook is a round to be written, and where.
-type toBook struct {
+// queuedRound is a round to be written, and where.
+type queuedRound struct {
 	dir   string
 	most  time.Duration // how long the speeds of this round count at most
 	round savings.Round
@@ -35,8 +35,8 @@ type toBook struct {
 
 // work writes rounds until stop is called. Rounds that wait then are written within lastBookings, or left out on a disk
 // that hangs.
-func (a *accountant) work() (stop func()) {
-	a.queue = make(chan toBook, mostBehind)
+func (a *savingsWriter) work() (stop func()) {
+	a.queue = make(chan queuedRound, mostBehind)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -60,11 +60,11 @@ const bookedRounds = 2
 
 // note queues a round for the folder that the configuration names. A round has savings to book only if one is named,
 // and a small round has none.
-func (a *accountant) note(config Config, period time.Duration, report bridge.Report) {
+func (a *savingsWriter) note(config Config, period time.Duration, report bridge.Report) {
 	if report.Savings == nil {
 		return
 	}
-	b := toBook{config.Savings, bookedRounds * period, *report.Savings}
+	b := queuedRound{config.Savings, bookedRounds * period, *report.Savings}
 	if a.queue == nil {
 		a.write(b)
 		return
@@ -72,12 +72,12 @@ func (a *accountant) note(config Config, period time.Duration, report bridge.Rep
 	select {
 	case a.queue <- b:
 	default:
-		a.told(errBehind)
+		a.logResult(errBehind)
 	}
 }
 
 // write writes a round to the ledger, and counts what it added.
-func (a *accountant) write(b toBook) {
+func (a *savingsWriter) write(b queuedRound) {
 	if a.book != nil && b.dir != a.dir {
 		a.close()
 	}
@@ -85,17 +85,17 @@ func (a *accountant) write(b toBook) {
 		return
 	}
 	sums, err := a.book.Note(b.round, b.most)
-	a.told(err)
+	a.logResult(err)
 	if a.metrics != nil {
 		a.metrics.savings(sums)
 	}
 }
 
 // open opens the ledger and reports whether that worked. Each round tries again.
-func (a *accountant) open(dir string) bool {
+func (a *savingsWriter) open(dir string) bool {
 	opened, err := book.Open(dir)
 	if err != nil {
-		a.told(err)
+		a.logResult(err)
 		return false
 	}
 	a.book, a.dir = opened, dir
@@ -103,15 +103,15 @@ func (a *accountant) open(dir string) bool {
 }
 
 // close writes what is buffered, and closes the ledger.
-func (a *accountant) close() {
+func (a *savingsWriter) close() {
 	if a.book != nil {
-		a.told(a.book.Close())
+		a.logResult(a.book.Close())
 	}
 	a.book, a.dir = nil, ""
 }
 
-// told logs when writing begins to fail, and when it works again.
-func (a *accountant) told(err error) {
+// logResult logs when writing begins to fail, and when it works again.
+func (a *savingsWriter) logResult(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ill != nil {

@@ -24,7 +24,7 @@ func booking(minutes int) bridge.Report {
 
 func TestEachGoodRoundIsBookedInTheFolderThatTheConfigurationNames(t *testing.T) {
 	first, second := t.TempDir(), t.TempDir()
-	a := &accountant{log: zerolog.Nop()}
+	a := &savingsWriter{log: zerolog.Nop()}
 	for minute, dir := range []string{first, first, first, second, second} {
 		a.note(Config{Savings: dir}, time.Minute, booking(minute))
 	}
@@ -44,7 +44,7 @@ func TestEachGoodRoundIsBookedInTheFolderThatTheConfigurationNames(t *testing.T)
 
 func TestALedgerOfSavingsThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testing.T) {
 	var text bytes.Buffer
-	a := &accountant{log: zerolog.New(&text)}
+	a := &savingsWriter{log: zerolog.New(&text)}
 	dir := filepath.Join(t.TempDir(), "savings")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // no folder
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestALedgerOfSavingsThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testi
 // job is slower than it asked for, loses as much.
 func TestWhatIsBookedShowsInTheMetricsAndACounterNeverFalls(t *testing.T) {
 	m := testMetrics()
-	a := &accountant{log: zerolog.Nop(), metrics: m}
+	a := &savingsWriter{log: zerolog.Nop(), metrics: m}
 	config := Config{Savings: t.TempDir()}
 	slow := booking(2)
 	slow.Savings.Jobs[0].With, slow.Savings.Idle.Cores = 2./3, 3
@@ -104,7 +104,7 @@ synergy_savings_saved_gpu_seconds_total{checkpoints="none"} 0
 func TestNoRoundWaitsForALedgerOfSavingsWhoseDiskHangs(t *testing.T) {
 	var text bytes.Buffer
 	ill := 0
-	a := &accountant{log: zerolog.New(&text), queue: make(chan toBook, mostBehind), // and nobody books
+	a := &savingsWriter{log: zerolog.New(&text), queue: make(chan queuedRound, mostBehind), // and nobody books
 		ill: func(error) { ill++ }}
 	for minute := range 3 * mostBehind {
 		a.note(Config{Savings: t.TempDir()}, time.Minute, booking(minute))
@@ -116,7 +116,7 @@ func TestNoRoundWaitsForALedgerOfSavingsWhoseDiskHangs(t *testing.T) {
 
 func TestWhatWaitsToBeBookedIsInTheLedgerOfSavingsWhenTheDaemonHasStopped(t *testing.T) {
 	dir := t.TempDir()
-	a := &accountant{log: zerolog.Nop()}
+	a := &savingsWriter{log: zerolog.Nop()}
 	stop := a.work()
 	for minute := range 5 {
 		a.note(Config{Savings: dir}, time.Minute, booking(minute))

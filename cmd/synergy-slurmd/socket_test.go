@@ -28,8 +28,12 @@ func through(path string) *http.Client {
 // standingSite is all pages of a daemon that is alone, and whose last round failed to start one of two jobs.
 func standingSite() http.Handler {
 	h := newHealth(fiveMinutes, time.Now())
-	h.stands = &standing{health: h, taught: func() float64 { return 3 }, seat: func() *seat { return nil }}
-	h.stands.note(Config{Partitions: []string{"gpu"}}, bridge.Report{Round: 1,
+	h.status = &daemonStatus{
+		health:       h,
+		learnedCount: func() float64 { return 3 },
+		elector:      func() *elector { return nil },
+	}
+	h.status.note(Config{Partitions: []string{"gpu"}}, bridge.Report{Round: 1,
 		Steps: []bridge.Step{{Job: 1, Verb: bridge.Start, Error: "503"}, {Job: 2, Verb: bridge.Start}}})
 	h.round(1, time.Now(), nil)
 	return pages(h, testMetrics().registry, &ledger.Memory{})

@@ -44,12 +44,12 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 	h.round(0, start, errors.New("something else\x1b[31m"))
 	h.round(4, start, nil)
 	h.round(0, start, errors.New("something else\x1b[31m"))
-	h.note("the configuration stays as it was", errors.New("line 3"), remedyOfReload)
+	h.setTrouble("the configuration stays as it was", errors.New("line 3"), remedyOfReload)
 	report := bridge.Report{Round: 4, LimitsGap: "500", LearnFault: "disk full", Fallback: "late",
 		Refused: "job 3 is slower", ClockAhead: time.Hour, Lost: []bridge.Loss{{Job: 7, Why: "was killed"}},
 		Steps:   []bridge.Step{{Job: 8, Verb: bridge.Start, Error: "503"}, {Job: 9, Verb: bridge.Start}},
 		Ignored: map[bridge.Ignored]int{bridge.IgnoredCurve: 2}}
-	c := h.told(report, start)
+	c := h.pageHealth(report, start)
 	if first := c.Past[2]; len(c.Past) != 3 || first.Times != 3 || first.Remedy == "" ||
 		first.Until != start.Add(2*time.Minute) {
 		t.Errorf("%+v", c.Past)
@@ -68,14 +68,14 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 	if got := strings.Join(said, "; "); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	h.note("the configuration stays as it was", nil, "")
-	if c := h.told(bridge.Report{}, start); len(c.Now) != 0 {
+	h.setTrouble("the configuration stays as it was", nil, "")
+	if c := h.pageHealth(bridge.Report{}, start); len(c.Now) != 0 {
 		t.Errorf("%+v is still wrong", c.Now)
 	}
 	for k := range 100 {
 		h.round(0, start, fmt.Errorf("fault %d", k))
 	}
-	if n := len(h.told(report, start).Past); n != mostFailures {
+	if n := len(h.pageHealth(report, start).Past); n != mostFailures {
 		t.Errorf("%d are kept, want %d", n, mostFailures)
 	}
 }

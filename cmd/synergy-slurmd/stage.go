@@ -27,8 +27,8 @@ func stageOf(ctx context.Context, f flags, config Config) rollout.Facts {
 		return facts
 	}
 	reports, err := daemon.Reports(ctx)
-	facts.Rounds = known(rollout.OfStage(&facts.Daemon.Value, reports), err)
-	facts.Savings = known(savedBy(config.Savings, facts.Daemon.Value.Shadow, time.Now()))
+	facts.Rounds = factOf(rollout.OfStage(&facts.Daemon.Value, reports), err)
+	facts.Savings = factOf(savedBy(config.Savings, facts.Daemon.Value.Shadow, time.Now()))
 	return facts
 }
 

@@ -10,19 +10,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
-// standing is what /status says of the daemon beside its health: whether it leads, failed steps, learned profiles and
-// savings. Rounds write it, requests read it. A nil one says nothing.
-type standing struct {
-	health      *health
-	seat        func() *seat
-	taught      func() float64
-	config      atomic.Pointer[Config]
-	failedSteps atomic.Int64
-	saved       lately
+// daemonStatus is what /status says of the daemon beside its health: whether it leads, failed steps, learned profiles
+// and savings. Rounds write it, requests read it. A nil one says nothing.
+type daemonStatus struct {
+	health       *health
+	elector      func() *elector
+	learnedCount func() float64
+	config       atomic.Pointer[Config]
+	failedSteps  atomic.Int64
+	saved        savingsCache
 }
 
 // note counts the failed steps of a round, full or small.
-func (s *standing) note(config Config, report bridge.Report) {
+func (s *daemonStatus) note(config Config, report bridge.Report) {
 	if s == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *standing) note(config Config, report bridge.Report) {
 }
 
 // following is the configuration that the daemon follows.
-func (s *standing) following() Config {
+func (s *daemonStatus) following() Config {
 	if config := s.config.Load(); config != nil {
 		return *config
 	}
@@ -43,8 +43,12 @@ func (s *standing) following() Config {
 }
 
 // now is the content of /status.
-func (s *standing) now(at time.Time) rollout.Standing {
-	stands := rollout.Standing{Daemon: s.health.tells(at), Learned: int(s.taught()), FailedSteps: s.failedSteps.Load()}
+func (s *daemonStatus) now(at time.Time) rollout.Standing {
+	stands := rollout.Standing{
+		Daemon:      s.health.statusInfo(at),
+		Learned:     int(s.learnedCount()),
+		FailedSteps: s.failedSteps.Load(),
+	}
 	stands.Leads = !stands.Shadow && s.leads()
 	if config := s.config.Load(); config != nil {
 		stands.Savings = s.saved.sentence(config.Savings, stands.Shadow, at)
@@ -53,8 +57,8 @@ func (s *standing) now(at time.Time) rollout.Standing {
 }
 
 // leads reports whether this daemon acts.
-func (s *standing) leads() bool {
-	seat := s.seat()
+func (s *daemonStatus) leads() bool {
+	seat := s.elector()
 	if seat == nil {
 		return true // it is alone, as the administrator promised by --alone
 	}
@@ -65,8 +69,9 @@ func (s *standing) leads() bool {
 // savedOver is the time over which savings are summed up.
 const savedOver = 7 * 24 * time.Hour
 
-// saved is a sentence about what was saved lately; empty: no ledger of savings is kept, or it cannot be read now.
-func saved(folder string, shadow bool, at time.Time) string {
+// savingsSentence is a sentence about what was saved lately; empty: no ledger of savings is kept, or it cannot be read
+// now.
+func savingsSentence(folder string, shadow bool, at time.Time) string {
 	if folder == "" {
 		return ""
 	}
@@ -77,9 +82,9 @@ func saved(folder string, shadow bool, at time.Time) string {
 	return sums.Sentence(shadow, "in the last seven days")
 }
 
-// lately caches that sentence, for which a week of lines is read. It is read again at most once a minute, by one
+// savingsCache caches that sentence, for which a week of lines is read. It is read again at most once a minute, by one
 // request at a time. Other requests get the last sentence meanwhile, so that monitoring waits for no disk.
-type lately struct {
+type savingsCache struct {
 	reading sync.Mutex
 	last    atomic.Pointer[savedLately]
 }
@@ -93,7 +98,7 @@ type savedLately struct {
 }
 
 // sentence is the cached sentence if it is less than a minute old, and a new one otherwise.
-func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
+func (l *savingsCache) sentence(folder string, shadow bool, at time.Time) string {
 	last := l.last.Load()
 	ours := last != nil && last.folder == folder && last.shadow == shadow
 	if ours && at.Sub(last.at).Abs() < time.Minute {
@@ -107,19 +112,19 @@ func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
 		return ""
 	}
 	defer l.reading.Unlock()
-	text := saved(folder, shadow, at)
+	text := savingsSentence(folder, shadow, at)
 	l.last.Store(&savedLately{at, folder, shadow, text})
 	return text
 }
 
-// forStatus serves /status. It takes no place at the desk, so that monitoring is answered however many others read.
-func forStatus(mux *http.ServeMux, h *health) {
+// handleStatus serves /status. It takes no place at the desk, so that monitoring is answered however many others read.
+func handleStatus(mux *http.ServeMux, h *health) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now()
-		if h.stands == nil {
-			serveJSON(w, rollout.Standing{Daemon: h.tells(now)}, nil)
+		if h.status == nil {
+			serveJSON(w, rollout.Standing{Daemon: h.statusInfo(now)}, nil)
 			return
 		}
-		serveJSON(w, h.stands.now(now), nil)
+		serveJSON(w, h.status.now(now), nil)
 	})
 }

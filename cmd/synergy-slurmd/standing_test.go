@@ -26,7 +26,7 @@ func bookOf(t *testing.T, now time.Time) string {
 func TestWhatWasSavedIsReadOnceAMinuteAndByOneAtATime(t *testing.T) {
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	folder := bookOf(t, now)
-	var l lately
+	var l savingsCache
 	first := l.sentence(folder, false, now)
 	if !strings.Contains(first, "In the 8.0 GPU-hours") {
 		t.Fatal(first)

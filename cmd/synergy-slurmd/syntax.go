@@ -15,9 +15,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// broken says what is wrong with a text that is not YAML, in which line, and what would be right. The parser's own
+// syntaxError says what is wrong with a text that is not YAML, in which line, and what would be right. The parser's own
 // error is of less use: it is often in a line behind the mistake, and names what the parser expected.
-func broken(text []byte, err error) error {
+func syntaxError(text []byte, err error) error {
 	lines := strings.Split(string(text), "\n")
 	failure := (*yaml.LoadError)(nil)
 	if !errors.As(err, &failure) || failure.Mark.Line < 1 {

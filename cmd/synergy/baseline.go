@@ -35,7 +35,13 @@ func (p *productionOptions) baselineGroup() group {
 // usualBackfill sets the defaults of the times above.
 func (p *productionOptions) usualBackfill() {
 	usual := backfill.Defaults()
-	p.bfInterval, p.bfResolution, p.bfWindow = span(usual.Interval), span(usual.Resolution), span(usual.Window)
+	p.bfInterval, p.bfResolution, p.bfWindow = durationFlag(
+		usual.Interval,
+	), durationFlag(
+		usual.Resolution,
+	), durationFlag(
+		usual.Window,
+	)
 }
 
 // backfill is how Slurm's backfill scheduler is configured.

@@ -12,12 +12,13 @@ import (
 // experiment is the simulation that the options describe. Remarks about the named files are written to notes. Errors
 // name options as they were given.
 func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
-	e, err := o.described(notes)
+	e, err := o.buildExperiment(notes)
 	return e, o.asGiven(err)
 }
 
-// described is the simulation, with errors that name all options as flags, whether they were typed or stand in a file.
-func (o *options) described(notes io.Writer) (sim.Experiment, error) {
+// buildExperiment is the simulation, with errors that name all options as flags, whether they were typed or stand in a
+// file.
+func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
 	if err := o.misfits(); err != nil {
 		return sim.Experiment{}, err
 	}
@@ -30,13 +31,13 @@ func (o *options) described(notes io.Writer) (sim.Experiment, error) {
 	if e.Round < time.Second || e.Round > day {
 		return sim.Experiment{}, fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", e.Round)
 	}
-	g, err := o.ground()
+	g, err := o.readSetup()
 	if err != nil {
 		return sim.Experiment{}, err
 	}
 	e.Cluster, e.Ratio = g.cluster, g.ratio
 	if e.Engine == sim.Production {
-		if e.Site, err = o.daemon(g); err != nil {
+		if e.Site, err = o.simSite(g); err != nil {
 			return sim.Experiment{}, err
 		}
 	}
@@ -98,7 +99,7 @@ func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--allocator %w", err)
 	}
-	return cross(policies, meanings(allocators), meanings(placements)), nil
+	return cross(policies, canonicalNames(allocators), canonicalNames(placements)), nil
 }
 
 // spelled are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule names

@@ -27,12 +27,12 @@ func (o *options) read(stdin io.Reader, files ...string) error {
 	}
 	path := files[0]
 	o.file = path
-	if path == standard {
+	if path == stdioName {
 		o.file = "standard input"
 	} else {
 		file, err := os.Open(path)
 		if err != nil {
-			return fmt.Errorf("%s: %w: want an experiment, as a file with lines like load: 9", path, cause(err))
+			return fmt.Errorf("%s: %w: want an experiment, as a file with lines like load: 9", path, withoutPath(err))
 		}
 		defer file.Close()
 		stdin = file
@@ -45,7 +45,7 @@ func (o *options) read(stdin io.Reader, files ...string) error {
 		err = o.takeAll(text)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.file, cause(err))
+		return fmt.Errorf("%s: %w", o.file, withoutPath(err))
 	}
 	return nil
 }

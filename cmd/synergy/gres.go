@@ -25,7 +25,7 @@ type gresOptions struct {
 	slurmd    string // a file with the output of slurmd -G
 	job       int
 	gpus      string // numbers, as in SLURM_JOB_GPUS
-	every     span
+	every     durationFlag
 	json      string
 }
 
@@ -78,7 +78,7 @@ func (o *gresOptions) groups() []group {
 		"show how busy these GPUs are, by the `list` that a job finds in SLURM_JOB_GPUS")
 	job.flags.Var(&o.every, "every", "show it again and again, until interrupted")
 	output.flags.StringVar(&o.json, "json", "", "write JSON in place of the text, or to a `file`")
-	output.flags.Lookup("json").NoOptDefVal = standard
+	output.flags.Lookup("json").NoOptDefVal = stdioName
 	return []group{lines, check, job, output}
 }
 
@@ -149,7 +149,7 @@ func (o *gresOptions) read() (inventory.Node, error) {
 
 // look reads this host's GPUs.
 func (o *gresOptions) look() (inventory.Node, error) {
-	name, err := o.here()
+	name, err := o.nodeName()
 	if err != nil {
 		return inventory.Node{}, err
 	}
@@ -168,8 +168,8 @@ func (o *gresOptions) look() (inventory.Node, error) {
 // host is this machine for the GPU library, with the folder in which an MPS daemon is found if it is not the usual one.
 func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
-// here is Slurm's name of this node.
-func (o *gresOptions) here() (string, error) {
+// nodeName is Slurm's name of this node.
+func (o *gresOptions) nodeName() (string, error) {
 	long, err := os.Hostname()
 	short, _, _ := strings.Cut(long, ".")
 	name := cmp.Or(o.node, os.Getenv("SLURMD_NODENAME"), short)
@@ -185,10 +185,10 @@ const maxFile = 4 << 20
 // readFile reads a file, or the standard input for "-". The file may be somebody else's, so its size is bounded.
 func readFile(path string) ([]byte, error) {
 	in := io.Reader(os.Stdin)
-	if path != standard {
+	if path != stdioName {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, cause(err))
+			return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
 		}
 		defer file.Close()
 		in = file
@@ -196,7 +196,7 @@ func readFile(path string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, cause(err))
+		return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
 	case len(text) > maxFile:
 		return nil, fmt.Errorf("%s: more than %d bytes", path, maxFile)
 	}
@@ -210,7 +210,7 @@ func (o *gresOptions) show(n inventory.Node, stdout io.Writer) error {
 		return fmt.Errorf("--shards: %w", err)
 	}
 	if o.json == "" {
-		return done(writeNode(stdout, n, lines))
+		return asFailed(writeNode(stdout, n, lines))
 	}
 	return save("json", o.json, stdout, func(w io.Writer) error {
 		text, err := n.Encode()

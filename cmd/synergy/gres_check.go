@@ -56,7 +56,7 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 // tell writes the verdict. In JSON no difference is [] and not null, and signs such as < are left as they are.
 func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
 	if o.json == "" {
-		return done(writeVerdict(stdout, v))
+		return asFailed(writeVerdict(stdout, v))
 	}
 	if v.Differences == nil {
 		v.Differences = []inventory.Difference{}

@@ -13,12 +13,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
 )
 
-// look takes one sample of the GPUs that were asked for.
-type look func() (nvml.Sample, error)
+// sampleFunc takes one sample of the GPUs that were asked for.
+type sampleFunc func() (nvml.Sample, error)
 
 // watch shows how busy GPUs are, once, or again and again until it is interrupted or the job has ended.
 func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
-	if o.every > 0 && o.json != "" && o.json != standard {
+	if o.every > 0 && o.json != "" && o.json != stdioName {
 		return errors.New("--every: want --json without a file: each look is a line on the standard output")
 	}
 	driver, err := nvml.Open(host())
@@ -37,12 +37,12 @@ func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	if o.every == 0 {
 		return o.once(at, stdout)
 	}
-	return o.often(ctx, at, stdout)
+	return o.sampleRepeatedly(ctx, at, stdout)
 }
 
 // target returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at that
 // time.
-func (o *gresOptions) target(sampler *nvml.Sampler) (look, error) {
+func (o *gresOptions) target(sampler *nvml.Sampler) (sampleFunc, error) {
 	if o.gpus != "" {
 		minors, err := inventory.ParseSet(o.gpus)
 		return func() (nvml.Sample, error) { return sampler.OfDevices(minors...), nil }, err
@@ -55,20 +55,20 @@ func (o *gresOptions) target(sampler *nvml.Sampler) (look, error) {
 }
 
 // once takes one sample and prints it. With --json each sample is one line.
-func (o *gresOptions) once(at look, stdout io.Writer) error {
+func (o *gresOptions) once(at sampleFunc, stdout io.Writer) error {
 	sample, err := at()
 	if err != nil {
 		return unseen{err}
 	}
 	if o.json == "" {
-		return done(writeSample(stdout, sample))
+		return asFailed(writeSample(stdout, sample))
 	}
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-// often samples again and again. If the job's control group existed and is gone, the job has ended. At the first sample
-// that is an error: there is no such job on this node.
-func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) error {
+// sampleRepeatedly samples again and again. If the job's control group existed and is gone, the job has ended. At the
+// first sample that is an error: there is no such job on this node.
+func (o *gresOptions) sampleRepeatedly(ctx context.Context, at sampleFunc, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
 	for looks := 0; ; looks++ {

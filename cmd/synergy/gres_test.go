@@ -127,8 +127,8 @@ func TestAJobIsWatchedUntilItHasEnded(t *testing.T) {
 			return nvml.Sample{}, err
 		}
 		var out strings.Builder
-		o := gresOptions{json: standard, every: span(time.Millisecond)}
-		if err := o.often(t.Context(), at, &out); (err != nil) != w.failed ||
+		o := gresOptions{json: stdioName, every: durationFlag(time.Millisecond)}
+		if err := o.sampleRepeatedly(t.Context(), at, &out); (err != nil) != w.failed ||
 			strings.Count(out.String(), "\n") != w.looks {
 			t.Errorf("%s: %v\n%s", w.name, err, out.String())
 		}

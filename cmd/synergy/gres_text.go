@@ -52,8 +52,8 @@ func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	fmt.Fprintln(t, "GPU\ttype\tmemory\tPCI address\tNUMA\tnear cores\tMIG\tMPS clients\tmode\tUUID")
 	for _, g := range gpus {
 		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Minor, g.Type, mebibytes(g.Memory), dash(g.PCI),
-			known(g.NUMA),
-			dash(g.Near.Cores.String()), mig(g.MIG), known(g.MPSClients), g.ComputeMode, g.UUID)
+			numberOrDash(g.NUMA),
+			dash(g.Near.Cores.String()), mig(g.MIG), numberOrDash(g.MPSClients), g.ComputeMode, g.UUID)
 		for _, p := range g.MIG.Parts {
 			fmt.Fprintf(t, "  part\t%s\t%s\t\t\t\t\t\t\t%s\n", p.Profile, mebibytes(p.Memory), p.UUID)
 		}
@@ -71,8 +71,8 @@ func mig(m inventory.MIG) string {
 
 func mebibytes(m gres.Memory) string { return fmt.Sprintf("%d MiB", int64(m)) }
 
-// known is a number, or a dash if it is unknown.
-func known(n int) string {
+// numberOrDash is a number, or a dash if it is unknown.
+func numberOrDash(n int) string {
 	if n < 0 {
 		return "-"
 	}

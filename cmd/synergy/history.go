@@ -32,13 +32,13 @@ they held: Slurm reckons billing for a job's first run and charges each later on
 		},
 	}
 	where, what, out := newGroup("Where it is read"), newGroup("What is listed"), newGroup("Output")
-	where.past(&o.Past)
-	what.give(&o.User, "user", "", "runs of this `user`")
+	where.addHistoryFlags(&o.Past)
+	what.nonEmptyVar(&o.User, "user", "", "runs of this `user`")
 	what.flags.IntVar(&o.Job, "job", 0, "runs of this `job`")
-	what.give(&o.Since, "since", "7d",
+	what.nonEmptyVar(&o.Since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
-	what.give(&o.Until, "until", "", "up to this `time` (default now)")
-	what.give(&o.Billing, "billing", "", "what was charged and what was given, by these `weights`: those of "+
+	what.nonEmptyVar(&o.Until, "until", "", "up to this `time` (default now)")
+	what.nonEmptyVar(&o.Billing, "billing", "", "what was charged and what was given, by these `weights`: those of "+
 		"TRESBillingWeights, and CPU=1 where there are none")
 	what.flags.BoolVar(&o.MaxTRES, "max-tres", false,
 		"with --billing: the largest counts and not the sum, as with PriorityFlags=MAX_TRES")

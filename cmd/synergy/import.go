@@ -68,7 +68,7 @@ func (i *importing) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("--output: is for what was read: name the FILE that sacct printed")
 	case len(args) == 0:
 		_, err := fmt.Fprintln(c.OutOrStdout(), trace.SacctCommand(i.days))
-		return done(err)
+		return asFailed(err)
 	case given("days"):
 		return fmt.Errorf("--days: is for the command line, and %s has its own: leave it out", args[0])
 	}
@@ -85,11 +85,11 @@ func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	if err := t.CheckReplayable(); err != nil {
 		return fmt.Errorf("%w; the command line that has all: %s", err, trace.SacctCommand(i.days))
 	}
-	if writes && i.file == path && path != standard {
+	if writes && i.file == path && path != stdioName {
 		return fmt.Errorf("--output %s: would replace what is read: want another name", path)
 	}
 	told := c.OutOrStdout()
-	if writes && i.file == standard {
+	if writes && i.file == stdioName {
 		told = c.ErrOrStderr()
 	}
 	account(told, t)

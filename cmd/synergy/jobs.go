@@ -14,7 +14,7 @@ import (
 )
 
 // workloads are the jobs that the options name. What is left out of a log is written to notes.
-func (o *options) workloads(g ground, notes io.Writer) ([]sim.Workload, error) {
+func (o *options) workloads(g simSetup, notes io.Writer) ([]sim.Workload, error) {
 	if o.recorded.trace == "" {
 		return o.drawn(g)
 	}
@@ -44,19 +44,19 @@ func tell(notes io.Writer, t *trace.Trace) {
 }
 
 // drawn are the workloads of generated jobs, one for each load and seed.
-func (o *options) drawn(g ground) ([]sim.Workload, error) {
+func (o *options) drawn(g simSetup) ([]sim.Workload, error) {
 	config := workload.Config{Classes: g.classes, Jobs: o.recorded.jobs}
 	var err error
-	if config.Split, config.Assign, err = o.drawing.models(); err != nil {
+	if config.Split, config.Assign, err = o.generator.models(); err != nil {
 		return nil, err
 	}
-	if config.GPUs, err = workload.ParseMix(o.drawing.mix()); err != nil {
+	if config.GPUs, err = workload.ParseMix(o.generator.mix()); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	if config.Durations, err = workload.ParseDurations(o.drawing.durations); err != nil {
+	if config.Durations, err = workload.ParseDurations(o.generator.durations); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	if config.Arrivals, err = workload.ParseArrivals(o.drawing.coming()); err != nil {
+	if config.Arrivals, err = workload.ParseArrivals(o.generator.coming()); err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if config.Arrivals == workload.Static && o.changed("load") {
@@ -66,7 +66,7 @@ func (o *options) drawn(g ground) ([]sim.Workload, error) {
 	if config.Arrivals == workload.Static && config.Jobs == 0 {
 		return nil, errors.New("--static: say with --jobs how many there are at the beginning")
 	}
-	loads, seeds, err := o.drawing.series()
+	loads, seeds, err := o.generator.series()
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +74,11 @@ func (o *options) drawn(g ground) ([]sim.Workload, error) {
 	if config.Arrivals == workload.Static {
 		loads = loads[:1]
 	}
-	return sim.Drawn(o.drawing.name(), config, loads, seeds), nil
+	return sim.Drawn(o.generator.name(), config, loads, seeds), nil
 }
 
 // models are the parts of the models (--split), and how jobs get their model (--assign).
-func (d drawing) models() (workload.Split, workload.Assign, error) {
+func (d generatorOptions) models() (workload.Split, workload.Assign, error) {
 	split, err := workload.ParseSplit(d.split)
 	if err != nil {
 		return nil, "", fmt.Errorf("--%w", err)
@@ -91,7 +91,7 @@ func (d drawing) models() (workload.Split, workload.Assign, error) {
 }
 
 // mix is the distribution of the jobs' GPUs.
-func (d drawing) mix() string {
+func (d generatorOptions) mix() string {
 	if d.multigpu {
 		return string(workload.PaperMix)
 	}
@@ -99,7 +99,7 @@ func (d drawing) mix() string {
 }
 
 // coming is how jobs arrive.
-func (d drawing) coming() string {
+func (d generatorOptions) coming() string {
 	if d.static {
 		return string(workload.Static)
 	}
@@ -107,7 +107,7 @@ func (d drawing) coming() string {
 }
 
 // series are the loads (jobs an hour) and the seeds; each pair is a workload.
-func (d drawing) series() (loads []float64, seeds []int64, err error) {
+func (d generatorOptions) series() (loads []float64, seeds []int64, err error) {
 	if loads, err = parseLoads(d.load); err != nil {
 		return nil, nil, fmt.Errorf("--load %w", err)
 	}
@@ -118,7 +118,7 @@ func (d drawing) series() (loads []float64, seeds []int64, err error) {
 }
 
 // name describes the workload by what differs from the paper's. The split is left out, since it is shown elsewhere.
-func (d drawing) name() string {
+func (d generatorOptions) name() string {
 	parts := []string{"generated"}
 	if mix := d.mix(); mix != string(workload.OneGPU) {
 		parts = append(parts, "GPUs "+mix)
@@ -136,7 +136,7 @@ func (d drawing) name() string {
 }
 
 // replayed is the workload of a recorded trace.
-func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
+func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	for _, name := range o.ofDrawing {
 		if o.changed(name) {
 			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace",
@@ -161,7 +161,7 @@ func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
 		return nil, err
 	}
 	jobs := t.Jobs
-	if o.drawing.static {
+	if o.generator.static {
 		jobs = atOnce(jobs)
 	}
 	if n := o.recorded.jobs; n > len(jobs) {
@@ -169,7 +169,7 @@ func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
 	} else if n > 0 {
 		jobs = jobs[:n]
 	}
-	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.drawing.static}}, nil
+	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.generator.static}}, nil
 }
 
 // atOnce moves all arrivals to the beginning, a millisecond apart, which keeps their order. Jobs that all arrive within
@@ -187,12 +187,12 @@ func atOnce(jobs []trace.Job) []trace.Job {
 
 // logged are the workloads of a site's log: one for each seed, and for each load if arrivals are drawn. Arrivals that
 // are the log's have no load, which 0 stands for. What was left out is told once, for the first of them.
-func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workload, error) {
-	rules, err := o.log(g)
+func (o *options) logged(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Workload, error) {
+	rules, err := o.logRules(g)
 	if err != nil {
 		return nil, err
 	}
-	loads, seeds, err := o.drawing.series()
+	loads, seeds, err := o.generator.series()
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workl
 			if err != nil {
 				return nil, fmt.Errorf("trace %s: %w", t.Name, err)
 			}
-			if err := g.holds(jobs); err != nil {
+			if err := g.checkFits(jobs); err != nil {
 				return nil, fmt.Errorf("trace %s: %w", t.Name, err)
 			}
 			if len(all) == 0 {
@@ -221,9 +221,9 @@ func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workl
 	return all, nil
 }
 
-// holds checks that the cluster, if there is one, has enough GPUs for each job of a log. synergy trace convert has
+// checkFits checks that the cluster, if there is one, has enough GPUs for each job of a log. synergy trace convert has
 // none.
-func (g ground) holds(jobs []trace.Job) error {
+func (g simSetup) checkFits(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
 		if most > 0 && job.GPUs > most {
@@ -240,23 +240,23 @@ func comesAtRate(a workload.LogArrivals) bool {
 	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
 }
 
-// log says how jobs are made from the entries of a log. What no option names is taken from the log. Errors of package
-// workload begin with the name of the option.
-func (o *options) log(g ground) (workload.FromLog, error) {
+// logRules says how jobs are made from the entries of a log. What no option names is taken from the log. Errors of
+// package workload begin with the name of the option.
+func (o *options) logRules(g simSetup) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}
 	var err error
-	if rules.Split, rules.Assign, err = o.drawing.models(); err != nil {
+	if rules.Split, rules.Assign, err = o.generator.models(); err != nil {
 		return rules, err
 	}
-	if rules.GPUs, err = workload.ParseLogMix(o.or("gpus", o.drawing.gpus)); err != nil {
+	if rules.GPUs, err = workload.ParseLogMix(o.valueOrLog("gpus", o.generator.gpus)); err != nil {
 		return rules, fmt.Errorf("--%w", err)
 	}
-	if rules.Durations, err = workload.ParseLogDurations(o.or("durations", o.drawing.durations)); err != nil {
+	if rules.Durations, err = workload.ParseLogDurations(o.valueOrLog("durations", o.generator.durations)); err != nil {
 		return rules, fmt.Errorf("--%w", err)
 	}
-	arrivals := o.or("arrivals", o.drawing.arrivals)
-	if o.drawing.static {
+	arrivals := o.valueOrLog("arrivals", o.generator.arrivals)
+	if o.generator.static {
 		arrivals = string(workload.Static)
 	}
 	if rules.Arrivals, err = workload.ParseLogArrivals(arrivals); err != nil {
@@ -268,8 +268,8 @@ func (o *options) log(g ground) (workload.FromLog, error) {
 	return rules, o.fromLog.ranges(&rules)
 }
 
-// or is an option's value, or "log" if it was not given.
-func (o *options) or(name, value string) string {
+// valueOrLog is an option's value, or "log" if it was not given.
+func (o *options) valueOrLog(name, value string) string {
 	if o.changed(name) {
 		return value
 	}
@@ -301,7 +301,7 @@ func (l fromLog) ranges(rules *workload.FromLog) error {
 // which means no bound and is returned as 0.
 func parseSpans(text string) (low, high float64, err error) {
 	first, second, _ := strings.Cut(text, "-")
-	var from, to span
+	var from, to durationFlag
 	if from.Set(cmp.Or(first, "0")) != nil || to.Set(cmp.Or(second, "0")) != nil || text == "" {
 		return 0, 0, fmt.Errorf("%q: want two times, as 30m-100h, or one, as 30m-", text)
 	}

@@ -63,11 +63,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	root := rootCommand()
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := cli.Execute(ctx, root, spelledFor(root, args))
+	err := cli.Execute(ctx, root, normalizeArgs(root, args))
 	if err == nil {
 		return exitGood
 	}
-	var command ended
+	var command exitError
 	if errors.As(err, &command) && command.cause == nil {
 		return command.code
 	}
@@ -121,7 +121,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy savings --since 7d           what was saved, or would have been, and how sure that is
   synergy share predict a.json b.json  how fast would two jobs be on one GPU?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
-		Version:       running(),
+		Version:       programVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -129,18 +129,18 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), explainCommand(),
 		historyCommand(), whatIfCommand(), savingsCommand(), gresCommand(), shareCommand(),
-		cli.Manual("1", "synergy "+running()))
+		cli.Manual("1", "synergy "+programVersion()))
 	root.AddCommand(
-		gone("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
+		removedCommand("rollout", "synergy-slurmd --check says what is missing for the next stage, and "+
 			"/usr/lib/synergy/prove-failing-open shows that jobs start when the daemon dies"),
-		gone("why-not", "synergy explain JOB says it, under \"why it waits\" and \"what would help\""),
-		gone("when", "synergy explain JOB says it, under \"when it starts\", and synergy queue of all jobs"),
-		gone("replay", "synergy plan --round ROUND does it, or --round FILE with a round that was exported"))
+		removedCommand("why-not", "synergy explain JOB says it, under \"why it waits\" and \"what would help\""),
+		removedCommand("when", "synergy explain JOB says it, under \"when it starts\", and synergy queue of all jobs"),
+		removedCommand("replay", "synergy plan --round ROUND does it, or --round FILE with a round that was exported"))
 	return root
 }
 
-// gone is a command of an earlier release. It says what does the same today.
-func gone(name, instead string) *cobra.Command {
+// removedCommand is a command of an earlier release. It says what does the same today.
+func removedCommand(name, instead string) *cobra.Command {
 	return &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			path := strings.TrimPrefix(c.CommandPath(), "synergy ")
@@ -148,8 +148,8 @@ func gone(name, instead string) *cobra.Command {
 		}}
 }
 
-// running is the program's version: what the linker was given, or else what the compiler knows of the source.
-func running() string {
+// programVersion is the program's version: what the linker was given, or else what the compiler knows of the source.
+func programVersion() string {
 	if version != "" {
 		return version
 	}

@@ -54,14 +54,14 @@ func (o *options) misfitWorkload() error {
 		return errors.New("--until 0: want a time above 0, as 1000h")
 	case o.changed("gpu-limit") && o.fromLog.limit < 1:
 		return fmt.Errorf("--gpu-limit %d: want 1 or more", o.fromLog.limit)
-	case o.drawing.multigpu && o.changed("gpus"):
+	case o.generator.multigpu && o.changed("gpus"):
 		return errors.New("--multigpu is short for --gpus paper: leave one of them out")
-	case o.drawing.multigpu && o.recorded.trace != "":
+	case o.generator.multigpu && o.recorded.trace != "":
 		return errors.New(
 			"--multigpu: the trace says how many GPUs its jobs have: leave it out; --gpus says what becomes of a log's")
-	case o.drawing.static && o.changed("arrivals") && o.drawing.arrivals != "static":
+	case o.generator.static && o.changed("arrivals") && o.generator.arrivals != "static":
 		return fmt.Errorf("--static: all jobs are there from the beginning, and do not come %s: leave one of them out",
-			o.drawing.arrivals)
+			o.generator.arrivals)
 	case o.site.profiles != "" && o.changed("ratio"):
 		return errors.New(
 			"--ratio: says which column of the paper's models counts, and --profiles are others: leave it out, and " +
@@ -99,7 +99,7 @@ func (o *options) misfitOutput() error {
 		switch value := o.all.Lookup(name).Value.String(); {
 		case o.changed(name) && value == "":
 			return fmt.Errorf("--%s: want a name", name)
-		case value == standard && name != "json":
+		case value == stdioName && name != "json":
 			return fmt.Errorf("--%s -: only --json knows the standard streams: want the name of a file", name)
 		}
 	}

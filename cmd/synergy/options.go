@@ -17,7 +17,7 @@ import (
 // options are what describes an experiment, as typed or as in its file. Each is a key of the file; those that scripts
 // vary are flags, too.
 type options struct {
-	drawing    drawing
+	generator  generatorOptions
 	recorded   recorded
 	fromLog    fromLog
 	site       site
@@ -38,8 +38,8 @@ type options struct {
 	lines map[string]int // of the options that it says
 }
 
-// drawing says how a workload is drawn.
-type drawing struct {
+// generatorOptions says how a workload is drawn.
+type generatorOptions struct {
 	load, split, gpus, durations, arrivals, assign, seed string
 	multigpu, static                                     bool
 }
@@ -48,7 +48,7 @@ type drawing struct {
 type recorded struct {
 	trace, format, window string
 	jobs                  int
-	until                 span
+	until                 durationFlag
 }
 
 // fromLog says which jobs of a site's log are used.
@@ -68,18 +68,18 @@ type site struct {
 type schedules struct {
 	engine, policy, allocator, placement string
 	schedulers                           []string
-	round                                span
+	round                                durationFlag
 }
 
 // productionOptions are the options that only the production engine has.
 type productionOptions struct {
-	restart, checkpoint, minRun, horizon, payback, patience span
-	schedulerDelay, teardown, launch                        span
+	restart, checkpoint, minRun, horizon, payback, patience durationFlag
+	schedulerDelay, teardown, launch                        durationFlag
 	maxPreemptions                                          int
 	stranded                                                float64
 	ends                                                    string
 	baseline                                                string
-	bfInterval, bfResolution, bfWindow                      span
+	bfInterval, bfResolution, bfWindow                      durationFlag
 	optIn, checkpoints, share                               float64
 	shareMode                                               string
 }
@@ -107,9 +107,9 @@ var example = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// fill takes over the example if no workload is named, except for options that were given. It returns what it took, or
-// nothing if a workload is named.
-func (o *options) fill() (taken string, err error) {
+// applyExample takes over the example if no workload is named, except for options that were given. It returns what it
+// took, or nothing if a workload is named.
+func (o *options) applyExample() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
 	}
@@ -148,20 +148,25 @@ func (o *options) workloadGroup() group {
 
 func (o *options) drawingGroup() group {
 	g := newGroup("Workload that is drawn, without --trace")
-	g.flags.StringVar(&o.drawing.load, "load", defaultLoad,
+	g.flags.StringVar(&o.generator.load, "load", defaultLoad,
 		"`jobs/h` that arrive: 9, several as 3,6,9, or first:last:step as 1:8:0.5")
-	g.flags.StringVar(&o.drawing.split, "split", "20,70,10",
+	g.flags.StringVar(&o.generator.split, "split", "20,70,10",
 		"`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
-	g.keys.StringVar(&o.drawing.gpus, "gpus", "one",
+	g.keys.StringVar(&o.generator.gpus, "gpus", "one",
 		"GPUs of the jobs: one, paper, which is 70, 10, 15 and 5 % with 1, 2, 4 and 8, or `weights` as 1=60,4=40")
-	g.flags.BoolVar(&o.drawing.multigpu, "multigpu", false, "short for gpus: paper")
-	g.keys.StringVar(&o.drawing.durations, "durations", "paper",
+	g.flags.BoolVar(&o.generator.multigpu, "multigpu", false, "short for gpus: paper")
+	g.keys.StringVar(&o.generator.durations, "durations", "paper",
 		"`how` long jobs run: paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h")
-	g.keys.StringVar(&o.drawing.arrivals, "arrivals", "poisson",
+	g.keys.StringVar(&o.generator.arrivals, "arrivals", "poisson",
 		"`how` jobs arrive: poisson, uniform, daily or static")
-	g.flags.BoolVar(&o.drawing.static, "static", false, "all jobs are there from the beginning, also those of a trace")
-	g.keys.StringVar(&o.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
-	g.flags.StringVar(&o.drawing.seed, "seed", "42",
+	g.flags.BoolVar(
+		&o.generator.static,
+		"static",
+		false,
+		"all jobs are there from the beginning, also those of a trace",
+	)
+	g.keys.StringVar(&o.generator.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
+	g.flags.StringVar(&o.generator.seed, "seed", "42",
 		"`number` that the workload is drawn from: 42, several as 42,43, or first:last as 1:10")
 	return g
 }
@@ -262,11 +267,11 @@ const outputTitle = "Output"
 // newOptions defines all options, with their defaults.
 func newOptions() *options {
 	o := &options{
-		schedules: schedules{round: span(5 * time.Minute)},
+		schedules: schedules{round: durationFlag(5 * time.Minute)},
 		production: productionOptions{
-			minRun:  span(10 * time.Minute),
-			horizon: span(policy.DefaultHorizon), payback: span(policy.DefaultPayback),
-			patience: span(policy.DefaultPatience),
+			minRun:  durationFlag(10 * time.Minute),
+			horizon: durationFlag(policy.DefaultHorizon), payback: durationFlag(policy.DefaultPayback),
+			patience: durationFlag(policy.DefaultPatience),
 		},
 		all: newSet("all"), typed: newSet("typed"), known: newSet("known"), lines: map[string]int{},
 	}
@@ -290,8 +295,8 @@ func newOptions() *options {
 	return o
 }
 
-// some is a group of some of the options. Flags of synergy sim are flags here, too, and its keys are keys.
-func (o *options) some(title string, names ...string) group {
+// subset is a group of some of the options. Flags of synergy sim are flags here, too, and its keys are keys.
+func (o *options) subset(title string, names ...string) group {
 	g := newGroup(title)
 	for _, name := range names {
 		if f := o.typed.Lookup(name); f != nil {
@@ -355,7 +360,7 @@ func (o *options) command() string {
 		})
 	}
 	if keys != "" {
-		words = append(words, standard, "<<'END'"+keys+"\nEND")
+		words = append(words, stdioName, "<<'END'"+keys+"\nEND")
 	}
 	return strings.Join(words, " ")
 }

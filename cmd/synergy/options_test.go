@@ -33,7 +33,7 @@ func typed(t *testing.T, line string, file ...string) *options {
 		t.Fatal(err)
 	}
 	if len(file) > 0 {
-		if err := o.read(strings.NewReader(strings.Join(file, "\n")), standard); err != nil {
+		if err := o.read(strings.NewReader(strings.Join(file, "\n")), stdioName); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,7 +228,7 @@ func TestTheExampleIsTakenOnlyWhereNoWorkloadIsNamed(t *testing.T) {
 		if c.file != "" {
 			file = []string{c.file}
 		}
-		if taken, err := typed(t, c.line, file...).fill(); err != nil || taken != c.want {
+		if taken, err := typed(t, c.line, file...).applyExample(); err != nil || taken != c.want {
 			t.Errorf("%q and %q are filled with %q, %v, want %q", c.line, c.file, taken, err, c.want)
 		}
 	}

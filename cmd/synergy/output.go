@@ -32,15 +32,15 @@ func (o *options) sheets() []sheet {
 	}
 	var named []sheet
 	for _, s := range all {
-		if s.path != "" && s.path != standard {
+		if s.path != "" && s.path != stdioName {
 			named = append(named, s)
 		}
 	}
 	return named
 }
 
-// standard names the standard output.
-const standard = "-"
+// stdioName names the standard output.
+const stdioName = "-"
 
 // record writes the drawn jobs: as many as there are, and of an endless workload (0) as many as any simulation needed.
 // It states the ratio of cores to GPUs, unless it is the one that a file without a ratio has. With profiles of the
@@ -96,7 +96,7 @@ func (o *options) drafts() ([]*draft, error) {
 		file, err := openDraft(s.path)
 		if err != nil {
 			discard(all)
-			return nil, fmt.Errorf("--%s %s: %w", s.option, s.path, cause(err))
+			return nil, fmt.Errorf("--%s %s: %w", s.option, s.path, withoutPath(err))
 		}
 		all = append(all, &draft{s, file})
 	}
@@ -116,8 +116,8 @@ func openDraft(path string) (*os.File, error) {
 	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 }
 
-// cause drops the path from an operating system's error, since the message has it already.
-func cause(err error) error {
+// withoutPath drops the path from an operating system's error, since the message has it already.
+func withoutPath(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
 		return of.Err
@@ -190,7 +190,7 @@ func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs
 		wrong = cmp.Or(wrong, report.Write(o.output.report, equal, o.reportOptions(e)))
 	}
 	switch {
-	case o.output.json == standard:
+	case o.output.json == stdioName:
 		return cmp.Or(wrong, outcome.WriteJSON(out, filed))
 	case o.output.quiet:
 		return wrong
@@ -210,7 +210,7 @@ func untimed(runs []outcome.Run) []outcome.Run {
 
 // reportOptions are what a report says beside its figures. Its command line leaves out options that do not change them.
 func (o *options) reportOptions(e sim.Experiment) report.Options {
-	return report.Options{Command: o.command(), Version: running(),
+	return report.Options{Command: o.command(), Version: programVersion(),
 		Family: func(model string) string { return family(e, model) }}
 }
 

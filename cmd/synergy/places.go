@@ -6,11 +6,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
-// given is a flag whose value may not be empty: with an unset shell variable the flag would otherwise look as if it had
-// been left out.
-type given struct{ text *string }
+// nonEmptyFlag is a flag whose value may not be empty: with an unset shell variable the flag would otherwise look as if
+// it had been left out.
+type nonEmptyFlag struct{ text *string }
 
-func (g given) Set(text string) error {
+func (g nonEmptyFlag) Set(text string) error {
 	if text == "" {
 		return errors.New("is empty: leave the flag out, or say what it is for")
 	}
@@ -18,7 +18,7 @@ func (g given) Set(text string) error {
 	return nil
 }
 
-func (g given) String() string {
+func (g nonEmptyFlag) String() string {
 	if g.text == nil {
 		return ""
 	}
@@ -26,27 +26,27 @@ func (g given) String() string {
 }
 
 // Type is the type's name in the help.
-func (g given) Type() string { return "string" }
+func (g nonEmptyFlag) Type() string { return "string" }
 
-// give defines such a flag.
-func (g group) give(to *string, name, value, usage string) {
+// nonEmptyVar defines such a flag.
+func (g group) nonEmptyVar(to *string, name, value, usage string) {
 	*to = value
-	g.flags.Var(given{to}, name, usage)
+	g.flags.Var(nonEmptyFlag{to}, name, usage)
 }
 
-// rounds defines the flags that say where rounds are read.
-func (g group) rounds(s *ask.Source) {
-	g.give(&s.Daemon, "daemon", "", "the daemon's `address`, as "+ask.UsualAddress+
+// addSourceFlags defines the flags that say where rounds are read.
+func (g group) addSourceFlags(s *ask.Source) {
+	g.nonEmptyVar(&s.Daemon, "daemon", "", "the daemon's `address`, as "+ask.UsualAddress+
 		", or its socket, as unix:"+ask.UsualSocket+" (default: that socket, else that address)")
-	g.give(&s.Ledger, "ledger", "",
+	g.nonEmptyVar(&s.Ledger, "ledger", "",
 		"the `file` of a daemon that is down, instead (default, where no daemon answers and none is named: "+
 			ask.UsualLedger+")")
 }
 
-// past defines the flags that say where rounds and what is older are read.
-func (g group) past(s *ask.Past) {
-	g.rounds(&s.Source)
-	g.give(&s.Folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
+// addHistoryFlags defines the flags that say where rounds and what is older are read.
+func (g group) addHistoryFlags(s *ask.Past) {
+	g.addSourceFlags(&s.Source)
+	g.nonEmptyVar(&s.Folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
 		"(default, where no daemon answers and nothing is named: "+ask.UsualHistory+")")
 }
 

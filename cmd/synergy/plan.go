@@ -7,7 +7,7 @@ import (
 )
 
 func planCommand() *cobra.Command {
-	o := ask.Plan{Version: running()}
+	o := ask.Plan{Version: programVersion()}
 	command := &cobra.Command{
 		Use:   "plan [flags] FILE",
 		Short: "plan a saved snapshot, and say how good the plan can be; or a kept round again, and what differs",
@@ -42,15 +42,20 @@ of the site's own did not make it: then the versions differ in it.`,
 		},
 	}
 	how, kept, out := newGroup("How it is planned"), newGroup("A kept round"), newGroup("Output")
-	how.give(&o.Policy, "policy", "", "who goes first (default as the round had it, or fifo)")
-	how.give(&o.Allocator, "allocator", "", "how much each job gets (default as the round had it, or tune)")
+	how.nonEmptyVar(&o.Policy, "policy", "", "who goes first (default as the round had it, or fifo)")
+	how.nonEmptyVar(&o.Allocator, "allocator", "", "how much each job gets (default as the round had it, or tune)")
 	how.flags.StringArrayVar(&o.Profiles, "profiles", nil,
 		"`folder` with the profiles that jobs name, where FILE does not bring them along; may be repeated, the first "+
 			"that has a name wins (default the ten of the paper)")
-	kept.give(&o.Round, "round", "", "`number` of the round, or the file to which one was exported; - is the standard "+
-		"input")
-	kept.past(&o.Past)
-	kept.give(&o.Export, "export", "", "`file` for the round with all that it takes to plan it again")
+	kept.nonEmptyVar(
+		&o.Round,
+		"round",
+		"",
+		"`number` of the round, or the file to which one was exported; - is the standard "+
+			"input",
+	)
+	kept.addHistoryFlags(&o.Past)
+	kept.nonEmptyVar(&o.Export, "export", "", "`file` for the round with all that it takes to plan it again")
 	out.flags.BoolVar(&o.JSON, "json", false, "the plan and its certificate, or what differs, as JSON")
 	grouped(command, how, kept, out)
 	return command

@@ -60,11 +60,11 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 	return command
 }
 
-// onNode is a flag that describes a node: GPUs/cores/GB.
-type onNode struct{ gres.Vector }
+// nodeFlag is a flag that describes a node: GPUs/cores/GB.
+type nodeFlag struct{ gres.Vector }
 
 // String is shown as the default in the help.
-func (n *onNode) String() string {
+func (n *nodeFlag) String() string {
 	if n.GPUs == 0 {
 		return ""
 	}
@@ -72,7 +72,7 @@ func (n *onNode) String() string {
 }
 
 // Set reads 8/24/500.
-func (n *onNode) Set(text string) error {
+func (n *nodeFlag) Set(text string) error {
 	words := strings.Split(text, "/")
 	wrong := fmt.Errorf("%.40q: want GPUs/cores/GB of a node, as 8/24/500", text)
 	if len(words) != 3 {
@@ -89,19 +89,21 @@ func (n *onNode) Set(text string) error {
 }
 
 // Type is the type's name in the help.
-func (n *onNode) Type() string { return "GPUs/cores/GB" }
+func (n *nodeFlag) Type() string { return "GPUs/cores/GB" }
 
 // paperNode is the paper's node.
-func paperNode() onNode { return onNode{gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}} }
+func paperNode() nodeFlag {
+	return nodeFlag{gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}}
+}
 
-// named is a profile with the file that it is from.
-type named struct {
+// profileFile is a profile with the file that it is from.
+type profileFile struct {
 	path string
 	*sensitivity.Profile
 }
 
 // readProfiles reads and checks profiles. The error names the file.
-func readProfiles(paths []string) (all []named, err error) {
+func readProfiles(paths []string) (all []profileFile, err error) {
 	for _, path := range paths {
 		text, err := readFile(path)
 		if err != nil {
@@ -111,7 +113,7 @@ func readProfiles(paths []string) (all []named, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		all = append(all, named{path, p})
+		all = append(all, profileFile{path, p})
 	}
 	return all, nil
 }
@@ -164,7 +166,7 @@ func checkCommand() *cobra.Command {
 }
 
 // summary is a profile in a line, with what would improve it.
-func summary(p named) string {
+func summary(p profileFile) string {
 	text := fmt.Sprintf("%s on %s, %d × %d sizes", p.Model, p.GPUType, len(p.CoresPerGPU), len(p.MemoryPerGPU))
 	if p.Source == "" {
 		text += "; without a source nobody will know what it is worth"
@@ -190,7 +192,7 @@ mean; where they differ by more than 10 % that is said.`,
 		},
 	}
 	output := newGroup("Output")
-	output.flags.StringVarP(&out, "out", "o", standard, "the profile's `file`; - for the standard output")
+	output.flags.StringVarP(&out, "out", "o", stdioName, "the profile's `file`; - for the standard output")
 	grouped(command, output)
 	return command
 }

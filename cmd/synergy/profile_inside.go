@@ -23,7 +23,7 @@ import (
 // task is a measurement as it is passed to the process that makes it: this one, or one inside a job.
 type task struct {
 	Question profiler.Question `json:"question"`
-	Kept     question          `json:"kept"`
+	Kept     runsKey           `json:"kept"`
 	Runs     string            `json:"runs"`     // file of what is measured
 	Outcome  string            `json:"outcome"`  // file of the jobReport; empty without a job
 	Log      string            `json:"log"`      // file to which the trainer's output is appended
@@ -38,7 +38,7 @@ type task struct {
 
 // task is the measurement that the options describe. With --watch the pattern counts only if it was given: the default
 // is for what trainers print, and a watched file without a pattern has the number of iterations itself.
-func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task {
+func (o *localOptions) task(c *cobra.Command, k *keptRuns, q profiler.Question) task {
 	t := task{
 		Question: q, Kept: k.Kept, Runs: k.path, Log: o.log, Progress: o.from.progress, Watch: o.from.watch,
 		Patience: time.Duration(o.patient), Budget: time.Duration(o.budget), Asks: o.checkpoint,
@@ -151,12 +151,12 @@ func insideCommand() *cobra.Command {
 			is := jobReport{Node: node, Ended: true}
 			wrong := t.measure(c, node)
 			if c.Context().Err() != nil { // Slurm ends this job and knows why; nothing is reported
-				return done(wrong)
+				return asFailed(wrong)
 			}
 			if wrong != nil {
 				is.Error = wrong.Error()
 			}
-			return done(errors.Join(wrong, t.tell(is)))
+			return asFailed(errors.Join(wrong, t.tell(is)))
 		},
 	}
 }
@@ -191,7 +191,7 @@ func (t task) measure(c *cobra.Command, node string) error {
 	look, blind := gpuLooks()
 	defer blind()
 	trainer.Look = look
-	kept := &keep{path: t.Runs, Kept: t.Kept}
+	kept := &keptRuns{path: t.Runs, Kept: t.Kept}
 	if err := kept.read(); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (t task) measure(c *cobra.Command, node string) error {
 	}
 	s.Record.Where, s.Record.GPU = node, t.GPUTypes[node]
 	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
-		s.Record.Where += fmt.Sprintf(" (job %s%s)", job, of(os.Getenv("SLURM_CLUSTER_NAME")))
+		s.Record.Where += fmt.Sprintf(" (job %s%s)", job, ofCluster(os.Getenv("SLURM_CLUSTER_NAME")))
 	}
 	// No trial begins that would end after the budget, since others wait for this GPU.
 	s.Enough = func() bool {
@@ -212,8 +212,8 @@ func (t task) measure(c *cobra.Command, node string) error {
 	return err
 }
 
-// of names the cluster behind a job's number; empty if Slurm has not told its name.
-func of(cluster string) string {
+// ofCluster names the cluster behind a job's number; empty if Slurm has not told its name.
+func ofCluster(cluster string) string {
 	if cluster == "" {
 		return ""
 	}

@@ -45,7 +45,7 @@ iteration counts as a sample.`,
 	output := newGroup("Output")
 	output.flags.StringVar(&o.json, "json", "", "the list for programs, into a `file`; - for the standard output")
 	output.flags.StringVar(&o.export, "export", "", "the job `name` of which to write a profile")
-	output.flags.StringVarP(&o.out, "out", "o", standard, "the profile's `file`; - for the standard output")
+	output.flags.StringVarP(&o.out, "out", "o", stdioName, "the profile's `file`; - for the standard output")
 	grouped(command, where, output)
 	return command
 }

@@ -31,11 +31,11 @@ type localOptions struct {
 	here    bool
 	size    struct{ cores, memory string }
 	virtual int
-	budget  span
+	budget  durationFlag
 	trials  int
 	bound   float64
 	from    struct{ pattern, progress, watch string }
-	patient span
+	patient durationFlag
 	cache   struct{ dataset, sample, base, storage float64 } // GB, kB, GB, MB/s
 	about   profiler.About
 	batch   int
@@ -47,7 +47,7 @@ type localOptions struct {
 }
 
 func (o *localOptions) groups() []group {
-	o.budget, o.patient = span(5*time.Minute), span(2*time.Minute)
+	o.budget, o.patient = durationFlag(5*time.Minute), durationFlag(2*time.Minute)
 	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"),
 		newGroup("A cache that never evicts"),
 		newGroup("What the profile says"), newGroup("Output")
@@ -135,7 +135,7 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 		return failed{err}
 	}
 	most := max(o.virtual, len(cpus))
-	q, err := o.question(reach{most, most, "this process may use"}, machineMemory())
+	q, err := o.question(coreRange{most, most, "this process may use"}, machineMemory())
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	if err != nil {
 		return o.interrupted(c.Context(), err, kept.path, s.Record)
 	}
-	told.odd(s.Record, d)
+	told.printRemarks(s.Record, d)
 	return o.deliver(c, q, d, s.Record, []place{{o.node, ""}})
 }
 
@@ -230,8 +230,8 @@ func (o *localOptions) name(command []string) {
 	}
 }
 
-// reach is how many cores a trainer can have, and what bounds them, for errors.
-type reach struct {
+// coreRange is how many cores a trainer can have, and what bounds them, for errors.
+type coreRange struct {
 	usual, most int    // without --cores, and with
 	whose       string // what bounds most, as the end of a sentence
 }
@@ -239,7 +239,7 @@ type reach struct {
 // question is what is measured. can bounds the cores; usual is the memory without --memory. The longest trial takes an
 // equal part of the budget, but 6 s at least and a minute at most. The first trial, before the trainer's pace is known,
 // takes half of that and 10 s at most.
-func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Question, err error) {
+func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
 	if q.Cores, err = o.cores(can); err != nil {
 		return q, fmt.Errorf("--cores %w", err)
@@ -263,7 +263,7 @@ func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Questi
 }
 
 // cores reads 1-16, or 2,4,8. The default is from one core a GPU to what is usual.
-func (o *localOptions) cores(can reach) (all []int, err error) {
+func (o *localOptions) cores(can coreRange) (all []int, err error) {
 	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
 	if low, high, is := strings.Cut(text, "-"); is {
@@ -325,15 +325,15 @@ func machineMemory() gres.Memory {
 // runsExtension is the extension of the file of measured runs.
 const runsExtension = ".runs.json"
 
-// keep is the measured runs on disk, so that an interrupted measurement can go on.
-type keep struct {
+// keptRuns is the measured runs on disk, so that an interrupted measurement can go on.
+type keptRuns struct {
 	path string
-	Kept question `json:"question"`
+	Kept runsKey `json:"question"`
 	profiling.Record
 }
 
-// question is what must be equal for runs to be comparable.
-type question struct {
+// runsKey is what must be equal for runs to be comparable.
+type runsKey struct {
 	Command []string      `json:"command"`
 	GPUs    int           `json:"gpus"`
 	Memory  []gres.Memory `json:"memory_mib"`
@@ -341,8 +341,8 @@ type question struct {
 }
 
 // kept is what an earlier run of the same command has measured.
-func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error) {
-	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: question{command, o.gpus,
+func (o *localOptions) kept(command []string, q profiler.Question) (*keptRuns, error) {
+	k := &keptRuns{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: runsKey{command, o.gpus,
 		q.Memory, o.virtual}}
 	if o.fresh {
 		return k, nil
@@ -355,12 +355,12 @@ func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error
 
 // read reads the file. It is an error if the file answers another question, or has impossible values: it is written by
 // a job, and a user may have edited it.
-func (k *keep) read() error {
+func (k *keptRuns) read() error {
 	text, err := readFile(k.path)
 	if err != nil {
 		return err
 	}
-	var earlier keep
+	var earlier keptRuns
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&earlier); err != nil {
@@ -402,7 +402,7 @@ const mostGPUMemory = 1 << 20
 const longest = 86400
 
 // write keeps what is measured, after each trial.
-func (k *keep) write(r profiling.Record) error {
+func (k *keptRuns) write(r profiling.Record) error {
 	k.Record = r
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -413,7 +413,7 @@ func (k *keep) write(r profiling.Record) error {
 
 // place is a kind of node for which the command says what the profile is worth.
 type place struct {
-	node onNode
+	node nodeFlag
 	many string // how many such nodes there are, if known
 }
 

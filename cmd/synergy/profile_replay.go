@@ -38,14 +38,14 @@ the bound, what the GPUs do with their data at hand, may be left out, and other 
 			}
 			said := replayAll(models)
 			if asJSON == "" {
-				return done(said.table(c.OutOrStdout()))
+				return asFailed(said.table(c.OutOrStdout()))
 			}
 			return save("json", asJSON, c.OutOrStdout(), said.encode)
 		},
 	}
 	output := newGroup("Output")
 	output.flags.StringVar(&asJSON, "json", "", "write JSON in place of the table, or with --json=FILE to a `file`")
-	output.flags.Lookup("json").NoOptDefVal = standard
+	output.flags.Lookup("json").NoOptDefVal = stdioName
 	grouped(command, output)
 	return command
 }

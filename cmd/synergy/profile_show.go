@@ -17,7 +17,7 @@ import (
 
 // showOptions are the node and the job for which profiles are shown.
 type showOptions struct {
-	node onNode
+	node nodeFlag
 	gpus int
 }
 
@@ -30,7 +30,7 @@ func (o *showOptions) group() group {
 }
 
 // read reads profiles, and checks that the job fits on the node.
-func (o *showOptions) read(paths []string) ([]named, error) {
+func (o *showOptions) read(paths []string) ([]profileFile, error) {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func showCommand() *cobra.Command {
 }
 
 // show prints a profile: its facts, its table of rates, and what it is worth on the node.
-func (o *showOptions) show(w io.Writer, p named) error {
+func (o *showOptions) show(w io.Writer, p profileFile) error {
 	fmt.Fprintf(w, "%s: %s, %s, on %s, batch %d\n", p.path, p.Model, p.Task, p.GPUType, p.Batch)
 	if p.Source != "" {
 		fmt.Fprintf(w, "  source: %s\n", p.Source)
@@ -134,7 +134,7 @@ far the others are off the first; and what each would have a job given on a node
 			if err != nil {
 				return err
 			}
-			return done(o.compare(c.OutOrStdout(), all))
+			return asFailed(o.compare(c.OutOrStdout(), all))
 		},
 	}
 	grouped(command, o.group())
@@ -142,7 +142,7 @@ far the others are off the first; and what each would have a job given on a node
 }
 
 // compare prints the rates of all profiles side by side, with their differences from the first in percent.
-func (o *showOptions) compare(w io.Writer, all []named) error {
+func (o *showOptions) compare(w io.Writer, all []profileFile) error {
 	for _, p := range all[1:] {
 		for _, d := range differences(all[0].Profile, p.Profile) {
 			fmt.Fprintf(w, "%s: %s\n", p.path, d)
@@ -193,7 +193,7 @@ func differences(a, b *sensitivity.Profile) (all []string) {
 }
 
 // axis is every number of cores that any of the profiles has.
-func axis(all []named) (cores []float64) {
+func axis(all []profileFile) (cores []float64) {
 	for _, p := range all {
 		cores = append(cores, p.CoresPerGPU...)
 	}

@@ -34,14 +34,14 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	if err != nil {
 		return fmt.Errorf("--sbatch %w", err)
 	}
-	if o.out == standard {
+	if o.out == stdioName {
 		return errors.New("--out -: want a file, since the job's are beside it")
 	}
 	site, err := o.askSite(c)
 	if err != nil {
 		return err
 	}
-	q, err := o.question(site.reach(o.gpus, o.virtual), site.share(o.gpus).Memory)
+	q, err := o.question(site.coreRange(o.gpus, o.virtual), site.share(o.gpus).Memory)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 		}
 	}
 	d := profiler.Next(q, kept.Runs)
-	told.odd(kept.Record, d)
+	told.printRemarks(kept.Record, d)
 	return o.deliver(c, q, d, kept.Record, site.places(o, c))
 }
 
@@ -173,17 +173,17 @@ const timesShare = 4
 // share is the proportional share on the most frequent kind of node.
 func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-// reach is how many cores the job can ask for: without --cores up to four times the share, or the node if that is
+// coreRange is how many cores the job can ask for: without --cores up to four times the share, or the node if that is
 // smaller, and with it as many as the largest node has. Virtual cores are all used.
-func (s *hosts) reach(gpus, virtual int) reach {
+func (s *hosts) coreRange(gpus, virtual int) coreRange {
 	most := 0
 	for _, shape := range s.shapes {
 		most = max(most, shape.Total.CPUs)
 	}
 	if virtual > 0 {
-		return reach{min(virtual, most), min(virtual, most), "are pretended and a node has"}
+		return coreRange{min(virtual, most), min(virtual, most), "are pretended and a node has"}
 	}
-	return reach{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
+	return coreRange{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
 }
 
 // places are the kinds of nodes for which the command says what the profile is worth: the user's, or else the
@@ -194,7 +194,10 @@ func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 		return []place{{o.node, ""}}
 	}
 	for _, shape := range s.shapes[:min(most, len(s.shapes))] {
-		all = append(all, place{onNode{shape.Total}, fmt.Sprintf(" (%s here)", several(len(shape.Names), "such node"))})
+		all = append(
+			all,
+			place{nodeFlag{shape.Total}, fmt.Sprintf(" (%s here)", several(len(shape.Names), "such node"))},
+		)
 	}
 	return all
 }
@@ -203,7 +206,7 @@ func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 type measurement struct {
 	options *localOptions
 	task    task
-	kept    *keep
+	kept    *keptRuns
 	told    *teller
 	site    *hosts
 	sbatch  []string
@@ -418,7 +421,7 @@ func (m *measurement) follow(ctx context.Context) error {
 		if time.Since(asked) >= pause {
 			var err error
 			if status, err = m.ask(ctx, status); err != nil || status.Ended() {
-				return m.over(ctx, status, err)
+				return m.endWithoutReport(ctx, status, err)
 			}
 			asked = time.Now()
 		}
@@ -495,14 +498,14 @@ func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Questi
 // measured is the result of a job that reported its end.
 func (m *measurement) measured() error {
 	if m.outcome.Error != "" {
-		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.rest())}
+		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.leftoverText())}
 	}
 	return nil
 }
 
-// over returns the error of a measurement whose job has ended without a last report. The report may still be on its way
-// over a shared file system, so over looks for it for two seconds; nil: it came, and all is well.
-func (m *measurement) over(ctx context.Context, status slurmjob.Status, err error) error {
+// endWithoutReport returns the error of a measurement whose job has ended without a last report. The report may still
+// be on its way over a shared file system, so over looks for it for two seconds; nil: it came, and all is well.
+func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Status, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -518,18 +521,18 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 		return m.measured()
 	}
 	if err != nil {
-		return failed{fmt.Errorf("%w; %s", err, m.rest())}
+		return failed{fmt.Errorf("%w; %s", err, m.leftoverText())}
 	}
 	text := fmt.Sprintf("job %s %s", m.job, status.Ending())
 	if m.outcome.Node == "" && status.Node != "" {
-		text += m.unborn()
+		text += m.noReportText()
 	}
-	return failed{fmt.Errorf("%s; %s", text, m.rest())}
+	return failed{fmt.Errorf("%s; %s", text, m.leftoverText())}
 }
 
-// unborn says why a job that got a node may have reported nothing: the last line of its output, or that the node does
-// not see the folder.
-func (m *measurement) unborn() string {
+// noReportText says why a job that got a node may have reported nothing: the last line of its output, or that the node
+// does not see the folder.
+func (m *measurement) noReportText() string {
 	text, _ := readFile(m.at(outputFile))
 	if last := lastWords(string(text)); last != "" {
 		return last
@@ -538,8 +541,8 @@ func (m *measurement) unborn() string {
 		m.folder)
 }
 
-// rest says what is left of an unfinished measurement.
-func (m *measurement) rest() string {
+// leftoverText says what is left of an unfinished measurement.
+func (m *measurement) leftoverText() string {
 	if len(m.kept.Runs) == 0 {
 		return "nothing was measured"
 	}
@@ -553,7 +556,7 @@ func (m *measurement) cancel() error {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
 	if err := slurmjob.Cancel(ctx, m.job); err != nil {
-		return failed{fmt.Errorf("interrupted, and job %s goes on: %w; %s", m.job, err, m.rest())}
+		return failed{fmt.Errorf("interrupted, and job %s goes on: %w; %s", m.job, err, m.leftoverText())}
 	}
 	for ctx.Err() == nil { // the job may still write its results, and the next call must not find it
 		if status, err := slurmjob.Look(ctx, m.job); err != nil || status.Ended() {
@@ -566,7 +569,7 @@ func (m *measurement) cancel() error {
 	}
 	m.look()
 	m.clean()
-	return failed{fmt.Errorf("interrupted: job %s was cancelled; %s", m.job, m.rest())}
+	return failed{fmt.Errorf("interrupted: job %s was cancelled; %s", m.job, m.leftoverText())}
 }
 
 // clean removes the job's files, and leaves others that a user put beside them.

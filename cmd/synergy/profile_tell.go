@@ -145,8 +145,8 @@ func (t *teller) ran(run profiler.Run, d profiler.Decision) {
 	t.line(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
 }
 
-// odd prints what was unusual, a sentence each.
-func (t *teller) odd(r profiling.Record, d profiler.Decision) {
+// printRemarks prints what was unusual, a sentence each.
+func (t *teller) printRemarks(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
 		if run.Fault != "" {
 			fmt.Fprintf(t.out, "with %s %s\n", several(run.Cores, "core"), run.Fault)

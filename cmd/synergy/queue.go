@@ -24,9 +24,9 @@ is one; synergy explain tells more of both. It asks the daemon, or reads the led
 		RunE: func(c *cobra.Command, _ []string) error { return o.Run(c.Context(), c.OutOrStdout(), time.Now()) },
 	}
 	where, which, out := newGroup("Where rounds are read"), newGroup("Which jobs"), newGroup("Output")
-	where.rounds(&o.Source)
-	which.give(&o.User, "user", "", "those of this `user` alone")
-	which.give(&o.Partition, "partition", "", "those that may start in this `partition` alone")
+	where.addSourceFlags(&o.Source)
+	which.nonEmptyVar(&o.User, "user", "", "those of this `user` alone")
+	which.nonEmptyVar(&o.Partition, "partition", "", "those that may start in this `partition` alone")
 	which.flags.IntVar(&o.Most, "most", 0, "no more than so many `jobs` (default: all)")
 	out.flags.BoolVar(&o.JSON, "json", false, "the queue for programs")
 	grouped(command, where, which, out)

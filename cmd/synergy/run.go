@@ -22,7 +22,7 @@ import (
 type runOptions struct {
 	on, send               string
 	children, group, steps bool
-	grace                  span
+	grace                  durationFlag
 	exit                   int
 	accept                 []int
 	quiet, env             bool
@@ -117,7 +117,7 @@ func (o *runOptions) run(c *cobra.Command, argv []string) error {
 		return err
 	}
 	code, err := l.Run()
-	return ended{code, err}
+	return exitError{code, err}
 }
 
 // launcher is the launcher that the options describe.
@@ -208,17 +208,17 @@ func (o *runOptions) inform(l *launcher.Command) error {
 	return nil
 }
 
-// ended is how a command ended. Its exit code becomes ours. cause is why it did not begin; nil: it did.
-type ended struct {
+// exitError is how a command ended. Its exit code becomes ours. cause is why it did not begin; nil: it did.
+type exitError struct {
 	code  int
 	cause error
 }
 
-func (e ended) Error() string {
+func (e exitError) Error() string {
 	if e.cause == nil {
 		return fmt.Sprintf("ended with %d", e.code)
 	}
 	return e.cause.Error()
 }
 
-func (e ended) Unwrap() error { return e.cause }
+func (e exitError) Unwrap() error { return e.cause }

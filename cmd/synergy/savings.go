@@ -43,15 +43,15 @@ have been. docs/savings.md says what is assumed.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, time.Now()) },
 	}
 	what, out := newGroup("What is added up"), newGroup("Output")
-	what.give(&o.book, "book", ask.UsualSavings, "`folder` of the ledger of savings")
-	what.give(&o.since, "since", "7d",
+	what.nonEmptyVar(&o.book, "book", ask.UsualSavings, "`folder` of the ledger of savings")
+	what.nonEmptyVar(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
-	what.give(&o.until, "until", "", "up to this `time` (default now)")
-	what.give(&o.sacct, "sacct", "",
+	what.nonEmptyVar(&o.until, "until", "", "up to this `time` (default now)")
+	what.nonEmptyVar(&o.sacct, "sacct", "",
 		"`file` that sacct printed: how long runs took before and after it was switched on; - for the standard input")
-	out.give(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
-	out.give(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
-	out.give(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
+	out.nonEmptyVar(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
+	out.nonEmptyVar(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
+	out.nonEmptyVar(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
 	grouped(command, what, out)
 	return command
 }
@@ -62,7 +62,7 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if o.csv == standard && o.json == standard {
+	if o.csv == stdioName && o.json == stdioName {
 		return errors.New("--csv, --json: both would go to the standard output: want one of them there")
 	}
 	if kind := filepath.Ext(o.plot); o.plot != "" && kind != ".png" && kind != ".svg" {
@@ -122,10 +122,10 @@ func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised,
 			return err
 		}
 	}
-	if o.csv == standard || o.json == standard {
+	if o.csv == stdioName || o.json == stdioName {
 		return nil
 	}
-	return done(showDays(out, days, realised, since, until))
+	return asFailed(showDays(out, days, realised, since, until))
 }
 
 // bookedSums is the sums as JSON.

@@ -16,18 +16,18 @@ var synonyms = map[string]string{
 	"consolidated": "consolidate",
 }
 
-// meaning is our name for a policy, an allocator or a placement.
-func meaning(word string) string {
+// canonicalName is our name for a policy, an allocator or a placement.
+func canonicalName(word string) string {
 	if known, is := synonyms[word]; is {
 		return known
 	}
 	return word
 }
 
-func meanings(words []string) []string {
+func canonicalNames(words []string) []string {
 	var all []string
 	for _, word := range words {
-		all = append(all, meaning(word))
+		all = append(all, canonicalName(word))
 	}
 	return all
 }
@@ -55,7 +55,7 @@ func parseScheduler(text string) (sim.Schedule, error) {
 		case part == "place" && schedule.Placement == "":
 			schedule.Placement = "consolidate"
 		case slices.Contains([]string{"fair", "tune", "opt"}, part) && schedule.Allocator == "":
-			schedule.Allocator = meaning(part)
+			schedule.Allocator = canonicalName(part)
 		default:
 			return sim.Schedule{},
 				fmt.Errorf(

@@ -18,9 +18,11 @@ that would share one does or does not. docs/sharing.md has more.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	command.AddCommand(sharePredictCommand(), shareStatusCommand(),
-		gone("why", "use synergy share status JOB"))
+		removedCommand("why", "use synergy share status JOB"))
 	for _, name := range []string{"run", "sweep"} {
-		command.AddCommand(gone(name, "use deft "+name+", which make deft builds; contrib/deft/README.md has more"))
+		command.AddCommand(
+			removedCommand(name, "use deft "+name+", which make deft builds; contrib/deft/README.md has more"),
+		)
 	}
 	return command
 }

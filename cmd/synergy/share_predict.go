@@ -65,8 +65,8 @@ type candidate struct {
 	Step  time.Duration // 0: not said
 }
 
-// togetherness is the answer as JSON.
-type togetherness struct {
+// sharePrediction is the answer as JSON.
+type sharePrediction struct {
 	Jobs   []expectedJob                `json:"jobs"`
 	Speeds map[predict.Mode][]float64   `json:"speeds"`
 	Wait   *expectedWait                `json:"wait,omitempty"` // of the important job for a step of another
@@ -114,7 +114,7 @@ func (o *predictOptions) run(out io.Writer, args []string) error {
 	}
 	s := ask.NewText(out)
 	answer.show(s)
-	return done(s.Err())
+	return asFailed(s.Err())
 }
 
 // readCandidate reads a job of the command line. place is its index among the arguments: the first is class high by
@@ -189,8 +189,8 @@ func (c *candidate) set(name, value string) error {
 var shareModes = []predict.Mode{predict.Slicing, predict.Turns, predict.LookAhead, predict.Fill}
 
 // expect predicts speeds, memory and the planner's decision for the jobs.
-func (o *predictOptions) expect(jobs []candidate) *togetherness {
-	a := &togetherness{Speeds: map[predict.Mode][]float64{}}
+func (o *predictOptions) expect(jobs []candidate) *sharePrediction {
+	a := &sharePrediction{Speeds: map[predict.Mode][]float64{}}
 	var tenants []predict.Tenant
 	for _, c := range jobs {
 		tenants = append(tenants, c.Tenant)
@@ -235,7 +235,7 @@ func (o *predictOptions) wait(jobs []candidate) *expectedWait {
 }
 
 // refusals say why the planner would not put the jobs on one GPU that is shared in this mode.
-func (a *togetherness) refusals(mode predict.Mode) (why []string) {
+func (a *sharePrediction) refusals(mode predict.Mode) (why []string) {
 	important := 0
 	for i, j := range a.Jobs {
 		if j.Class == share.High {
@@ -245,9 +245,9 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 			why = append(why, fmt.Sprintf("how much of the GPU's memory %s needs is not known: say mem=GIB in its "+
 				"synergy-share, or have its profile say gpu_memory_mib", j.Name))
 		}
-		if speed := a.Speeds[mode][i]; speed < keeps(j.Class) {
+		if speed := a.Speeds[mode][i]; speed < requiredSpeed(j.Class) {
 			why = append(why, fmt.Sprintf("by %s %s would keep %.2f of its speed, and class %s is to keep %g of it",
-				mode.Words(), j.Name, hundredths(speed), j.Class, keeps(j.Class)))
+				mode.Words(), j.Name, hundredths(speed), j.Class, requiredSpeed(j.Class)))
 		}
 	}
 	if len(a.Jobs) < 2 {
@@ -266,8 +266,8 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 // hundredths rounds a speed down to hundredths, so that a refused speed is not shown as one that would do.
 func hundredths(speed float64) float64 { return math.Floor(100*speed) / 100 }
 
-// keeps is the part of its speed that a job of this class must keep beside others.
-func keeps(class share.Class) float64 {
+// requiredSpeed is the part of its speed that a job of this class must keep beside others.
+func requiredSpeed(class share.Class) float64 {
 	if class == share.High {
 		return share.HighKeeps
 	}
@@ -278,7 +278,7 @@ func gibibytes(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1
 
 // show prints what was known of the jobs, their speeds in each mode of sharing, memory, waits, and the planner's
 // decision.
-func (a *togetherness) show(s *ask.Text) {
+func (a *sharePrediction) show(s *ask.Text) {
 	rows := [][]string{{"job", "class", "GPU busy", "GPU memory"}}
 	for _, j := range a.Jobs {
 		busy, memory := "not known, so 1", "not known"
@@ -316,7 +316,7 @@ func (a *togetherness) show(s *ask.Text) {
 }
 
 // verdict says what the planner would do, which is usually the same in both modes.
-func (a *togetherness) verdict(s *ask.Text) {
+func (a *sharePrediction) verdict(s *ask.Text) {
 	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
 	switch {
 	case turns && fill:

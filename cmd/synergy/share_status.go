@@ -54,7 +54,7 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 	}
 	here, job, out := newGroup("Of this node"), newGroup("Of a job"), newGroup("Output")
 	here.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
-	job.rounds(&o.source)
+	job.addSourceFlags(&o.source)
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
 	grouped(command, here, job, out)
 	return command
@@ -84,7 +84,7 @@ func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	}
 	s := ask.NewText(out)
 	showBroker(s, &status)
-	return done(s.Err())
+	return asFailed(s.Err())
 }
 
 // showBroker prints the broker's state, GPU by GPU.
@@ -96,12 +96,12 @@ func showBroker(s *ask.Text, status *wire.Status) {
 		showGPU(s, &status.GPUs[i])
 	}
 	for _, job := range status.StillFrozen {
-		s.Say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, short(job.Since),
+		s.Say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, secondsText(job.Since),
 			ask.Cell(job.Error, ask.LongestSentence)))
 	}
 	if last := status.LastStampError; last != nil {
 		s.Say(0, fmt.Sprintf("jobs that could not be stamped, and take no turns: %d; the last, job %d, %s ago: %s",
-			status.StampErrors, last.Job, short(last.Since), ask.Cell(last.Error, ask.LongestSentence)))
+			status.StampErrors, last.Job, secondsText(last.Since), ask.Cell(last.Error, ask.LongestSentence)))
 	}
 	for _, code := range sorted(status.Refused) {
 		if n := status.Refused[code]; n > 0 {
@@ -128,7 +128,7 @@ func showGPU(s *ask.Text, g *wire.GPU) {
 		rows := [][]string{{"  job", "class", "state", "for", "turns", "had it for", "memory", "pid"}}
 		for _, c := range g.Clients {
 			rows = append(rows, []string{"  " + strconv.Itoa(c.Job), ask.Cell(c.Class, ask.LongestName),
-				ask.Cell(c.State, ask.LongestName), short(c.Since), strconv.Itoa(c.Turns), short(c.Used),
+				ask.Cell(c.State, ask.LongestName), secondsText(c.Since), strconv.Itoa(c.Turns), secondsText(c.Used),
 				gibibytes(c.Memory) + " of " + gibibytes(c.MemoryCap), strconv.Itoa(c.PID)})
 		}
 		s.Table(rows, shownRows)
@@ -140,16 +140,26 @@ func showGPU(s *ask.Text, g *wire.GPU) {
 	}
 	for _, class := range sorted(g.Classes) {
 		h := g.Classes[class]
-		s.Say(2, fmt.Sprintf("%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
-			ask.Cell(class, ask.LongestName), h.Turns, short(h.Held), short(h.WaitP50), short(h.WaitP95), h.Overrun))
+		s.Say(2, fmt.Sprintf(
+			"%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
+			ask.Cell(
+				class,
+				ask.LongestName,
+			),
+			h.Turns,
+			secondsText(h.Held),
+			secondsText(h.WaitP50),
+			secondsText(h.WaitP95),
+			h.Overrun,
+		))
 	}
 }
 
 // shownRows is how many clients of a GPU are shown.
 const shownRows = 50
 
-// short is a time in seconds from the broker, which may be microseconds.
-func short(s float64) string {
+// secondsText is a time in seconds from the broker, which may be microseconds.
+func secondsText(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.2f ms", s*1000)
 	}

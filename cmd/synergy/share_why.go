@@ -28,12 +28,12 @@ type sharing struct {
 	// Mode is how the jobs on this GPU are assumed to share it; left out: the job has the whole GPU.
 	Mode predict.Mode `json:"mode,omitempty"`
 	// With are the jobs on the same GPU, this one included; ascending in job.
-	With []seated `json:"with,omitempty"`
-	Says []string `json:"says"`
+	With []sharingJob `json:"with,omitempty"`
+	Says []string     `json:"says"`
 }
 
-// seated is one of the jobs that share a GPU.
-type seated struct {
+// sharingJob is one of the jobs that share a GPU.
+type sharingJob struct {
 	Job   int         `json:"job"`
 	Class share.Class `json:"class"`
 	Speed float64     `json:"speed"` // relative to alone, by prediction
@@ -54,7 +54,7 @@ func (o *shareStatusOptions) ofJob(ctx context.Context, out io.Writer, name stri
 	for _, line := range told.Says {
 		s.Say(2, line)
 	}
-	return done(s.Err())
+	return asFailed(s.Err())
 }
 
 // sharingOf is what a round says of one job and sharing: that it did not opt in, why it has no place, that it has a
@@ -80,7 +80,7 @@ func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
 			strings.Join(at.Nodes, ","))}
 		a.Says = append(a.Says, obstacles(report, job)...)
 	default:
-		a.seat(report, at)
+		a.describeDevice(report, at)
 	}
 	return a
 }
@@ -104,8 +104,8 @@ func placeIn(report *bridge.Report, id int) *policy.Placement {
 	return nil
 }
 
-// seat describes the shared GPU that the job has a slot on.
-func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
+// describeDevice describes the shared GPU that the job has a slot on.
+func (a *sharing) describeDevice(report *bridge.Report, at *policy.Placement) {
 	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
 	var tenants []predict.Tenant
 	var users []string
@@ -115,7 +115,7 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 			!slices.Equal(d.Grant.Nodes, at.Nodes) {
 			continue
 		}
-		a.With = append(a.With, seated{Job: d.Job, Class: other.Share.Class})
+		a.With = append(a.With, sharingJob{Job: d.Job, Class: other.Share.Class})
 		tenants, users = append(tenants, tenantOf(report, other, d.Grant)), append(users, other.User)
 	}
 	mode := policy.SharedBy(modeOf(report, at), users...)
@@ -123,7 +123,7 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 		a.With[i].Speed = speed
 	}
 	if len(a.With) < 2 {
-		a.lonely(jobIn(report, a.Job), mode)
+		a.describeAlone(jobIn(report, a.Job), mode)
 		a.Says = append(a.Says, obstacles(report, jobIn(report, a.Job))...)
 		return
 	}
@@ -159,10 +159,11 @@ func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 	return ""
 }
 
-// lonely describes a job that is alone on its GPU, and adds the part of the GPU that it has there (halved). No other
-// job is put beside one that was slower beside others (Kept) or that did not give its turns back (Unruly).
-func (a *sharing) lonely(j *policy.Job, mode predict.Mode) {
-	defer a.halved(mode)
+// describeAlone describes a job that is alone on its GPU, and adds the part of the GPU that it has there
+// (addReducedSpeed). No other job is put beside one that was slower beside others (Kept) or that did not give its turns
+// back (Unruly).
+func (a *sharing) describeAlone(j *policy.Job, mode predict.Mode) {
+	defer a.addReducedSpeed(mode)
 	if j.Kept != nil {
 		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node),
 			"it " + bridge.Slowed{Job: j.ID, Kept: *j.Kept}.String()}
@@ -175,8 +176,8 @@ func (a *sharing) lonely(j *policy.Job, mode predict.Mode) {
 	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}
 }
 
-// halved adds that a job alone on a GPU does not have all of it.
-func (a *sharing) halved(mode predict.Mode) {
+// addReducedSpeed adds that a job alone on a GPU does not have all of it.
+func (a *sharing) addReducedSpeed(mode predict.Mode) {
 	if speed := a.With[0].Speed; speed < 1 {
 		a.Mode = mode
 		a.Says = append(a.Says, fmt.Sprintf("by %s, which gives class %s part of the GPU's threads also while nobody "+

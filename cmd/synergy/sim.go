@@ -45,7 +45,7 @@ func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.output.quiet {
 		stderr = io.Discard
 	}
-	taken, err := o.fill()
+	taken, err := o.applyExample()
 	if err != nil {
 		return err
 	}

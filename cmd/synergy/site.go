@@ -18,24 +18,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// ground is the cluster and the models of the jobs.
-type ground struct {
+// simSetup is the cluster and the models of the jobs.
+type simSetup struct {
 	cluster  cluster.Cluster
 	ratio    int // cores per GPU for which the table of models holds; 0: with profiles, which need no table
 	profiles map[string]*sensitivity.Profile
 	classes  []workload.Class
 }
 
-// ground reads the cluster and the models that the options name. Without --profiles the jobs have the models of the
+// readSetup reads the cluster and the models that the options name. Without --profiles the jobs have the models of the
 // paper's table.
-func (o *options) ground() (ground, error) {
-	var g ground
+func (o *options) readSetup() (simSetup, error) {
+	var g simSetup
 	var err error
 	if g.cluster, g.ratio, err = o.site.open(o.changed("cluster")); err != nil {
-		return ground{}, err
+		return simSetup{}, err
 	}
 	if g.profiles, err = o.site.read(); err != nil {
-		return ground{}, fmt.Errorf("--profiles %s: %w", o.site.profiles, err)
+		return simSetup{}, fmt.Errorf("--profiles %s: %w", o.site.profiles, err)
 	}
 	if o.site.profiles != "" {
 		g.classes, g.ratio = sim.Classes(g.profiles, g.cluster), 0
@@ -148,9 +148,9 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 	return sim.WithRestart(own, save, restart-save), nil
 }
 
-// daemon is the site that the production engine simulates: the daemon's rules and profiles, what its users do, and how
+// simSite is the site that the production engine simulates: the daemon's rules and profiles, what its users do, and how
 // long Slurm takes. Errors name the option.
-func (o *options) daemon(g ground) (sim.Site, error) {
+func (o *options) simSite(g simSetup) (sim.Site, error) {
 	p := o.production
 	costed, err := o.costed(g.profiles)
 	if err != nil {

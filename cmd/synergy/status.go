@@ -33,15 +33,15 @@ what the ledger knows is shown then, where it can be read.`,
 			state, err := o.Run(c.Context(), c.OutOrStdout(), time.Now())
 			switch {
 			case state == ask.Silent:
-				return ended{statusSilent, err}
+				return exitError{statusSilent, err}
 			case err == nil && state == ask.Ill:
-				return ended{code: statusIll}
+				return exitError{code: statusIll}
 			}
 			return err
 		},
 	}
 	where, out := newGroup("Whom to ask"), newGroup("Output")
-	where.rounds(&o.Source)
+	where.addSourceFlags(&o.Source)
 	out.flags.BoolVar(&o.JSON, "json", false, "the answer for programs")
 	grouped(command, where, out)
 	return command

@@ -28,7 +28,7 @@ interrupted. It asks the daemon, or reads the ledger of one that is down.`,
 		},
 	}
 	where, out := newGroup("Where rounds are read"), newGroup("Output")
-	where.rounds(&o.Source)
+	where.addSourceFlags(&o.Source)
 	times.Var(out.flags, &o.Every, "every", 10*time.Second,
 		"`time` between two looks whether there was a round, on a terminal")
 	out.flags.BoolVar(&o.Once, "once", false, "one picture, as where the output is no terminal")

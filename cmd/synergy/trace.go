@@ -63,14 +63,14 @@ FILE is - for the standard input.`,
 			}
 			s := trace.Inspect(t)
 			if json == "" {
-				return done(s.WriteText(c.OutOrStdout()))
+				return asFailed(s.WriteText(c.OutOrStdout()))
 			}
 			return save("json", json, c.OutOrStdout(), s.WriteJSON)
 		},
 	}
-	g := o.some("Options", "format")
+	g := o.subset("Options", "format")
 	g.flags.StringVar(&json, "json", "", "write JSON in place of the text, or to a `file`")
-	g.flags.Lookup("json").NoOptDefVal = standard
+	g.flags.Lookup("json").NoOptDefVal = stdioName
 	o.define(command, g)
 	return command
 }
@@ -81,14 +81,14 @@ func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%w", err)
 	}
-	if path == standard {
+	if path == stdioName {
 		return trace.Read("standard input", c.InOrStdin(), f)
 	}
 	return trace.Open(path, f)
 }
 
-// done wraps an error that no better command line would have prevented.
-func done(err error) error {
+// asFailed wraps an error that no better command line would have prevented.
+func asFailed(err error) error {
 	if err != nil {
 		return failed{err}
 	}
@@ -99,14 +99,14 @@ func done(err error) error {
 // compressed.
 func save(option, path string, stdout io.Writer, write func(io.Writer) error) error {
 	switch path {
-	case standard:
-		return done(write(stdout))
+	case stdioName:
+		return asFailed(write(stdout))
 	case "":
 		return fmt.Errorf("--%s: want a name", option)
 	}
 	file, err := openDraft(path)
 	if err != nil {
-		return fmt.Errorf("--%s %s: %w", option, path, cause(err))
+		return fmt.Errorf("--%s %s: %w", option, path, withoutPath(err))
 	}
 	replaces := file.Name() != path
 	if strings.HasSuffix(path, ".gz") {
@@ -122,7 +122,7 @@ func save(option, path string, stdout io.Writer, write func(io.Writer) error) er
 	if replaces {
 		os.Remove(file.Name())
 	}
-	return failed{fmt.Errorf("--%s %s: %w", option, path, cause(err))}
+	return failed{fmt.Errorf("--%s %s: %w", option, path, withoutPath(err))}
 }
 
 // compressed writes through gzip. Closing it writes the rest, whose error counts, too.

@@ -39,7 +39,7 @@ without dashes.`,
 		Args:                  cobra.RangeArgs(1, 2),
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 2 && args[0] == standard && args[1] == standard {
+			if len(args) == 2 && args[0] == stdioName && args[1] == stdioName {
 				return errors.New("-: the standard input is one file: want the name of the trace or of the experiment")
 			}
 			if err := v.read(c.InOrStdin(), args[1:]...); err != nil {
@@ -54,13 +54,13 @@ without dashes.`,
 	}
 	v.all.Lookup("gpus").Usage = "`what` becomes of their GPUs: log; one; up or down, to a power of two; " +
 		"powers, which leaves out the others; powers-or-one, which makes one of them"
-	files := v.some("Files", "format")
+	files := v.subset("Files", "format")
 	files.flags.StringVar(&v.to, "to", "", "`name` of the format to write: recorded or condensed")
 	outputFlag(files, &v.file)
 	files.flags.BoolVar(&v.anonymous, "anonymous", false, "leave out who submitted the jobs of a recorded trace")
 	v.define(command, files,
-		v.some("Models, which a site's log does not know", "split", "seed", "assign", "ratio"),
-		v.some("Jobs of a site's log that becomes a recorded trace; what is not said is the log's", "jobs", "load",
+		v.subset("Models, which a site's log does not know", "split", "seed", "assign", "ratio"),
+		v.subset("Jobs of a site's log that becomes a recorded trace; what is not said is the log's", "jobs", "load",
 			"static", "gpu-limit", "keep", "submitted", "compress", "gpus", "durations", "arrivals"))
 	offer(command, "to", words(targets...))
 	return command
@@ -141,7 +141,7 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 		ratio, err := v.ratio(t)
 		return t.Jobs, ratio, err
 	}
-	g, err := v.ground(t)
+	g, err := v.modelSetup(t)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -152,7 +152,7 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 		return nil, 0, err
 	}
 	// The options are checked before anything is told of the trace; logged reads them again.
-	if _, err := v.log(g); err != nil {
+	if _, err := v.logRules(g); err != nil {
 		return nil, 0, err
 	}
 	tell(c.ErrOrStderr(), t)
@@ -177,14 +177,14 @@ func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	return ratio, nil
 }
 
-// ground is the models of the jobs.
-func (v *conversion) ground(t *trace.Trace) (ground, error) {
+// modelSetup is the models of the jobs.
+func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	ratio, err := v.ratio(t)
 	if err != nil {
-		return ground{}, err
+		return simSetup{}, err
 	}
 	classes, err := paperModels(ratio)
-	return ground{classes: classes, ratio: ratio}, err
+	return simSetup{classes: classes, ratio: ratio}, err
 }
 
 // entries are the entries of a log. Recorded jobs become entries as if all had run at the proportional share, for whole
@@ -194,7 +194,7 @@ func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, e
 		tell(c.ErrOrStderr(), t)
 		return t.Entries, nil
 	}
-	g, err := v.ground(t)
+	g, err := v.modelSetup(t)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ FILE is an experiment as for synergy sim. Of its keys it may have those that --h
 	o.preset("jobs", "1000")
 	file := newGroup("Output")
 	outputFlag(file, &output)
-	o.define(command, o.some("Workload", "load", "jobs", "split", "multigpu", "static", "seed", "gpus", "durations",
+	o.define(command, o.subset("Workload", "load", "jobs", "split", "multigpu", "static", "seed", "gpus", "durations",
 		"arrivals", "assign", "ratio"), file)
 	return command
 }
@@ -79,7 +79,7 @@ func unmeasured(ratio int) error {
 }
 
 func outputFlag(g group, output *string) {
-	g.flags.StringVarP(output, "output", "o", standard,
+	g.flags.StringVarP(output, "output", "o", stdioName,
 		"write to `FILE`, compressed if it ends in .gz; - is the standard output")
 }
 
@@ -101,7 +101,7 @@ func (o *options) generate() ([]trace.Job, error) {
 	if err := o.single(); err != nil {
 		return nil, err
 	}
-	drawn, err := o.drawn(ground{classes: classes, ratio: o.site.ratio})
+	drawn, err := o.drawn(simSetup{classes: classes, ratio: o.site.ratio})
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +118,14 @@ func (o *options) generate() ([]trace.Job, error) {
 
 // single checks that the options describe one trace.
 func (o *options) single() error {
-	loads, seeds, err := o.drawing.series()
+	loads, seeds, err := o.generator.series()
 	switch {
 	case err != nil:
 		return err
 	case len(loads) > 1:
-		return fmt.Errorf("--load %q: want one number, since one trace is written", o.drawing.load)
+		return fmt.Errorf("--load %q: want one number, since one trace is written", o.generator.load)
 	case len(seeds) > 1:
-		return fmt.Errorf("--seed %q: want one number, since one trace is written", o.drawing.seed)
+		return fmt.Errorf("--seed %q: want one number, since one trace is written", o.generator.seed)
 	}
 	return nil
 }

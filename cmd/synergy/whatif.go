@@ -32,25 +32,25 @@ answers it from a log.`,
 	}
 	where, cluster, job, out := newGroup("What is now"), newGroup("Changes of the cluster"),
 		newGroup("Changes of a job"), newGroup("Output")
-	where.rounds(&q.Source)
-	where.give(&q.Snapshot, "snapshot", "", "a `file` that the daemon's page /snapshot or /round gave, "+
+	where.addSourceFlags(&q.Source)
+	where.nonEmptyVar(&q.Snapshot, "snapshot", "", "a `file` that the daemon's page /snapshot or /round gave, "+
 		"instead; - is the standard input")
 	where.flags.StringArrayVar(&q.Profiles, "profiles", nil,
 		"`folder` with the profiles that jobs name, where what is read does not bring them along")
-	cluster.give(&q.AddNodes, "add-nodes", "", "so many more nodes, as 4 or `4:like=n1`")
-	cluster.give(&q.Drain, "drain", "", "nodes on which nothing starts, as `n[3-4]`")
+	cluster.nonEmptyVar(&q.AddNodes, "add-nodes", "", "so many more nodes, as 4 or `4:like=n1`")
+	cluster.nonEmptyVar(&q.Drain, "drain", "", "nodes on which nothing starts, as `n[3-4]`")
 	cluster.flags.IntVar(&q.CoresPerGPU, "cores-per-gpu", 0, "of each node with GPUs")
-	cluster.give(&q.CoresPerNode, "cores-per-node", "", "of each node with GPUs, as 64, `+4` or -4")
-	cluster.give(&q.MemoryPerNode, "memory-per-node", "",
+	cluster.nonEmptyVar(&q.CoresPerNode, "cores-per-node", "", "of each node with GPUs, as 64, `+4` or -4")
+	cluster.nonEmptyVar(&q.MemoryPerNode, "memory-per-node", "",
 		"of each node with GPUs, as 512G, `+100G` or -100G")
-	cluster.give(&q.Policy, "policy", "", "who goes first")
-	cluster.give(&q.Allocator, "allocator", "", "how much each job gets")
+	cluster.nonEmptyVar(&q.Policy, "policy", "", "who goes first")
+	cluster.nonEmptyVar(&q.Allocator, "allocator", "", "how much each job gets")
 	job.flags.IntVar(&q.Job, "job", 0, "the `number` of the job that is asked about")
 	job.flags.IntVar(&q.GPUs, "gpus", 0, "that it asks for, on all nodes together")
 	job.flags.IntVar(&q.Nodes, "nodes", 0, "that it asks for")
 	job.flags.BoolVar(&q.Checkpoint, "checkpoint", false, "it declares a checkpoint")
 	job.flags.BoolVar(&q.First, "first", false, "it goes before all others")
-	job.give(&q.Profile, "profile", "", "the `file` with its profile")
+	job.nonEmptyVar(&q.Profile, "profile", "", "the `file` with its profile")
 	times.Var(out.flags, &q.Within, "within", 10*time.Second, "time for looking ahead")
 	out.flags.BoolVar(&q.JSON, "json", false, "the answer for programs")
 	grouped(command, where, cluster, job, out)

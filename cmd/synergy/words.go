@@ -146,11 +146,11 @@ func parseWindow(text string) (outcome.Window, error) {
 	return outcome.Window{First: int(ids[0]), End: int(ids[1])}, nil
 }
 
-// span is a time on the command line: 90, 90s or 1h30m.
-type span time.Duration
+// durationFlag is a time on the command line: 90, 90s or 1h30m.
+type durationFlag time.Duration
 
 // Set reads a number of seconds, or a duration as times.Parse does.
-func (s *span) Set(text string) error {
+func (s *durationFlag) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
 	}
@@ -161,27 +161,27 @@ func (s *span) Set(text string) error {
 	if d < 0 {
 		return errors.New("want seconds, or a duration like 90s, 5m or 1h30m")
 	}
-	*s = span(d)
+	*s = durationFlag(d)
 	return nil
 }
 
 // String is "0" for 0: pflag shows no default of that, and Set reads it.
-func (s *span) String() string {
+func (s *durationFlag) String() string {
 	if *s == 0 {
 		return "0"
 	}
 	return time.Duration(*s).String()
 }
 
-func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
+func (s *durationFlag) seconds() float64 { return time.Duration(*s).Seconds() }
 
 // Type is the type's name in the help.
-func (s *span) Type() string { return "time" }
+func (s *durationFlag) Type() string { return "time" }
 
-// spelled makes --json without a file behind it write to the standard output. Where the flag wants a file, pflag would
-// take the next flag for it, or demand one at the end. The arguments of a trainer (synergy run, and all behind --) stay
-// as they are.
-func spelled(args []string) []string {
+// withJSONFile makes --json without a file behind it write to the standard output. Where the flag wants a file, pflag
+// would take the next flag for it, or demand one at the end. The arguments of a trainer (synergy run, and all behind
+// --) stay as they are.
+func withJSONFile(args []string) []string {
 	all := slices.Clone(args)
 	if len(all) > 0 && all[0] == "run" { // a trainer's arguments are its own
 		return all
@@ -190,22 +190,22 @@ func spelled(args []string) []string {
 		if arg == "--" {
 			break
 		}
-		if arg == "--json" && (i == len(all)-1 || strings.HasPrefix(all[i+1], "-") && all[i+1] != standard) {
-			all[i] = "--json=" + standard
+		if arg == "--json" && (i == len(all)-1 || strings.HasPrefix(all[i+1], "-") && all[i+1] != stdioName) {
+			all[i] = "--json=" + stdioName
 		}
 	}
 	return all
 }
 
-// spelledFor is spelled for commands whose --json takes a file. For the others it is a switch, and the arguments stay
-// as they are. So do those of an unknown command, for which another function has the error.
-func spelledFor(root *cobra.Command, args []string) []string {
+// normalizeArgs is spelled for commands whose --json takes a file. For the others it is a switch, and the arguments
+// stay as they are. So do those of an unknown command, for which another function has the error.
+func normalizeArgs(root *cobra.Command, args []string) []string {
 	if command, _, err := root.Find(args); err == nil {
 		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
 			return args
 		}
 	}
-	return spelled(args)
+	return withJSONFile(args)
 }
 
 // words are the texts of string constants.

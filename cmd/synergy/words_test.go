@@ -92,7 +92,7 @@ func TestJSONWithoutAFileIsForTheStandardOutput(t *testing.T) {
 	} {
 		given := strings.Fields(typed)
 		before := slices.Clone(given)
-		if got := strings.Join(spelled(given), " "); got != want {
+		if got := strings.Join(withJSONFile(given), " "); got != want {
 			t.Errorf("%s is read as %s, want %s", typed, got, want)
 		}
 		if !slices.Equal(given, before) {

@@ -103,7 +103,8 @@ over=%s
     done
     [ -e "$over" ] || echo run
 } | { sh -c %s; code=$?; : > "$over"; exit "$code"; }
-`, forShell(r.at(name+ownJobs)), forShell(r.at(name+".progress")), forShell(r.at("run")), forShell(r.at(name+ownOver)),
+`, forShell(r.inFolder(name+ownJobs)), forShell(r.inFolder(name+".progress")), forShell(r.inFolder("run")),
+		forShell(r.inFolder(name+ownOver)),
 		int(r.queue/(100*time.Millisecond)), forShell(command))
 }
 

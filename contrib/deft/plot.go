@@ -50,7 +50,7 @@ const mostDots = 1500
 
 // figure draws how long each model's jobs took over time. The first job is left out. The time of a job alone is a
 // horizontal line that leaves the panel at its right end, and the axes have a margin of 2 and 10 %.
-func (t *trial) figure(p experiment.Preset, all []tried) figure.Figure {
+func (t *trial) figure(p experiment.Preset, all []modelResult) figure.Figure {
 	panel := &figure.Panel{X: figure.Axis{Label: "time, s", Max: 1}, Y: figure.Axis{Label: "job, ms", Max: 1}}
 	f := figure.Figure{Title: "How long a job takes", Note: "emulated, " + string(p), Height: panelPoint,
 		Rows: [][]*figure.Panel{{panel}}}

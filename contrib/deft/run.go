@@ -242,7 +242,7 @@ func (o *runOptions) run(ctx context.Context, out, notes io.Writer) error {
 		presets = []experiment.Preset{"slurm"}
 	}
 	for _, p := range presets {
-		all, err := o.try(ctx, t, p, notes)
+		all, err := o.runPreset(ctx, t, p, notes)
 		if err != nil {
 			return err
 		}
@@ -265,16 +265,21 @@ func (o *runOptions) run(ctx context.Context, out, notes io.Writer) error {
 	return err
 }
 
-// tried is the result of one model.
-type tried struct {
+// modelResult is the result of one model.
+type modelResult struct {
 	jobs  []experiment.Job
 	alone time.Duration
 	class string
 	pid   int // or the job's number
 }
 
-// try runs the experiment in one way.
-func (o *runOptions) try(ctx context.Context, t *trial, p experiment.Preset, notes io.Writer) ([]tried, error) {
+// runPreset runs the experiment in one way.
+func (o *runOptions) runPreset(
+	ctx context.Context,
+	t *trial,
+	p experiment.Preset,
+	notes io.Writer,
+) ([]modelResult, error) {
 	if o.slurm {
 		return o.throughSlurm(ctx, t, notes)
 	}
@@ -284,20 +289,20 @@ func (o *runOptions) try(ctx context.Context, t *trial, p experiment.Preset, not
 		return nil, fmt.Errorf("%s: %w", o.file, err)
 	}
 	base := time.Now()
-	var all []tried
+	var all []modelResult
 	for i, one := range result.Clients {
 		w := t.work[i]
 		class := string(c.Clients[i].Class)
 		if n := c.Clients[i].Every; n > 0 {
 			class += fmt.Sprintf(", N=%d", n)
 		}
-		all = append(all, tried{w.Jobs(base, one.Steps), one.Alone + w.Host(), class, os.Getpid()})
+		all = append(all, modelResult{w.Jobs(base, one.Steps), one.Alone + w.Host(), class, os.Getpid()})
 	}
 	return all, nil
 }
 
 // throughSlurm runs the experiment as jobs.
-func (o *runOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer) ([]tried, error) {
+func (o *runOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer) ([]modelResult, error) {
 	folder := cmp.Or(o.out, t.Models[0].Folder, ".")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return nil, fmt.Errorf("--out: %w", err)
@@ -306,15 +311,15 @@ func (o *runOptions) throughSlurm(ctx context.Context, t *trial, notes io.Writer
 	if err != nil {
 		return nil, err
 	}
-	var all []tried
+	var all []modelResult
 	for i, m := range t.Models {
-		all = append(all, tried{jobs[i], t.work[i].Alone, string(m.Class()), numbers[i]})
+		all = append(all, modelResult{jobs[i], t.work[i].Alone, string(m.Class()), numbers[i]})
 	}
 	return all, nil
 }
 
 // rows are the lines of the table, one for each model.
-func (t *trial) rows(p experiment.Preset, all []tried) (rows [][]string) {
+func (t *trial) rows(p experiment.Preset, all []modelResult) (rows [][]string) {
 	for i, one := range all {
 		s := experiment.Summarise(one.jobs, one.alone)
 		late := 100 * float64(s.Late) / float64(max(1, s.Jobs))
@@ -329,7 +334,7 @@ func inMS(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*10
 
 // write writes the experiment's files. own is a folder of their own within the folder; empty: none. The files about all
 // models go into the folder of the first one.
-func (o *runOptions) write(t *trial, p experiment.Preset, all []tried, own string) error {
+func (o *runOptions) write(t *trial, p experiment.Preset, all []modelResult, own string) error {
 	shared := "" // the folder of what belongs to all models: the first model's
 	pids := make([]int, len(t.Models))
 	for i, m := range t.Models {

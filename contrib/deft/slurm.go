@@ -86,7 +86,7 @@ func (o *clusterOptions) onCluster(
 	}
 	r := &clusterRun{o, t, folder, own, nil, notes}
 	// The file that lets the jobs begin, from an earlier run. A folder of that name is somebody else's.
-	if err := os.Remove(r.at("run")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(r.inFolder("run")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%w: the jobs wait for a file of this name: want a folder without it", err)
 	}
 	defer r.cancel()
@@ -110,7 +110,7 @@ func (o *clusterOptions) onCluster(
 	return done, pids, nil
 }
 
-func (r *clusterRun) at(name string) string { return filepath.Join(r.folder, name) }
+func (r *clusterRun) inFolder(name string) string { return filepath.Join(r.folder, name) }
 
 // profile is a model's profile, for the daemon and for synergy-emujob. One sample of it is a job of the model with the
 // pause after it. It has one size only, so neither cores nor memory change the speed.
@@ -145,12 +145,12 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 		name, text string
 		mode       os.FileMode
 	}{{profile, string(text), 0o644}, {script, batch, 0o755}} {
-		if err := os.WriteFile(r.at(f.name), []byte(f.text), f.mode); err != nil {
+		if err := os.WriteFile(r.inFolder(f.name), []byte(f.text), f.mode); err != nil {
 			return err
 		}
 	}
 	for _, old := range []string{".loaded", ".progress", ".log", ownJobs, ownOver} {
-		if err := os.Remove(r.at(m.Out + old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(r.inFolder(m.Out + old)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 	id, err := slurmjob.Submit(ctx, slurmjob.Job{
 		Name: "synergy-share", Size: size,
 		Limit:  r.queue + 2*r.Duration + 5*time.Minute,
-		Folder: r.folder, Output: r.at(m.Out + ".log"), Script: r.at(script),
+		Folder: r.folder, Output: r.inFolder(m.Out + ".log"), Script: r.inFolder(script),
 		Options: append([]string{"--comment=" + directives}, options...),
 	})
 	if err != nil {
@@ -185,9 +185,10 @@ while [ ! -e %s ]; do
 done
 exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0s --iterations 1000000000 \
     --interval 10ms --gpu-busy %s --log %s
-`, forShell(r.at(m.Out+".loaded")), forShell(r.at("run")), int(r.queue/(100*time.Millisecond)), forShell(r.emujob),
-		forShell(r.at(profile)), strconv.FormatFloat(r.work[i].Busy(m.Pause), 'f', 6, 64),
-		forShell(r.at(m.Out+".progress")))
+`, forShell(r.inFolder(m.Out+".loaded")), forShell(r.inFolder("run")), int(r.queue/(100*time.Millisecond)),
+		forShell(r.emujob),
+		forShell(r.inFolder(profile)), strconv.FormatFloat(r.work[i].Busy(m.Pause), 'f', 6, 64),
+		forShell(r.inFolder(m.Out+".progress")))
 }
 
 // follow waits until all models are loaded, starts them, and waits until the time is over and each has done enough
@@ -196,15 +197,15 @@ exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0
 func (r *clusterRun) follow(ctx context.Context) error {
 	loaded := func(i int, _ bool) bool {
 		if _, is := r.own[r.Models[i].Out]; is {
-			return saysLoaded(r.at(r.Models[i].Out + ".log"))
+			return saysLoaded(r.inFolder(r.Models[i].Out + ".log"))
 		}
-		_, err := os.Stat(r.at(r.Models[i].Out + ".loaded"))
+		_, err := os.Stat(r.inFolder(r.Models[i].Out + ".loaded"))
 		return err == nil
 	}
 	if err := r.until(ctx, r.queue, "start", loaded); err != nil {
 		return err
 	}
-	if err := os.WriteFile(r.at("run"), nil, 0o644); err != nil {
+	if err := os.WriteFile(r.inFolder("run"), nil, 0o644); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.notes, "deft: all models are loaded: they run for %v\n", r.Duration)
@@ -247,7 +248,7 @@ func (r *clusterRun) until(
 					continue
 				}
 				return fmt.Errorf("job %s of %s is over: its output is in %s", r.jobs[i], r.Models[i].Out,
-					r.at(r.Models[i].Out+".log"))
+					r.inFolder(r.Models[i].Out+".log"))
 			}
 		}
 		if time.Now().After(deadline) {
@@ -266,7 +267,7 @@ func (r *clusterRun) until(
 // done are the jobs that a model has done so far, from the command's own file if it wrote one.
 func (r *clusterRun) done(i int) ([]experiment.Job, error) {
 	if _, is := r.own[r.Models[i].Out]; is {
-		jobs, err := ownDone(r.at(r.Models[i].Out + ownJobs))
+		jobs, err := ownDone(r.inFolder(r.Models[i].Out + ownJobs))
 		if !errors.Is(err, os.ErrNotExist) {
 			return jobs, err
 		}
@@ -276,7 +277,7 @@ func (r *clusterRun) done(i int) ([]experiment.Job, error) {
 
 // progress are the jobs by the log of synergy-emujob.
 func (r *clusterRun) progress(i int) ([]experiment.Job, error) {
-	path := r.at(r.Models[i].Out + ".progress")
+	path := r.inFolder(r.Models[i].Out + ".progress")
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func Compare(n Node, l Layout, b Belief) []Difference {
 	c.match(b.GPUs)
 	all := n.broken()
 	all = append(all, c.types()...)
-	c.forgive(len(n.Unreadable))
+	c.allowUnreadable(len(n.Unreadable))
 	all = append(all, c.counts()...)
 	all = append(all, c.cores()...)
 	return append(all, c.shards(b)...)
@@ -114,11 +114,11 @@ func (c *comparison) types() []Difference {
 			c.free, k.surplus = c.free[wrong:], k.surplus-wrong
 		}
 	}
-	return append(all, c.untold()...)
+	return append(all, c.untypedDifferences()...)
 }
 
-// untold reports a number of GPUs without a type that are of different models.
-func (c *comparison) untold() []Difference {
+// untypedDifferences reports a number of GPUs without a type that are of different models.
+func (c *comparison) untypedDifferences() []Difference {
 	for _, k := range c.claims {
 		other := func(u unit) bool { return u.typ != k.units[0].typ }
 		if k.Type == "" && slices.ContainsFunc(k.units, other) {
@@ -129,8 +129,8 @@ func (c *comparison) untold() []Difference {
 	return nil
 }
 
-// forgive subtracts unreadable GPUs from what Slurm has too much: they exist, and are reported as unreadable.
-func (c *comparison) forgive(unreadable int) {
+// allowUnreadable subtracts unreadable GPUs from what Slurm has too much: they exist, and are reported as unreadable.
+func (c *comparison) allowUnreadable(unreadable int) {
 	for i := range c.claims {
 		known := min(c.claims[i].surplus, unreadable)
 		c.claims[i].surplus -= known
@@ -246,7 +246,7 @@ func CompareRecords(n Node, records []Record) []Difference {
 // compareRecord returns in what a record of gres.conf is wrong about its GPU: type or cores.
 func compareRecord(n Node, g GPU, r Record) []Difference {
 	var all []Difference
-	if u := (unit{gpu: g, names: []string{underscored(g.Name), g.Type}}); !u.may(r.Type) {
+	if u := (unit{gpu: g, names: []string{underscored(g.Name), g.Type}}); !u.acceptsType(r.Type) {
 		all = append(all, differsInFile(n, WrongType, fmt.Sprintf("Type=%s for %s", r.Type, g.File()),
 			fmt.Sprintf("%s (%s)", g.Type, g.Name)))
 	}

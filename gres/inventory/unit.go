@@ -49,8 +49,8 @@ func (u unit) isFound(typ string) bool {
 // isAny reports whether there is no type, which may stand for any unit.
 func (u unit) isAny(typ string) bool { return typ == "" }
 
-// may reports whether Slurm may call the unit by this type.
-func (u unit) may(typ string) bool {
+// acceptsType reports whether Slurm may call the unit by this type.
+func (u unit) acceptsType(typ string) bool {
 	return u.isDevice(typ) || u.isCalled(typ) || u.isFound(typ) || u.isAny(typ)
 }
 

@@ -47,7 +47,7 @@ func (h Host) cgroupOfStepd(job int) string {
 			continue
 		}
 		for _, list := range lists {
-			if slices.ContainsFunc(processesIn(list), func(pid int) bool { return h.minds(pid, job) }) {
+			if slices.ContainsFunc(processesIn(list), func(pid int) bool { return h.isStepdOf(pid, job) }) {
 				return filepath.Dir(filepath.Dir(filepath.Dir(list)))
 			}
 		}
@@ -55,9 +55,9 @@ func (h Host) cgroupOfStepd(job int) string {
 	return ""
 }
 
-// minds reports whether a process is a slurmstepd of the job, with a title such as slurmstepd: [17.batch]. A dot
+// isStepdOf reports whether a process is a slurmstepd of the job, with a title such as slurmstepd: [17.batch]. A dot
 // follows the ID, or a plus in a heterogeneous job.
-func (h Host) minds(pid, job int) bool {
+func (h Host) isStepdOf(pid, job int) bool {
 	title, err := os.ReadFile(h.path("proc/" + strconv.Itoa(pid) + "/cmdline"))
 	if err != nil {
 		return false

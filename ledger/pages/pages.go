@@ -35,7 +35,7 @@ func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !named(file, path) {
+	if !isSameFile(file, path) {
 		db.Close()
 		return nil, berrors.ErrTimeout
 	}
@@ -46,9 +46,9 @@ func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	return db, nil
 }
 
-// named says whether path still names the open file. It does not if a restore replaced the file while this process
+// isSameFile says whether path still names the open file. It does not if a restore replaced the file while this process
 // waited for the lock. Open then reports a timeout, as if the file were still locked.
-func named(file *os.File, path string) bool {
+func isSameFile(file *os.File, path string) bool {
 	mine, err := file.Stat()
 	now, gone := os.Stat(path)
 	return err == nil && gone == nil && os.SameFile(mine, now)

@@ -76,7 +76,7 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 	}
 	for n := range free {
 		if beyond[n] && in.cluster.Nodes[n].Closed == "" {
-			l.Lent += without(free[n], gres.Proportional(in.cluster.Nodes[n].Total, 1))
+			l.Lent += gpusWithoutShare(free[n], gres.Proportional(in.cluster.Nodes[n].Total, 1))
 		}
 	}
 	return l
@@ -126,8 +126,8 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 	return float64(g.PerNode.GPUs*len(g.Nodes)) * now * (best.Gain - 1)
 }
 
-// without counts the free GPUs for which no share of one GPU is free. share is the share of one GPU.
-func without(free, share gres.Vector) int {
+// gpusWithoutShare counts the free GPUs for which no share of one GPU is free. share is the share of one GPU.
+func gpusWithoutShare(free, share gres.Vector) int {
 	if free.GPUs <= 0 || share.CPUs == 0 {
 		return 0
 	}

@@ -77,7 +77,7 @@ func (in *instance) queued(p policy.Plan, idle int) queue {
 		key := group{in.keyOf(j), fmt.Sprint(j.Quotas)}
 		if jobs[key]++; jobs[key] == 1 {
 			first[key], order = j, append(order, key)
-			could[key] = in.somewhere(j) && in.room(j, left) > 0
+			could[key] = in.hasNodesFor(j) && in.room(j, left) > 0
 		}
 		q.counted[j.ID] = could[key]
 	}
@@ -107,9 +107,9 @@ func grantedBy(p policy.Plan) map[int]bool {
 	return granted
 }
 
-// somewhere reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it, counting
-// the GPUs of all jobs that can be moved as free.
-func (in *instance) somewhere(j *policy.Job) bool {
+// hasNodesFor reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it,
+// counting the GPUs of all jobs that can be moved as free.
+func (in *instance) hasNodesFor(j *policy.Job) bool {
 	at := in.rules.of(j)
 	for _, nodes := range in.divisions(j, at) {
 		able := 0

@@ -217,7 +217,7 @@ func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 			continue
 		}
 		largest = max(largest, node.Total.GPUs)
-		if node.Closed == "" && !kept(j, node, c.Now) {
+		if node.Closed == "" && !reservationBlocks(j, node, c.Now) {
 			e.masks[n] |= bit
 		}
 	}
@@ -236,9 +236,9 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// kept reports whether a reservation keeps job j off a node: it has begun, or will begin before the time limit of the
-// job ends if the job starts now.
-func kept(j *policy.Job, n *policy.Node, now time.Time) bool {
+// reservationBlocks reports whether a reservation keeps job j off a node: it has begun, or will begin before the time
+// limit of the job ends if the job starts now.
+func reservationBlocks(j *policy.Job, n *policy.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r policy.Reservation) bool {
 		over := !r.To.IsZero() && !now.Before(r.To)
 		before := j.TimeLimit > 0 && !now.Add(j.TimeLimit).After(r.From)

@@ -16,9 +16,9 @@ func deviceOf(g *policy.Placement) (at device, shared bool) {
 	return device{g.Nodes[0], g.Device}, true
 }
 
-// apart separates the decisions that count from partners. Of the jobs on a shared GPU the first in the plan counts, and
-// the others are its partners.
-func apart(p policy.Plan) (leads, partners []policy.Decision) {
+// splitPartners separates the decisions that count from partners. Of the jobs on a shared GPU the first in the plan
+// counts, and the others are its partners.
+func splitPartners(p policy.Plan) (leads, partners []policy.Decision) {
 	taken := map[device]bool{}
 	for _, d := range p.Decisions {
 		at, seat := deviceOf(d.Grant)
@@ -37,7 +37,7 @@ func apart(p policy.Plan) (leads, partners []policy.Decision) {
 
 // aside removes the partners from the plan and takes their cores and memory off the nodes.
 func (in *instance) aside(p policy.Plan) policy.Plan {
-	leads, partners := apart(p)
+	leads, partners := splitPartners(p)
 	if len(partners) == 0 {
 		return p
 	}

@@ -116,17 +116,17 @@ func (d *diver) improve() (joined bool) {
 // goesOn reports whether to look for more fillings after that many rounds. While a job has no place in the solution it
 // goes on until patient.
 func (d *diver) goesOn(round int) bool {
-	if round < hasty || round < patient && d.m.steps+d.steps() < d.patience {
+	if round < minRounds || round < maxRounds && d.m.steps+d.steps() < d.patience {
 		return true
 	}
 	_, missing := d.m.value(func(row int) bool { return row < len(d.left) })
-	return missing && round < patient
+	return missing && round < maxRounds
 }
 
 // The least and the largest number of rounds of looking for fillings before one more node is filled.
 const (
-	hasty   = 2
-	patient = 30
+	minRounds = 2
+	maxRounds = 30
 )
 
 // excluded is so much larger than the factor in penalties that it holds however much jobs are worth elsewhere.

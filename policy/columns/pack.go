@@ -195,8 +195,8 @@ func (k *packer) needs(filling []int) (memory gres.Memory) {
 	return memory
 }
 
-// brings is the sum of the gains of a filling.
-func (k *packer) brings(filling []int) (gain float64) {
+// totalGain is the sum of the gains of a filling.
+func (k *packer) totalGain(filling []int) (gain float64) {
 	for _, o := range filling {
 		gain += k.gain[o]
 	}
@@ -224,7 +224,7 @@ func (k *packer) withMemory(bound float64) (float64, []int) {
 			low = price
 		} else {
 			high = price
-			if gain := k.brings(filling); gain > brought {
+			if gain := k.totalGain(filling); gain > brought {
 				brought, best = gain, filling
 			}
 		}

@@ -16,7 +16,7 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 			k.gain[o] = -infinite // as strike does: not worth trying
 		}
 	}
-	if k.price > 0 && !k.strike(k.price, known) || !k.strike(0, known) {
+	if k.price > 0 && !k.excludeHopeless(k.price, known) || !k.excludeHopeless(0, known) {
 		return nil
 	}
 	if filling := k.trace(); k.needs(filling) <= k.memory && k.within(filling, left) {
@@ -27,9 +27,9 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	return k.priced(left, known)
 }
 
-// strike excludes options that no filling with a value above known has, as the table for that price of memory shows;
-// false if there is no such filling.
-func (k *packer) strike(price, known float64) bool {
+// excludeHopeless excludes options that no filling with a value above known has, as the table for that price of memory
+// shows; false if there is no such filling.
+func (k *packer) excludeHopeless(price, known float64) bool {
 	limit := k.table(price) + float64(price*float64(k.memory))
 	for o := range k.options {
 		if k.gain[o] <= 0 {
@@ -58,7 +58,7 @@ func (k *packer) priced(left []int, known float64) (best []int) {
 			low = price
 			filling = k.balanced(filling)
 		}
-		if gain := k.brings(filling); gain > known {
+		if gain := k.totalGain(filling); gain > known {
 			known, best = gain, filling
 		}
 		switch {

@@ -44,7 +44,7 @@ const (
 
 // Limits on the work: an estimate need not be finer than a part of the wait that it estimates.
 const (
-	finest   = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
+	minStep  = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
 	fewJobs  = 300              // with more jobs the minimum grows in proportion, up to a round
 	coarsest = 20               // the minimum is also at least the elapsed time divided by this
 	rounds   = 400              // decisions in one future: with the two above, beyond a month
@@ -119,7 +119,7 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 	trained, played := 0.0, 0.0   // GPU-seconds and seconds
 	var planner policy.Planner
 	for draw := range o.Draws {
-		p := newPlay(c, &o, uint64(draw), asked)
+		p := newFuture(c, &o, uint64(draw), asked)
 		p.run(&planner)
 		f.Cut, f.Guess = p.cut, p.guesses
 		if p.cut && f.Draws > 0 { // complete futures say more than this one

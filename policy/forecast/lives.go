@@ -127,8 +127,9 @@ const (
 	unknown
 )
 
-// known says what is known of a job's length at that time. A declared length beyond the time limit does not count.
-func known(j *policy.Job, now time.Time) knowledge {
+// lengthKnowledge says what is known of a job's length at that time. A declared length beyond the time limit does not
+// count.
+func lengthKnowledge(j *policy.Job, now time.Time) knowledge {
 	left := j.TimeLimit
 	if j.Running != nil {
 		left -= now.Sub(j.Started)
@@ -145,7 +146,7 @@ func known(j *policy.Job, now time.Time) knowledge {
 // work is the progress at which a job ends, in time at the proportional share, for a chance from 0 to 1. It is more
 // than the job has done.
 func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
-	switch known(j, now) {
+	switch lengthKnowledge(j, now) {
 	case declared:
 		return j.Done + left(j.Length-j.Done, j.Length, j.Done, chance)
 	case limited:

@@ -92,7 +92,7 @@ func TestNobodyIsStoppedBetweenTwoRounds(t *testing.T) {
 	for n := range 60 {
 		c := exam.Snapshot(7, n)
 		for _, whole := range []bool{false, true} {
-			p := newPlay(&c, &o, 0, nil)
+			p := newFuture(&c, &o, 0, nil)
 			p.decide(new(policy.Planner), whole)
 			for i := range c.Jobs {
 				is, was := p.c.Jobs[i].Running, c.Jobs[i].Running

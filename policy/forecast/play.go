@@ -19,8 +19,8 @@ type life struct {
 	fixed  bool          // Job.Fixed of the snapshot
 }
 
-// play is the state of one future.
-type play struct {
+// future is the state of one future.
+type future struct {
 	*Options
 	c       policy.Cluster
 	lives   []life // by index in c.Jobs
@@ -36,16 +36,16 @@ type play struct {
 	guesses int               // see Forecast.Guess
 	types   map[string]string // GPU type by node, where there is one
 	trained float64           // within trainedFor, in GPU-seconds
-	finest  time.Duration     // minimum time between decisions, see finest
+	finest  time.Duration     // minimum time between decisions, see minStep
 	cut     bool
 }
 
-// newPlay makes a future with its own copy of the cluster and a drawn end for each job.
-func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
-	p := &play{Options: o, c: *c, from: c.Now, now: c.Now, freed: c.Now, end: c.Now.Add(o.Horizon), open: len(asked),
+// newFuture makes a future with its own copy of the cluster and a drawn end for each job.
+func newFuture(c *policy.Cluster, o *Options, draw uint64, asked []int) *future {
+	p := &future{Options: o, c: *c, from: c.Now, now: c.Now, freed: c.Now, end: c.Now.Add(o.Horizon), open: len(asked),
 		asked: make(map[int]bool, len(asked)), started: make(map[int]time.Time, len(asked)),
 		types: map[string]string{}}
-	p.finest = min(p.period(), finest*time.Duration(max(1, len(c.Jobs)/fewJobs)))
+	p.finest = min(p.period(), minStep*time.Duration(max(1, len(c.Jobs)/fewJobs)))
 	for i := range c.Nodes {
 		if n := &c.Nodes[i]; n.GPUType != "" {
 			p.types[n.Name] = n.GPUType
@@ -60,7 +60,7 @@ func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 	for i := range p.c.Jobs {
 		j := &p.c.Jobs[i]
 		p.lives[i] = life{work(j, c.Now, o.Habits, stratified(draw, o, j.ID)), 1, c.Now, j.Fixed}
-		if alone := len(asked) == 1 && p.asked[j.ID]; known(j, c.Now) == unknown && !alone {
+		if alone := len(asked) == 1 && p.asked[j.ID]; lengthKnowledge(j, c.Now) == unknown && !alone {
 			p.guesses++
 		}
 		p.daring = p.daring || j.Running != nil && !j.Saves && !j.Fixed
@@ -91,7 +91,7 @@ func gcd(a, b uint64) uint64 {
 
 // run plays rounds until the asked jobs have started (and trainedFor has passed), the horizon is reached, or Stop says
 // so.
-func (p *play) run(planner *policy.Planner) {
+func (p *future) run(planner *policy.Planner) {
 	p.decide(planner, true)
 	for range rounds {
 		if p.open == 0 && p.now.Sub(p.from) >= trainedFor || !p.now.Before(p.end) {
@@ -101,24 +101,24 @@ func (p *play) run(planner *policy.Planner) {
 			p.cut = true
 			return
 		}
-		p.pass(p.next())
+		p.advanceTo(p.next())
 		p.decide(planner, p.now.Sub(p.round) >= p.period())
 	}
 	p.cut = p.open > 0 && p.now.Before(p.end) // too many decisions: as if Stop had ended it
 }
 
 // period is the time between two full rounds.
-func (p *play) period() time.Duration { return cmp.Or(p.c.Rules.Round, policy.DefaultRound) }
+func (p *future) period() time.Duration { return cmp.Or(p.c.Rules.Round, policy.DefaultRound) }
 
 // next is the next time to decide: when a job ends or a full round is due. The further from the beginning, the more of
 // these are combined.
-func (p *play) next() time.Time {
+func (p *future) next() time.Time {
 	next := p.round.Add(p.period())
 	for i := range p.c.Jobs {
 		if p.c.Jobs[i].Running == nil {
 			continue
 		}
-		if over := p.over(i); over.Before(next) {
+		if over := p.endTime(i); over.Before(next) {
 			next = over
 		}
 	}
@@ -131,8 +131,8 @@ func (p *play) next() time.Time {
 	return next
 }
 
-// over is when a running job ends at its present speed.
-func (p *play) over(i int) time.Time {
+// endTime is when a running job ends at its present speed.
+func (p *future) endTime(i int) time.Time {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	from := p.now
 	if l.trains.After(from) {
@@ -145,13 +145,13 @@ func (p *play) over(i int) time.Time {
 	return over
 }
 
-// pass advances the time: running jobs make progress, and those that end are removed.
-func (p *play) pass(to time.Time) {
+// advanceTo advances the time: running jobs make progress, and those that end are removed.
+func (p *future) advanceTo(to time.Time) {
 	kept, ended, sum := 0, 0, time.Duration(0)
 	for i := range p.c.Jobs {
 		j, l := &p.c.Jobs[i], &p.lives[i]
 		if j.Running != nil {
-			over := p.over(i)
+			over := p.endTime(i)
 			p.advance(i, to)
 			if !over.After(to) {
 				ended++
@@ -171,14 +171,14 @@ func (p *play) pass(to time.Time) {
 }
 
 // advance lets a running job train until a time.
-func (p *play) advance(i int, to time.Time) {
+func (p *future) advance(i int, to time.Time) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	j.Attained += float64(float64(j.GPUs) * to.Sub(p.now).Seconds())
 	from, until := p.now, to
 	if l.trains.After(from) {
 		from = l.trains
 	}
-	if over := p.over(i); over.Before(until) {
+	if over := p.endTime(i); over.Before(until) {
 		until = over
 	}
 	if !until.After(from) {
@@ -195,7 +195,7 @@ func (p *play) advance(i int, to time.Time) {
 
 // decide plans a round and carries it out at once. Only a full round may stop jobs: in a small one all running jobs are
 // fixed, as in the daemon.
-func (p *play) decide(planner *policy.Planner, whole bool) {
+func (p *future) decide(planner *policy.Planner, whole bool) {
 	p.c.Now = p.now
 	if whole {
 		p.round = p.now
@@ -211,7 +211,7 @@ func (p *play) decide(planner *policy.Planner, whole bool) {
 }
 
 // carryOut applies a decision to a job.
-func (p *play) carryOut(i int, d *policy.Decision) {
+func (p *future) carryOut(i int, d *policy.Decision) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	was := j.Running
 	switch {
@@ -240,14 +240,14 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 }
 
 // speed is a job's speed relative to the share of the reference server.
-func (p *play) speed(j *policy.Job, d *policy.Decision) float64 {
+func (p *future) speed(j *policy.Job, d *policy.Decision) float64 {
 	return d.Gain * policy.Unit(policy.ProfileOn(j.Profile, p.types[d.Grant.Nodes[0]]), d.Fair, p.Reference)
 }
 
 // begin lets a waiting job start at freed, the mean time at which room became free. One decision covers a stretch of
 // time, in which GPUs would otherwise idle. A job that continues from a checkpoint starts at the decision (carryOut).
 // Progress until the decision stays below the job's work, so that the job ends in pass like any other.
-func (p *play) begin(i int) {
+func (p *future) begin(i int) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	if j.Done == 0 {
 		j.Started, l.trains = p.freed, p.freed

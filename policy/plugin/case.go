@@ -21,7 +21,7 @@ func Read(text []byte) (policy.Cluster, error) {
 	if err := protojson.Unmarshal(text, &request); err != nil {
 		return policy.Cluster{}, fmt.Errorf("read question: %w", err)
 	}
-	var profiles shelf
+	var profiles profileCache
 	return profiles.cluster(request.GetCluster())
 }
 

@@ -64,7 +64,7 @@ type service struct {
 	decide Decider
 
 	mu       sync.Mutex // gRPC may serve several questions at once, a Decider one
-	profiles shelf
+	profiles profileCache
 }
 
 // Plan implements plannerpb.PlannerServer.

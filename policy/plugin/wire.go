@@ -156,13 +156,13 @@ func timeIn(ns int64) time.Time {
 
 // Decoding of a snapshot.
 
-// shelf keeps decoded profiles from snapshot to snapshot, so that an unchanged profile keeps its pointer: a planner
-// recognizes profiles by pointer.
-type shelf map[string]*sensitivity.Profile
+// profileCache keeps decoded profiles from snapshot to snapshot, so that an unchanged profile keeps its pointer: a
+// planner recognizes profiles by pointer.
+type profileCache map[string]*sensitivity.Profile
 
 // take decodes the profiles of this snapshot and forgets all others.
-func (s *shelf) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
-	kept, list := shelf{}, make([]*sensitivity.Profile, 0, len(sent))
+func (s *profileCache) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
+	kept, list := profileCache{}, make([]*sensitivity.Profile, 0, len(sent))
 	for i, p := range sent {
 		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 		if err != nil {
@@ -203,7 +203,7 @@ func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 }
 
 // cluster decodes a snapshot and resolves its references to profiles and quotas.
-func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
+func (s *profileCache) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	profiles, err := s.take(c.GetProfiles())
 	if err != nil {
 		return policy.Cluster{}, err
@@ -317,7 +317,7 @@ func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error
 	if n := len(sent.GetDecisions()); n > len(c.Jobs) {
 		return policy.Plan{}, fmt.Errorf("%d decisions: want one for each of %d jobs", n, len(c.Jobs))
 	}
-	desk := newDesk(c)
+	desk := newPlanDecoder(c)
 	plan := policy.Plan{Decisions: make([]policy.Decision, 0, len(sent.GetDecisions()))}
 	for _, s := range sent.GetDecisions() {
 		d, err := desk.decision(s)
@@ -329,15 +329,15 @@ func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error
 	return plan, nil
 }
 
-// desk decodes the decisions of one plan; it indexes the jobs and nodes to which they refer.
-type desk struct {
+// planDecoder decodes the decisions of one plan; it indexes the jobs and nodes to which they refer.
+type planDecoder struct {
 	jobs  map[int]*policy.Job
 	nodes map[string]*policy.Node
 }
 
-// newDesk indexes a snapshot.
-func newDesk(c *policy.Cluster) desk {
-	d := desk{make(map[int]*policy.Job, len(c.Jobs)), make(map[string]*policy.Node, len(c.Nodes))}
+// newPlanDecoder indexes a snapshot.
+func newPlanDecoder(c *policy.Cluster) planDecoder {
+	d := planDecoder{make(map[int]*policy.Job, len(c.Jobs)), make(map[string]*policy.Node, len(c.Nodes))}
 	for i := range c.Jobs {
 		d.jobs[c.Jobs[i].ID] = &c.Jobs[i]
 	}
@@ -348,7 +348,7 @@ func newDesk(c *policy.Cluster) desk {
 }
 
 // decision decodes and validates one decision.
-func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
+func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	j := k.jobs[int(s.GetJob())]
 	if j == nil {
 		return policy.Decision{}, fmt.Errorf("is not in the snapshot")
@@ -361,11 +361,11 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	if s.Grant == nil {
 		return d, nil
 	}
-	if err := k.known(s.Grant.Nodes, j); err != nil {
+	if err := k.checkNodes(s.Grant.Nodes, j); err != nil {
 		return d, err
 	}
 	d.Grant = placementIn(s.Grant)
-	if err := reckonable(d.Grant, j); err != nil {
+	if err := checkAmounts(d.Grant, j); err != nil {
 		return d, err
 	}
 	same := j.Running != nil && d.Grant.Equal(*j.Running)
@@ -378,9 +378,9 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	return d, nil
 }
 
-// known refuses node names that are neither in the snapshot nor in the job's present placement, and lists that are
+// checkNodes refuses node names that are neither in the snapshot nor in the job's present placement, and lists that are
 // longer than any placement: all nodes, and as many that have left as the job has GPUs.
-func (k *desk) known(names []string, j *policy.Job) error {
+func (k *planDecoder) checkNodes(names []string, j *policy.Job) error {
 	if most := len(k.nodes) + j.GPUs; len(names) > most {
 		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))
 	}
@@ -419,8 +419,8 @@ const (
 	maxAmount = 1 << 40
 )
 
-// reckonable refuses amounts whose sums could overflow. A job may keep its present placement, whatever it is.
-func reckonable(p *policy.Placement, j *policy.Job) error {
+// checkAmounts refuses amounts whose sums could overflow. A job may keep its present placement, whatever it is.
+func checkAmounts(p *policy.Placement, j *policy.Job) error {
 	if j.Running != nil && p.Equal(*j.Running) {
 		return nil
 	}
@@ -436,7 +436,7 @@ func sound(v gres.Vector) bool {
 }
 
 // appraise computes Fair and Gain of a grant, from its first node; a grant without nodes is left to policy.Check.
-func (k *desk) appraise(j *policy.Job, d *policy.Decision) {
+func (k *planDecoder) appraise(j *policy.Job, d *policy.Decision) {
 	if len(d.Grant.Nodes) == 0 {
 		return
 	}

@@ -83,9 +83,10 @@ type rawProfiled struct {
 	Profile json.RawMessage `json:"profile"`
 }
 
-// give sets the profiles of a cluster's jobs to those listed, and to nil where none is. Each profile must be one that
-// sensitivity.Parse accepts. On any error (a bad profile, an unknown job, a job with two profiles) it changes nothing.
-func give(list []rawProfiled, c *policy.Cluster) error {
+// assignProfiles sets the profiles of a cluster's jobs to those listed, and to nil where none is. Each profile must be
+// one that sensitivity.Parse accepts. On any error (a bad profile, an unknown job, a job with two profiles) it changes
+// nothing.
+func assignProfiles(list []rawProfiled, c *policy.Cluster) error {
 	places := make(map[int]int, len(c.Jobs))
 	for i := range c.Jobs {
 		places[c.Jobs[i].ID] = i

@@ -46,7 +46,7 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 		return File{}, err
 	}
 	if isNull(f.Profiles) {
-		seek(f.Cluster.Jobs, find)
+		findProfiles(f.Cluster.Jobs, find)
 		return File{f.Cluster, nil, f.Policy, f.Allocator, f.Habits}, nil
 	}
 	var list []rawProfiled
@@ -55,15 +55,15 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	if err := decoder.Decode(&list); err != nil {
 		return File{}, fmt.Errorf("profiles: %w: want a list of profiles with their jobs", err)
 	}
-	if err := give(list, &f.Cluster); err != nil {
+	if err := assignProfiles(list, &f.Cluster); err != nil {
 		return File{}, err
 	}
 	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator, f.Habits}, nil
 }
 
-// seek sets the profiles of jobs by their profile names. Jobs that are Owed have none: their profile has proved wrong,
-// and the name is only for reports.
-func seek(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
+// findProfiles sets the profiles of jobs by their profile names. Jobs that are Owed have none: their profile has proved
+// wrong, and the name is only for reports.
+func findProfiles(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
 	for i := range jobs {
 		if j := &jobs[i]; j.ProfileName != "" && !j.Owed {
 			j.Profile = find(j.ProfileName)

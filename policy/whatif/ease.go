@@ -137,13 +137,13 @@ func (w Without) String() string {
 	case OfFeature:
 		return "if its nodes needed no feature " + w.Feature
 	case OfNodes:
-		return "if it might run on other nodes than " + some(w.was.Only) + ", by its partition and its node list"
+		return "if it might run on other nodes than " + namesText(w.was.Only) + ", by its partition and its node list"
 	}
-	return "if it did not exclude " + some(w.was.Except)
+	return "if it did not exclude " + namesText(w.was.Except)
 }
 
-// some lists up to three names and counts the rest.
-func some(names []string) string {
+// namesText lists up to three names and counts the rest.
+func namesText(names []string) string {
 	const few = 3
 	if len(names) <= few {
 		return strings.Join(names, ", ")

@@ -210,13 +210,13 @@ func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
 func (o *Others) String() string {
 	var texts []string
 	if len(o.Wait) > 0 {
-		texts = append(texts, named(o.Wait)+" would wait for that and not start now")
+		texts = append(texts, jobsText(o.Wait)+" would wait for that and not start now")
 	}
 	if len(o.Stop) > 0 {
-		texts = append(texts, named(o.Stop)+" would be stopped or restarted for that")
+		texts = append(texts, jobsText(o.Stop)+" would be stopped or restarted for that")
 	}
 	if len(o.Slow) > 0 {
-		text := named(o.Slow) + " would train "
+		text := jobsText(o.Slow) + " would train "
 		if len(o.Slow) > 1 {
 			text += "up to "
 		}
@@ -225,8 +225,8 @@ func (o *Others) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// named lists up to three jobs and counts the rest.
-func named(ids []int) string {
+// jobsText lists up to three jobs and counts the rest.
+func jobsText(ids []int) string {
 	const few = 3
 	var names []string
 	for _, id := range ids[:min(len(ids), few)] {

@@ -21,11 +21,11 @@ type Tree struct {
 	CPUs []int  // the CPUs that it may use, by kernel number; Limit uses the first ones
 	Job  string // at most one process measures a job on a node; empty: no job
 
-	began   string        // start time of Root in /proc; a process with another one is not the trainer
-	not     int           // the measuring process
-	longest time.Duration // how long fewer cores may last if the measuring process is stopped
-	guard   *guardian     // lives while the tree has fewer cores than CPUs
-	claim   net.Listener  // shows other processes that this one measures the job, until it ends
+	began       string        // start time of Root in /proc; a process with another one is not the trainer
+	excludedPID int           // the measuring process
+	longest     time.Duration // how long fewer cores may last if the measuring process is stopped
+	guard       *guardian     // lives while the tree has fewer cores than CPUs
+	claim       net.Listener  // shows other processes that this one measures the job, until it ends
 }
 
 // TreeOf returns the tree of a process with the CPUs that it may use now.
@@ -38,7 +38,7 @@ func TreeOf(root int) (*Tree, error) {
 	if !ok {
 		return nil, fmt.Errorf("process %d: %w", root, os.ErrNotExist)
 	}
-	t := &Tree{Root: root, began: now.began, not: os.Getpid(), longest: 2 * DefaultTotal}
+	t := &Tree{Root: root, began: now.began, excludedPID: os.Getpid(), longest: 2 * DefaultTotal}
 	// A CPUSet is an array of words of 64 bits.
 	for cpu := range len(set) * 64 {
 		if set.IsSet(cpu) {
@@ -173,7 +173,7 @@ func (t *Tree) processes() []int {
 	tree := []int{t.Root}
 	for k := 0; k < len(tree); k++ {
 		for _, child := range children[tree[k]] {
-			if child != t.not && !slices.Contains(tree, child) {
+			if child != t.excludedPID && !slices.Contains(tree, child) {
 				tree = append(tree, child)
 			}
 		}

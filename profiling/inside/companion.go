@@ -47,7 +47,7 @@ func (c *Companion) Accompany(ctx context.Context) {
 		return err
 	}
 	// Not at once: a command that ends in a moment needs no request to Slurm.
-	if pause(ctx, c.look()) != nil || c.until(ctx, costs, ask) != nil {
+	if pause(ctx, c.look()) != nil || c.retryUntil(ctx, costs, ask) != nil {
 		return
 	}
 	var both sync.WaitGroup
@@ -69,23 +69,23 @@ func orElse(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// until repeats do, which needs an answer of Slurm, until it succeeds. The error is that of the context.
-func (c *Companion) until(ctx context.Context, costs string, do func() error) error {
+// retryUntil repeats do, which needs an answer of Slurm, until it succeeds. The error is that of the context.
+func (c *Companion) retryUntil(ctx context.Context, costs string, do func() error) error {
 	for wait := orElse(c.Retry, defaultRetry); ; wait = min(2*wait, maxRetry) {
 		err := do()
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.once(costs, err)
+		c.logOnce(costs, err)
 		if err := pause(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// once logs what an error costs, and why, the first time. Errors are told apart by what they cost, so a second cause of
-// the same is not logged.
-func (c *Companion) once(costs string, err error) {
+// logOnce logs what an error costs, and why, the first time. Errors are told apart by what they cost, so a second cause
+// of the same is not logged.
+func (c *Companion) logOnce(costs string, err error) {
 	if _, before := c.said.LoadOrStore(costs, true); !before {
 		c.Say(fmt.Sprintf("%s, training goes on: %v", costs, err))
 	}
@@ -101,12 +101,12 @@ func (c *Companion) measure(ctx context.Context, asked Asked) {
 	if err != nil {
 		// If this process sees nothing of the trainer, another process may have measured it.
 		if now, wrong := c.Slurm.Asked(ctx); wrong != nil || now.Measure {
-			c.once("the job is not measured", err)
+			c.logOnce("the job is not measured", err)
 		}
 		return
 	}
 	word := Word(points, time.Now())
-	said := c.until(ctx, "what was measured is not told", func() error {
+	said := c.retryUntil(ctx, "what was measured is not told", func() error {
 		c.writes.Lock()
 		defer c.writes.Unlock()
 		return c.Slurm.Say(ctx, word)
@@ -133,10 +133,10 @@ func (c *Companion) report(ctx context.Context, asked Asked) {
 		}
 		told = time.Now()
 		switch err := c.tell(ctx, &t, now-first); {
-		case errors.Is(err, errAnother):
+		case errors.Is(err, errOtherReporter):
 			return
 		case err != nil && ctx.Err() == nil:
-			c.once("progress is not told to the daemon", err)
+			c.logOnce("progress is not told to the daemon", err)
 		}
 	}
 }
@@ -154,8 +154,8 @@ type teller struct {
 	ours   []string // the directive found at first, and those that we have written
 }
 
-// errAnother means that another process reports progress, such as the trainer itself, which knows better.
-var errAnother = errors.New("somebody else tells the progress of this job")
+// errOtherReporter means that another process reports progress, such as the trainer itself, which knows better.
+var errOtherReporter = errors.New("somebody else tells the progress of this job")
 
 const (
 	maxIterations = 1e15 - 1 // the most that the daemon accepts
@@ -172,7 +172,7 @@ func (t *teller) tell(ctx context.Context, iterations int64, at time.Time) error
 	case now == "":
 		return nil
 	case !slices.Contains(t.ours, now):
-		return errAnother
+		return errOtherReporter
 	}
 	word := fmt.Sprintf("%s=%d@%d", progressWord, min(t.before+iterations, maxIterations), at.Unix())
 	// It is remembered before it is written, since an update without an answer may still be carried out.

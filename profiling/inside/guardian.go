@@ -25,7 +25,7 @@ type guardian struct{ process *exec.Cmd }
 // as when it is stopped.
 func guard(t *Tree) (*guardian, error) {
 	g := &guardian{process: &exec.Cmd{Path: "/proc/self/exe", Args: []string{guardianName, strconv.Itoa(t.Root),
-		t.began, listed(t.CPUs), strconv.Itoa(t.not), t.longest.String()}}}
+		t.began, listed(t.CPUs), strconv.Itoa(t.excludedPID), t.longest.String()}}}
 	g.process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if _, err := g.process.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("a guardian: %w", err)
@@ -70,7 +70,7 @@ func Exec() {
 		cpu, _ := strconv.Atoi(word)
 		t.CPUs = append(t.CPUs, cpu)
 	}
-	t.not, _ = strconv.Atoi(os.Args[4])
+	t.excludedPID, _ = strconv.Atoi(os.Args[4])
 	longest, _ := time.ParseDuration(os.Args[5])
 	ended := make(chan struct{})
 	go func() {

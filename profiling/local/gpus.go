@@ -16,7 +16,7 @@ import (
 // are per GPU, so the profile would be wrong. If the driver's tool is missing, slow or sees no process of ours, as in
 // some containers, it returns nil.
 func (l *Trainer) otherGPUs(ctx context.Context) error {
-	used, wanted := usedGPUs(ctx, l.now.command.Process.Pid), max(1, l.GPUs)
+	used, wanted := usedGPUs(ctx, l.running.command.Process.Pid), max(1, l.GPUs)
 	if used == 0 || used == wanted {
 		return nil
 	}

@@ -47,7 +47,7 @@ type Trainer struct {
 	// Look returns the present GPU use of these processes; nil, or false: it cannot be seen.
 	Look func(processes []int) (profiler.Use, bool)
 
-	now *child
+	running *child
 }
 
 // child is a trainer that runs.
@@ -80,14 +80,14 @@ func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured
 			}
 		}
 	}
-	if l.now == nil {
+	if l.running == nil {
 		return m, errors.New("no trainer runs that could go on")
 	}
-	var u uses
+	var u useSampler
 	windows, err := l.watch(ctx, t.For, &u)
-	m.Windows, m.Use = windows, l.used(&u)
+	m.Windows, m.Use = windows, l.measuredUse(&u)
 	return m, l.fault(err, fmt.Sprintf("after %.0f s and %.0f iterations, before the %.0f s that were to be measured",
-		time.Since(l.now.begun).Seconds(), float64(l.now.source.total()), t.For.Seconds()))
+		time.Since(l.running.begun).Seconds(), float64(l.running.source.total()), t.For.Seconds()))
 }
 
 // restart starts the trainer with the trial's size, and returns the time until its first iteration.
@@ -98,10 +98,10 @@ func (l *Trainer) restart(ctx context.Context, t profiler.Trial) (time.Duration,
 	if err := l.start(t); err != nil {
 		return 0, err
 	}
-	if err := l.until(ctx, l.Patience, func() bool { return l.now.source.moved() }); err != nil {
+	if err := l.until(ctx, l.Patience, func() bool { return l.running.source.moved() }); err != nil {
 		return 0, l.fault(err, "before its first iteration")
 	}
-	return time.Since(l.now.begun), l.otherGPUs(ctx)
+	return time.Since(l.running.begun), l.otherGPUs(ctx)
 }
 
 // start starts the trainer with the trial's size.
@@ -138,7 +138,7 @@ func (l *Trainer) start(t profiler.Trial) error {
 		return &profiling.Fault{Why: fmt.Sprintf("the trainer does not start: %v", err)}
 	}
 	c.source = l.source(c)
-	l.now = c
+	l.running = c
 	go func() {
 		c.failed = c.command.Wait()
 		close(c.ended)
@@ -186,7 +186,7 @@ func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() b
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.now.ended:
+		case <-l.running.ended:
 			if is() {
 				return nil
 			}
@@ -201,18 +201,22 @@ func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() b
 }
 
 // watch measures for the given length. A window ends with the progress that ends it, so that it holds whole iterations.
-func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (windows []profiler.Window, err error) {
-	since, done := time.Now(), l.now.source.total()
+func (l *Trainer) watch(
+	ctx context.Context,
+	length time.Duration,
+	u *useSampler,
+) (windows []profiler.Window, err error) {
+	since, done := time.Now(), l.running.source.total()
 	for end := since.Add(length); time.Now().Before(end); {
 		err := l.until(ctx, l.Patience, func() bool {
-			l.look(u)
-			return l.now.source.total() > done || time.Now().After(end)
+			l.sampleUse(u)
+			return l.running.source.total() > done || time.Now().After(end)
 		})
 		if err != nil {
 			return windows, err
 		}
 		l.readReport(u)
-		now, total := time.Now(), l.now.source.total()
+		now, total := time.Now(), l.running.source.total()
 		windows = append(windows, profiler.Window{Seconds: now.Sub(since).Seconds(), Iterations: float64(total - done)})
 		since, done = now, total
 	}
@@ -225,20 +229,20 @@ func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (win
 func (l *Trainer) fault(err error, when string) error {
 	switch {
 	case errors.Is(err, errEnded):
-		<-l.now.ended
+		<-l.running.ended
 		fault := &profiling.Fault{Why: "the trainer ended by itself", Done: true}
-		if failed := l.now.failed; failed != nil && !errors.Is(failed, exec.ErrWaitDelay) {
+		if failed := l.running.failed; failed != nil && !errors.Is(failed, exec.ErrWaitDelay) {
 			fault = &profiling.Fault{Why: fmt.Sprintf("the trainer crashed (%v)", failed)}
 		}
-		fault.Why += " " + when + l.now.output.lastWords()
-		if l.now.output.wantsMore() {
+		fault.Why += " " + when + l.running.output.lastWords()
+		if l.running.output.wantsMore() {
 			fault.Why += fmt.Sprintf("; it wants more GPUs than the %d of --gpus", max(1, l.GPUs))
 		}
 		return fault
 	case errors.Is(err, errSilent):
 		return &profiling.Fault{
 			Why: fmt.Sprintf("the trainer made no progress for %s that is seen in %s%s", l.Patience, l.sources(),
-				l.now.output.lastWords()),
+				l.running.output.lastWords()),
 		}
 	}
 	return err
@@ -261,11 +265,11 @@ func (l *Trainer) sources() string {
 
 // Close ends the trainer and all that it started.
 func (l *Trainer) Close() error {
-	c := l.now
+	c := l.running
 	if c == nil {
 		return nil
 	}
-	l.now = nil
+	l.running = nil
 	group := -c.command.Process.Pid
 	_ = syscall.Kill(group, syscall.SIGTERM)
 	select {
@@ -358,7 +362,7 @@ const tail = 4096
 
 // readSmall returns the number of iterations at the end of a file. Without a pattern the last line must be a report.
 func readSmall(path string, pattern *Pattern) (int64, bool) {
-	text, err := end(path)
+	text, err := fileTail(path)
 	if err != nil {
 		return 0, false
 	}
@@ -368,8 +372,8 @@ func readSmall(path string, pattern *Pattern) (int64, bool) {
 	return pattern.find(text)
 }
 
-// end returns the end of a file.
-func end(path string) (string, error) {
+// fileTail returns the end of a file.
+func fileTail(path string) (string, error) {
 	file, info, err := openRegular(path)
 	if err != nil {
 		return "", err

@@ -82,11 +82,11 @@ func TestATrialCountsIterationsAndAProlongedOneGoesOn(t *testing.T) {
 	if math.Abs(seconds-1) > .5 || n < 3 || n > 21 || first.Start < 300*time.Millisecond {
 		t.Errorf("%g iterations in %g s, started after %s", n, seconds, first.Start)
 	}
-	process := l.now.command.Process.Pid
+	process := l.running.command.Process.Pid
 	longer := trial(1, 300*time.Millisecond)
 	longer.Prolongs = true
 	more, err := l.Run(t.Context(), longer)
-	if err != nil || l.now.command.Process.Pid != process || more.Start != 0 {
+	if err != nil || l.running.command.Process.Pid != process || more.Start != 0 {
 		t.Errorf("%+v, %v", more, err)
 	}
 }
@@ -205,7 +205,7 @@ func TestLeavingIsMeasuredFromTheSignalAndComingBackFromTheStartToAnIterationMor
 	if _, err := l.Run(t.Context(), trial(1, 300*time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	process := l.now.command.Process.Pid
+	process := l.running.command.Process.Pid
 	saved, err := l.Save(t.Context(), trial(1, time.Second))
 	if err != nil || saved.Checkpoint < .3 || saved.Checkpoint > 10 || saved.Start < .4 || saved.Start > 10 ||
 		saved.Remark != "" {
@@ -214,7 +214,7 @@ func TestLeavingIsMeasuredFromTheSignalAndComingBackFromTheStartToAnIterationMor
 	if text, err := os.ReadFile(filepath.Join(folder, "saved")); err != nil || string(text) == "0\n" {
 		t.Errorf("what was saved is %q, %v", text, err)
 	}
-	if l.now == nil || l.now.command.Process.Pid == process {
+	if l.running == nil || l.running.command.Process.Pid == process {
 		t.Error("it was not started again")
 	}
 }

@@ -26,21 +26,21 @@ const requeued = 98
 
 // Save asks the running trainer to save and leave, and starts it again.
 func (l *Trainer) Save(ctx context.Context, t profiler.Trial) (saved profiling.Saved, err error) {
-	if err := l.trains(ctx, t); err != nil {
+	if err := l.ensureTraining(ctx, t); err != nil {
 		return saved, err
 	}
-	if saved.Checkpoint, saved.Remark, err = l.leave(ctx); err != nil {
+	if saved.Checkpoint, saved.Remark, err = l.measureCheckpoint(ctx); err != nil {
 		return saved, err
 	}
-	saved.Start, err = l.again(ctx, t)
+	saved.Start, err = l.measureStart(ctx, t)
 	return saved, err
 }
 
-// trains makes sure that a trainer runs and has trained for a while.
-func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
-	if l.now != nil {
+// ensureTraining makes sure that a trainer runs and has trained for a while.
+func (l *Trainer) ensureTraining(ctx context.Context, t profiler.Trial) error {
+	if l.running != nil {
 		select {
-		case <-l.now.ended:
+		case <-l.running.ended:
 		default:
 			return nil
 		}
@@ -49,10 +49,10 @@ func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
 	return err
 }
 
-// leave measures the time from the signal to the trainer's end. If the trainer had ended before the signal, that is a
-// fault.
-func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, err error) {
-	c, asked := l.now, time.Now()
+// measureCheckpoint measures the time from the signal to the trainer's end. If the trainer had ended before the signal,
+// that is a fault.
+func (l *Trainer) measureCheckpoint(ctx context.Context) (seconds float64, remark string, err error) {
+	c, asked := l.running, time.Now()
 	switch err := c.command.Process.Signal(l.Asks.Signal); {
 	case errors.Is(err, os.ErrProcessDone):
 		return 0, "", l.fault(errEnded, "before it was asked to save")
@@ -69,14 +69,14 @@ func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, er
 	case <-c.ended:
 	}
 	seconds = time.Since(asked).Seconds()
-	remark, err = l.farewell()
+	remark, err = l.exitRemark()
 	return seconds, remark, errors.Join(err, l.Close())
 }
 
-// farewell returns a remark if the trainer's exit status is not what a job needs. Death by a signal is a fault, since
+// exitRemark returns a remark if the trainer's exit status is not what a job needs. Death by a signal is a fault, since
 // nothing was saved; another exit status than requeued is only remarked, since the job may have saved all the same.
-func (l *Trainer) farewell() (remark string, err error) {
-	failed := l.now.failed
+func (l *Trainer) exitRemark() (remark string, err error) {
+	failed := l.running.failed
 	var exit *exec.ExitError
 	if failed == nil || errors.Is(failed, exec.ErrWaitDelay) {
 		return fmt.Sprintf(
@@ -94,20 +94,20 @@ func (l *Trainer) farewell() (remark string, err error) {
 	if code := exit.ExitCode(); code != requeued {
 		return fmt.Sprintf("the trainer left with exit status %d after %s, where %d brings a job back into the queue%s",
 			code, l.Asks.Name, requeued,
-			l.now.output.lastWords()), nil
+			l.running.output.lastWords()), nil
 	}
 	return "", nil
 }
 
-// again measures the time from the trainer's start to one iteration more than its first report, since a trainer that
-// resumes first reports where it was. A first report of 1 is an iteration of this start already.
-func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
+// measureStart measures the time from the trainer's start to one iteration more than its first report, since a trainer
+// that resumes first reports where it was. A first report of 1 is an iteration of this start already.
+func (l *Trainer) measureStart(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
 	if err := l.start(t); err != nil {
 		return 0, err
 	}
 	began, said := int64(0), false
 	more := func() bool {
-		total := l.now.source.total()
+		total := l.running.source.total()
 		if !said && total > 0 {
 			began, said = total, true
 		}
@@ -116,5 +116,5 @@ func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64,
 	if err := l.until(ctx, l.Patience, more); err != nil {
 		return 0, l.fault(err, "when it was started again")
 	}
-	return time.Since(l.now.begun).Seconds(), nil
+	return time.Since(l.running.begun).Seconds(), nil
 }

@@ -15,37 +15,37 @@ import (
 // mean over a large part of a second.
 const lookEvery = time.Second
 
-// uses collects the trainer's GPU use while it is measured.
-type uses struct {
+// useSampler collects the trainer's GPU use while it is measured.
+type useSampler struct {
 	next     time.Time
 	sum      profiler.Use
 	reported profiler.Use // the trainer's last own report
 }
 
-// look takes a sample if one is due.
-func (l *Trainer) look(u *uses) {
+// sampleUse takes a sample if one is due.
+func (l *Trainer) sampleUse(u *useSampler) {
 	if l.Look == nil || time.Now().Before(u.next) {
 		return
 	}
 	u.next = time.Now().Add(lookEvery)
-	if now, is := l.Look(members(l.now.command.Process.Pid)); is {
+	if now, is := l.Look(members(l.running.command.Process.Pid)); is {
 		u.sum = u.sum.And(now)
 	}
 }
 
 // readReport reads the trainer's own report of its GPU use in the progress file. While the trainer writes the file in
 // place it may be empty or cut; then the last complete report stays.
-func (l *Trainer) readReport(u *uses) {
+func (l *Trainer) readReport(u *useSampler) {
 	if l.Progress == "" {
 		return
 	}
-	if text, err := end(l.Progress); err == nil {
-		u.reported = said(lastLine(text), u.reported)
+	if text, err := fileTail(l.Progress); err == nil {
+		u.reported = reportedUse(lastLine(text), u.reported)
 	}
 }
 
-// used returns the trainer's GPU use: its own report, or else what was sampled.
-func (l *Trainer) used(u *uses) *profiler.Use {
+// measuredUse returns the trainer's GPU use: its own report, or else what was sampled.
+func (l *Trainer) measuredUse(u *useSampler) *profiler.Use {
 	l.readReport(u)
 	use := u.sum
 	if u.reported.Looks > 0 {
@@ -60,9 +60,9 @@ func (l *Trainer) used(u *uses) *profiler.Use {
 	return &use
 }
 
-// said updates a GPU use with what a line of progress reports. The trainer's own figure counts as if sampled often
-// enough to be used (Believed). A field that is missing or out of range changes nothing.
-func said(line string, otherwise profiler.Use) profiler.Use {
+// reportedUse updates a GPU use with what a line of progress reports. The trainer's own figure counts as if sampled
+// often enough to be used (Believed). A field that is missing or out of range changes nothing.
+func reportedUse(line string, otherwise profiler.Use) profiler.Use {
 	var words struct {
 		Busy   *float64 `json:"gpu_busy"`
 		Memory *int64   `json:"gpu_memory_mib"`

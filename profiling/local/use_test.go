@@ -14,8 +14,8 @@ func TestWhatATrainerHasOfItsGPUsIsLookedAtWhileItIsMeasured(t *testing.T) {
 	l.Look = func(processes []int) (profiler.Use, bool) {
 		looks++
 		seen = len(processes)
-		if !slices.Contains(processes, l.now.command.Process.Pid) {
-			t.Errorf("processes %v: want %d among them", processes, l.now.command.Process.Pid)
+		if !slices.Contains(processes, l.running.command.Process.Pid) {
+			t.Errorf("processes %v: want %d among them", processes, l.running.command.Process.Pid)
 		}
 		return profiler.Use{Busy: .25 * float64(looks), Looks: 1, Memory: 100}, true
 	}
@@ -54,7 +54,7 @@ func TestWordsOfATrainerThatCannotBeAreNotBelieved(t *testing.T) {
 	before := profiler.Use{Busy: .3, Looks: 5, Memory: 7}
 	for _, line := range []string{"17", "", "{", `{"gpu_busy": "1"}`, `{"gpu_busy": 1.5}`, `{"gpu_busy": -1}`,
 		`{"gpu_memory_mib": -5}`, `{"gpu_memory_mib": 99999999}`, `{"gpu_busy": 0, "gpu_memory_mib": 0}`} {
-		if got := said(line, before); got != before {
+		if got := reportedUse(line, before); got != before {
 			t.Errorf("%s: %+v", line, got)
 		}
 	}

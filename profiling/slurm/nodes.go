@@ -24,7 +24,7 @@ type Node struct {
 func Nodes(ctx context.Context) ([]Node, error) {
 	said, err := program(ctx, os.Environ(), "scontrol", "--oneliner", "show", "node")
 	if err != nil {
-		return nil, fmt.Errorf("scontrol show node: %w", said.or(err))
+		return nil, fmt.Errorf("scontrol show node: %w", said.errorOr(err))
 	}
 	var all []Node
 	for line := range strings.Lines(said.output) {
@@ -77,7 +77,7 @@ func DefaultPartition(ctx context.Context) (string, error) {
 	}
 	said, err := program(ctx, os.Environ(), "scontrol", "--oneliner", "show", "partition")
 	if err != nil {
-		return "", fmt.Errorf("scontrol show partition: %w", said.or(err))
+		return "", fmt.Errorf("scontrol show partition: %w", said.errorOr(err))
 	}
 	for line := range strings.Lines(said.output) {
 		if field(line, "Default") == "YES" {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// taken are options of sbatch that would make the job another measurement, and what to use instead.
-var taken = []struct{ names, instead string }{
+// reservedOptions are options of sbatch that would make the job another measurement, and what to use instead.
+var reservedOptions = []struct{ names, instead string }{
 	{"--gres --gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --tres-per-task",
 		"--gpus and --gpu-type say how many GPUs of which type"},
 	{"--cpus-per-task -c --cpus-per-gpu --mincpus --cores-per-socket --core-spec -S --thread-spec",
@@ -37,7 +37,7 @@ func Options(texts []string) (all []string, err error) {
 			if err := check(word, i > 0 && takesNext(words[i-1])); err != nil {
 				return nil, err
 			}
-			if comment(word) {
+			if isDirectiveOption(word) {
 				return nil,
 					fmt.Errorf(
 						"%.80q: this job is not one for synergy-slurmd, which would size it: leave its directives out",
@@ -49,19 +49,19 @@ func Options(texts []string) (all []string, err error) {
 	return all, nil
 }
 
-// comment reports whether an option is a directive. sbatch takes --comment shortened, too, and --synergy-… are options
-// of the SPANK plugin that turn into one.
-func comment(word string) bool {
-	return directive(word) && (strings.HasPrefix(word, "--c") || strings.HasPrefix(word, "--synergy-"))
+// isDirectiveOption reports whether an option is a directive. sbatch takes --comment shortened, too, and --synergy-…
+// are options of the SPANK plugin that turn into one.
+func isDirectiveOption(word string) bool {
+	return hasDirectives(word) && (strings.HasPrefix(word, "--c") || strings.HasPrefix(word, "--synergy-"))
 }
 
-// bare are the short options without a value.
-const bare = "HIkOs"
+// valuelessOptions are the short options without a value.
+const valuelessOptions = "HIkOs"
 
 // takesNext reports whether the next word is the option's value, as in -A ml. After a long option that cannot be known,
 // and sbatch would take a word that is no value for the batch script; so long options must be written with =.
 func takesNext(word string) bool {
-	return len(word) == 2 && word[0] == '-' && !strings.Contains(bare, word[1:])
+	return len(word) == 2 && word[0] == '-' && !strings.Contains(valuelessOptions, word[1:])
 }
 
 // check refuses a word that is not an option of sbatch or would change what is measured. value says that the word is
@@ -73,9 +73,9 @@ func check(word string, value bool) error {
 	if len(word) < 2 || word[0] != '-' || word == "--" {
 		return fmt.Errorf("%.80q: want options of sbatch, as --account=ml or -A ml", word)
 	}
-	for _, t := range taken {
+	for _, t := range reservedOptions {
 		for name := range strings.FieldsSeq(t.names) {
-			if says(word, name) {
+			if isOption(word, name) {
 				return fmt.Errorf("%.80q: not here: %s", word, t.instead)
 			}
 		}
@@ -83,9 +83,9 @@ func check(word string, value bool) error {
 	return nil
 }
 
-// says reports whether a word is this option: in full, with a value appended, or shortened as sbatch allows, down to a
-// length that is still unique.
-func says(word, name string) bool {
+// isOption reports whether a word is this option: in full, with a value appended, or shortened as sbatch allows, down
+// to a length that is still unique.
+func isOption(word, name string) bool {
 	if !strings.HasPrefix(name, "--") {
 		return !strings.HasPrefix(word, "--") && strings.HasPrefix(word, name)
 	}

@@ -77,7 +77,7 @@ var ErrNone = errors.New("is not here")
 
 // Submit submits a job. The error is a *Refusal with what sbatch said, except if there is no sbatch.
 func Submit(ctx context.Context, j Job) (ID, error) {
-	said, err := program(ctx, submitting(os.Environ()), "sbatch", j.arguments()...)
+	said, err := program(ctx, sbatchEnvironment(os.Environ()), "sbatch", j.arguments()...)
 	if errors.Is(err, ErrNone) {
 		return "", err
 	}
@@ -92,9 +92,9 @@ func Submit(ctx context.Context, j Job) (ID, error) {
 	return id, nil
 }
 
-// submitting returns the environment for sbatch. It leaves out variables that would change the job, which a shell
-// inside a job has or which the user meant for his trainings. Others, such as SBATCH_ACCOUNT, stay.
-func submitting(environment []string) (kept []string) {
+// sbatchEnvironment returns the environment for sbatch. It leaves out variables that would change the job, which a
+// shell inside a job has or which the user meant for his trainings. Others, such as SBATCH_ACCOUNT, stay.
+func sbatchEnvironment(environment []string) (kept []string) {
 	for _, entry := range environment {
 		name, value, _ := strings.Cut(entry, "=")
 		switch {
@@ -103,7 +103,7 @@ func submitting(environment []string) (kept []string) {
 			name == "SBATCH_GPUS_PER_TASK",
 			name == "SBATCH_CLUSTERS", // the job is looked for in this cluster
 			name == "SBATCH_MEM_PER_CPU", name == "SBATCH_MEM_PER_GPU", name == "SBATCH_CPUS_PER_GPU":
-		case name == "SBATCH_COMMENT" && directive(value):
+		case name == "SBATCH_COMMENT" && hasDirectives(value):
 		default:
 			kept = append(kept, entry)
 		}
@@ -111,23 +111,25 @@ func submitting(environment []string) (kept []string) {
 	return kept
 }
 
-// directive reports whether a comment has directives for the daemon.
-func directive(comment string) bool { return strings.Contains(strings.ToLower(comment), "synergy-") }
+// hasDirectives reports whether a comment has directives for the daemon.
+func hasDirectives(comment string) bool {
+	return strings.Contains(strings.ToLower(comment), "synergy-")
+}
 
 // Cancel cancels a job; for a job that has ended that is no error.
 func Cancel(ctx context.Context, id ID) error {
 	said, err := program(ctx, os.Environ(), "scancel", string(id))
 	if err != nil {
-		return fmt.Errorf("scancel %s: %w", id, said.or(err))
+		return fmt.Errorf("scancel %s: %w", id, said.errorOr(err))
 	}
 	return nil
 }
 
-// words is what a program printed, the errors as one line that is safe for a terminal.
-type words struct{ output, errors string }
+// programOutput is what a program printed, the errors as one line that is safe for a terminal.
+type programOutput struct{ output, errors string }
 
-// or returns the program's own error message, if it printed one, and else err.
-func (w words) or(err error) error {
+// errorOr returns the program's own error message, if it printed one, and else err.
+func (w programOutput) errorOr(err error) error {
 	if w.errors != "" && !errors.Is(err, ErrNone) {
 		return errors.New(w.errors)
 	}
@@ -135,17 +137,17 @@ func (w words) or(err error) error {
 }
 
 const (
-	answers  = time.Minute // Slurm's programs give up by themselves long before
-	maxWords = 64 << 20    // bytes of a listing: 10,000 nodes have 10 MB
-	maxSaid  = 400         // bytes of an error
+	programTimeout = time.Minute // Slurm's programs give up by themselves long before
+	maxWords       = 64 << 20    // bytes of a listing: 10,000 nodes have 10 MB
+	maxSaid        = 400         // bytes of an error
 )
 
 // program runs one of Slurm's programs.
-func program(ctx context.Context, environment []string, name string, args ...string) (words, error) {
+func program(ctx context.Context, environment []string, name string, args ...string) (programOutput, error) {
 	if _, err := exec.LookPath(name); err != nil {
-		return words{}, fmt.Errorf("%s %w", name, ErrNone)
+		return programOutput{}, fmt.Errorf("%s %w", name, ErrNone)
 	}
-	within, stop := context.WithTimeout(ctx, answers)
+	within, stop := context.WithTimeout(ctx, programTimeout)
 	defer stop()
 	command := exec.CommandContext(within, name, args...)
 	command.WaitDelay, command.Env = time.Second, environment
@@ -158,9 +160,9 @@ func program(ctx context.Context, environment []string, name string, args ...str
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case within.Err() != nil:
-		err = fmt.Errorf("no answer within %s", answers)
+		err = fmt.Errorf("no answer within %s", programTimeout)
 	}
-	return words{out.text.String(), oneLine(wrong.text.String())}, err
+	return programOutput{out.text.String(), oneLine(wrong.text.String())}, err
 }
 
 // limited keeps the beginning of what is written to it.

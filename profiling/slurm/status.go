@@ -30,7 +30,7 @@ func Look(ctx context.Context, id ID) (Status, error) {
 	case err != nil && strings.Contains(said.output+said.errors, "Invalid job id"):
 		return Status{}, fmt.Errorf("job %s: %w", id, ErrForgotten)
 	case err != nil:
-		return Status{}, fmt.Errorf("scontrol show job %s: %w", id, said.or(err))
+		return Status{}, fmt.Errorf("scontrol show job %s: %w", id, said.errorOr(err))
 	}
 	return parseStatus(id, said.output)
 }
@@ -42,7 +42,7 @@ func parseStatus(id ID, line string) (Status, error) {
 		return Status{}, fmt.Errorf("scontrol show job %s: %.80q: want the job's record", id, oneLine(line))
 	}
 	s := Status{State: field(line, "JobState"), Reason: field(line, "Reason"), Node: field(line, "NodeList"),
-		Exit: field(line, "ExitCode"), Partition: field(line, "Partition"), Comment: rest(line, "Comment")}
+		Exit: field(line, "ExitCode"), Partition: field(line, "Partition"), Comment: textField(line, "Comment")}
 	if s.Reason == "None" {
 		s.Reason = ""
 	}
@@ -62,8 +62,8 @@ func field(line, name string) string {
 	return oneLine(at[1])
 }
 
-// rest returns a value of a record that may contain spaces: up to the next name.
-func rest(line, name string) string {
+// textField returns a value of a record that may contain spaces: up to the next name.
+func textField(line, name string) string {
 	at := regexp.MustCompile(`\s` + regexp.QuoteMeta(name) + `=(.*)`).FindStringSubmatch(line)
 	if at == nil {
 		return ""

@@ -145,15 +145,15 @@ func appended[T Line | Run](path string, lines ...T) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if torn(file) {
+	if endsMidLine(file) {
 		text = append([]byte("\n"), text...)
 	}
 	_, err = file.Write(text)
 	return err
 }
 
-// torn says whether a file ends within a line. A file that cannot be read counts as whole: writing will tell.
-func torn(file *os.File) bool {
+// endsMidLine says whether a file ends within a line. A file that cannot be read counts as whole: writing will tell.
+func endsMidLine(file *os.File) bool {
 	end, err := file.Seek(0, io.SeekEnd)
 	last := []byte{'\n'}
 	if err == nil && end > 0 {

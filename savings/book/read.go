@@ -16,9 +16,9 @@ import (
 // mostDay bounds the size of a day's file, in bytes: several times what a line a minute comes to.
 const mostDay = 16 << 20
 
-// untold marks a figure that a line does not have, because the line is older than the figure. In such a line all of
-// Known counts as Changed, which makes the bounds of what was saved wider and not narrower.
-const untold = -1
+// missingFigure marks a figure that a line does not have, because the line is older than the figure. In such a line all
+// of Known counts as Changed, which makes the bounds of what was saved wider and not narrower.
+const missingFigure = -1
 
 // Read returns what was booked after since and not after until, in the order of time. skipped counts lines that cannot
 // be read, such as one that a crash cut off.
@@ -37,9 +37,9 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 			return nil, 0, fmt.Errorf("read ledger of savings: %w", err)
 		}
 		for raw := range bytes.Lines(text) {
-			line := Line{Sums: savings.Sums{Changed: untold}}
+			line := Line{Sums: savings.Sums{Changed: missingFigure}}
 			wrong := json.Unmarshal(raw, &line)
-			if line.Changed == untold {
+			if line.Changed == missingFigure {
 				line.Changed = line.Known
 			}
 			switch {

@@ -66,8 +66,8 @@ type Report struct {
 	Latest time.Time
 }
 
-// news reports whether the report is later than that moment, unless the moment is an impossible one.
-func (r *Report) news(since time.Time) bool { return r.At.After(since) || since.After(r.Latest) }
+// isNewer reports whether the report is later than that moment, unless the moment is an impossible one.
+func (r *Report) isNewer(since time.Time) bool { return r.At.After(since) || since.After(r.Latest) }
 
 // Rate is the iterations per second with this many cores of the node.
 type Rate struct {
@@ -93,7 +93,7 @@ func (e *Entry) Key() Key { return Key{e.User, e.Job} }
 // older than what is known, changes nothing, and the entry itself is returned: a daemon that died after writing the
 // entry adds the same reports again. So does one without GPUs or memory.
 func (e *Entry) With(key Key, r Report) *Entry {
-	if r.GPUs < 1 || r.Memory < 1 || e.bars(&r) {
+	if r.GPUs < 1 || r.Memory < 1 || e.refuses(&r) {
 		return e
 	}
 	next := e.copyFor(key, r)
@@ -105,16 +105,16 @@ func (e *Entry) With(key Key, r Report) *Entry {
 		return e
 	}
 	next.Memory = least(next.Memory, min(maxMemory, max(1, r.Memory/gres.Memory(r.GPUs))))
-	if r.news(next.Updated) {
+	if r.isNewer(next.Updated) {
 		next.Updated = r.At
 	}
 	return next
 }
 
-// bars reports whether all of a report is too old: it is from before a drift, or from another GPU type and before the
-// last report. If jobs on two GPU types report the same in every round, only the later report counts.
-func (e *Entry) bars(r *Report) bool {
-	return e != nil && (!r.news(e.Since) || e.GPUType != r.GPUType && !r.news(e.Updated))
+// refuses reports whether all of a report is too old: it is from before a drift, or from another GPU type and before
+// the last report. If jobs on two GPU types report the same in every round, only the later report counts.
+func (e *Entry) refuses(r *Report) bool {
+	return e != nil && (!r.isNewer(e.Since) || e.GPUType != r.GPUType && !r.isNewer(e.Updated))
 }
 
 // least returns the smaller amount, where 0 is unknown.
@@ -164,7 +164,7 @@ func (e *Entry) add(said Rate, r Report) bool {
 	}
 	p := &e.Points[k]
 	switch {
-	case !r.news(p.At), p.Way == Curve && r.Way == Progress:
+	case !r.isNewer(p.At), p.Way == Curve && r.Way == Progress:
 		return false
 	case p.Way != r.Way:
 		*p = Point{cores, said.Rate, 1, 0, r.Way, r.Job, r.At}

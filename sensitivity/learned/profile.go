@@ -13,13 +13,13 @@ import (
 
 // Parameters of the profile that is made from the points.
 const (
-	even  = 0.03 // rates that differ by less count as equal, since windows of 20 s cannot tell them apart
-	steep = 0.25 // a curve climbs if a core of its last stretch gives at least this part of the mean per core
+	rateTolerance = 0.03 // rates that differ by less count as equal, since windows of 20 s cannot tell them apart
+	climbPart     = 0.25 // a curve climbs if a core of its last stretch gives at least this part of the mean per core
 	// The last stretch begins at the last point with at most this part of the cores; on a shorter one a climb would not
 	// show.
-	near = 0.9
-	back = 0.75 // a longer stretch, which must climb as well
-	step = 2    // times the measured cores: as far as a climbing curve is extrapolated
+	shortStretch = 0.9
+	longStretch  = 0.75 // a longer stretch, which must climb as well
+	climbStep    = 2    // times the measured cores: as far as a climbing curve is extrapolated
 )
 
 // rates returns the points' rates, made never to fall, and equal at the end where they differ by less than windows can
@@ -34,7 +34,7 @@ func (e *Entry) rates() []float64 {
 		}
 	}
 	rates = profiler.Isotonic(rates, weights)
-	for k := len(rates) - 2; k >= 0 && rates[k] > rates[len(rates)-1]*(1-even); k-- {
+	for k := len(rates) - 2; k >= 0 && rates[k] > rates[len(rates)-1]*(1-rateTolerance); k-- {
 		rates[k] = rates[len(rates)-1]
 	}
 	return rates
@@ -47,7 +47,7 @@ func (e *Entry) slope(rates []float64) float64 {
 	if last == 0 {
 		return rates[0] / e.Points[0].Cores / 2
 	}
-	return min(e.slopeFrom(near, rates), e.slopeFrom(back, rates), rates[last]/e.Points[last].Cores)
+	return min(e.slopeFrom(shortStretch, rates), e.slopeFrom(longStretch, rates), rates[last]/e.Points[last].Cores)
 }
 
 // slopeFrom returns what a core gives on the stretch that ends with the last point and begins at the given part of its
@@ -68,7 +68,7 @@ func (e *Entry) Climbs() bool {
 		return false
 	}
 	rates, last := e.rates(), len(e.Points)-1
-	return e.Points[last].Cores*step <= maxCores && e.slope(rates) >= steep*rates[last]/e.Points[last].Cores
+	return e.Points[last].Cores*climbStep <= maxCores && e.slope(rates) >= climbPart*rates[last]/e.Points[last].Cores
 }
 
 // Profile returns the profile of the points, with an iteration as the sample; nil if there are none. Beyond what was
@@ -82,8 +82,8 @@ func (e *Entry) Profile() *sensitivity.Profile {
 	last := len(e.Points) - 1
 	if rates := e.rates(); e.Climbs() {
 		cores := e.Points[last].Cores
-		p.CoresPerGPU = append(p.CoresPerGPU, cores*step)
-		p.Throughput = append(p.Throughput, []float64{rates[last] + float64(e.slope(rates)*cores*(step-1))})
+		p.CoresPerGPU = append(p.CoresPerGPU, cores*climbStep)
+		p.Throughput = append(p.Throughput, []float64{rates[last] + float64(e.slope(rates)*cores*(climbStep-1))})
 	}
 	return p
 }
@@ -121,7 +121,7 @@ func (e *Entry) source() string {
 // Scatter returns how uncertain the points are: the largest scatter of those that were reported more than once, and at
 // least what windows of 20 s cannot tell apart.
 func (e *Entry) Scatter() float64 {
-	worst := even
+	worst := rateTolerance
 	for _, p := range e.Points {
 		worst = math.Max(worst, p.Scatter)
 	}

@@ -30,12 +30,13 @@ var (
 type Library struct {
 	dirs []string
 
-	mu   sync.Mutex
-	read map[string]reading // by path
+	mu    sync.Mutex
+	cache map[string]cachedProfile // by path
 }
 
-// reading is the result of the last read of a file. It is valid while the file has the same identity, time and size.
-type reading struct {
+// cachedProfile is the result of the last read of a file. It is valid while the file has the same identity, time and
+// size.
+type cachedProfile struct {
 	info    fs.FileInfo
 	profile *sensitivity.Profile
 	err     error // why it is invalid
@@ -44,7 +45,7 @@ type reading struct {
 // New returns a Library of the directories; the first one with a name wins. They are searched at each Lookup and may
 // come and go.
 func New(dirs ...string) *Library {
-	return &Library{dirs: slices.Clone(dirs), read: map[string]reading{}}
+	return &Library{dirs: slices.Clone(dirs), cache: map[string]cachedProfile{}}
 }
 
 // names matches the names of profiles: a file name without a path that ends in .json and does not start with a dot.
@@ -111,21 +112,21 @@ func (l *Library) lookIn(dir, name string) (*sensitivity.Profile, error) {
 	path := filepath.Join(dir, name)
 	root, info, err := find(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
-		delete(l.read, path)
+		delete(l.cache, path)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, cause(err)
 	}
 	defer root.Close()
-	if known, is := l.read[path]; is && same(known.info, info) {
+	if known, is := l.cache[path]; is && same(known.info, info) {
 		return known.profile, known.err
 	}
 	now, err := readAnew(root, name)
 	if err != nil {
 		return nil, cause(err)
 	}
-	l.read[path] = now
+	l.cache[path] = now
 	return now.profile, now.err
 }
 
@@ -148,24 +149,24 @@ func same(a, b fs.FileInfo) bool {
 
 // readAnew reads a file; a reading may also say why the file is invalid. An error is one of the file system and is not
 // cached, since it may be gone the next time.
-func readAnew(root *os.Root, name string) (reading, error) {
+func readAnew(root *os.Root, name string) (cachedProfile, error) {
 	file, info, err := openRegular(root, name)
 	if errors.Is(err, ErrInvalid) {
-		return reading{info: info, err: err}, nil
+		return cachedProfile{info: info, err: err}, nil
 	}
 	if err != nil {
-		return reading{}, err
+		return cachedProfile{}, err
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, sensitivity.MaxBytes+1))
 	if err != nil {
-		return reading{}, err
+		return cachedProfile{}, err
 	}
 	profile, err := sensitivity.Parse(text)
 	if err != nil {
-		return reading{info: info, err: fmt.Errorf("%w: %w", ErrInvalid, err)}, nil
+		return cachedProfile{info: info, err: fmt.Errorf("%w: %w", ErrInvalid, err)}, nil
 	}
-	return reading{info: info, profile: profile}, nil
+	return cachedProfile{info: info, profile: profile}, nil
 }
 
 // openRegular opens a regular file. Anything else is not even opened, since opening alone can block or move a device;

@@ -17,8 +17,8 @@ type Cache struct {
 	Sample  float64     // MiB of a stored sample
 }
 
-// ours reports whether the cache is known well enough to compute with.
-func (c Cache) ours() bool { return c.Dataset > 0 && c.Storage > 0 && c.Sample > 0 }
+// isKnown reports whether the cache is known well enough to compute with.
+func (c Cache) isKnown() bool { return c.Dataset > 0 && c.Storage > 0 && c.Sample > 0 }
 
 // miss returns the part of an epoch that comes from storage when the job has this much memory.
 func (c Cache) miss(memory gres.Memory) float64 {
@@ -52,7 +52,7 @@ var shares = []float64{0, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.98, 1}
 
 // growth returns what the runs with less memory say, compared with those with full memory.
 func (q Question) growth(runs []Run, c Curve) Growth {
-	if q.Cache.ours() {
+	if q.Cache.isKnown() {
 		return q.reckoned(runs, c)
 	}
 	return q.measured(runs, c)
@@ -63,7 +63,7 @@ func (q Question) growth(runs []Run, c Curve) Growth {
 // what limits the trainer: the amount of that run is then the only column.
 func (q Question) reckoned(runs []Run, c Curve) Growth {
 	cache, how := q.Cache, "memory is reckoned: the cache never evicts"
-	for _, p := range q.lesser(runs) {
+	for _, p := range q.lessMemoryPoints(runs) {
 		expected := min(c.At(float64(p.Cores)).Rate, cache.fetch(p.memory)/float64(q.GPUs))
 		switch off := p.Rate/expected - 1; {
 		case math.Abs(off) <= confirms:
@@ -101,7 +101,7 @@ func (q Question) columns(cache Cache) (columns []Column) {
 // measured returns one column, the least amount tried, if memory does not matter, and else a column for each amount. A
 // rate within Noise of that with full memory counts as equal.
 func (q Question) measured(runs []Run, c Curve) Growth {
-	less := q.lesser(runs)
+	less := q.lessMemoryPoints(runs)
 	if len(less) == 0 {
 		return Growth{[]Column{{q.full(), math.Inf(1), 1}}, "memory was not varied"}
 	}
@@ -126,8 +126,8 @@ type lessPoint struct {
 	memory gres.Memory
 }
 
-// lesser returns the measured points with less memory, ascending in memory.
-func (q Question) lesser(runs []Run) (all []lessPoint) {
+// lessMemoryPoints returns the measured points with less memory, ascending in memory.
+func (q Question) lessMemoryPoints(runs []Run) (all []lessPoint) {
 	for _, memory := range q.amounts() {
 		for _, p := range q.points(runs, memory) {
 			if p.Runs > 0 {
@@ -141,7 +141,7 @@ func (q Question) lesser(runs []Run) (all []lessPoint) {
 // amounts returns the amounts to be tried besides full memory, ascending. For a known cache one run with half of the
 // data set in memory is enough to confirm it.
 func (q Question) amounts() []gres.Memory {
-	if q.Cache.ours() {
+	if q.Cache.isKnown() {
 		half := q.Cache.Base + q.Cache.Dataset/2
 		if half < q.full() {
 			return []gres.Memory{half}
@@ -159,7 +159,7 @@ func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
 		return Trial{}, false
 	}
 	why := WhyLess
-	if q.Cache.ours() {
+	if q.Cache.isKnown() {
 		why = WhyConfirm
 	}
 	for i, memory := range q.amounts() {

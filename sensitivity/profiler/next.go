@@ -112,7 +112,7 @@ func (q Question) repeat(c Curve) (Trial, bool) {
 func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 	best, open, why := 0, q.Learn+2e-9, WhyKnee
 	for _, cores := range left {
-		gap, doubt := c.gap(cores), c.doubt(cores)+c.unrest()
+		gap, doubt := c.gap(cores), c.doubt(cores)+c.largestFall()
 		would := gap + doubt
 		if cores == q.Share {
 			would *= ofShare
@@ -179,8 +179,8 @@ func (c Curve) after(cores int) int {
 	return i
 }
 
-// unrest returns the largest fall of the measured points. They scatter by that much, which may be anywhere.
-func (c Curve) unrest() float64 {
+// largestFall returns the largest fall of the measured points. They scatter by that much, which may be anywhere.
+func (c Curve) largestFall() float64 {
 	best, fall := 0.0, 0.0
 	for _, p := range c.raw {
 		best = max(best, p.Rate)

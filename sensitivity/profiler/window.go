@@ -43,7 +43,7 @@ func paceOf(windows []Window, workers int) pace {
 		if len(parts) < 2 {
 			return coarse(total(settled), workers)
 		}
-		at := together(parts)
+		at := meanPace(parts)
 		swing := float64(at.scatter * math.Sqrt(float64(len(parts))))
 		if len(parts) < 2*stretches && enough >= most || swing+resolution(settled, parts) <= agree {
 			return at
@@ -56,10 +56,10 @@ func resolution(windows, parts []Window) float64 {
 	return float64(len(parts)) / float64(len(windows))
 }
 
-// together returns the mean of the stretches, without those far off their median, such as a validation or a checkpoint,
+// meanPace returns the mean of the stretches, without those far off their median, such as a validation or a checkpoint,
 // in which nothing is trained. The median itself would be inexact, since stretches end with windows and so have only
 // few different lengths.
-func together(parts []Window) pace {
+func meanPace(parts []Window) pace {
 	rates := make([]float64, len(parts))
 	for i, p := range parts {
 		rates[i] = p.rate()

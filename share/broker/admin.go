@@ -53,11 +53,11 @@ func (b *Broker) Status() wire.Status {
 	for _, g := range b.gpus {
 		s.GPUs = append(s.GPUs, g.status())
 	}
-	s.StillFrozen, s.ThawFailures = b.halts.status()
+	s.StillFrozen, s.ThawFailures = b.freezeController.status()
 	s.StampErrors, s.LastStampError = b.unstamped()
-	b.crowd.mu.Lock()
-	defer b.crowd.mu.Unlock()
-	s.Refused = maps.Clone(b.crowd.refused)
+	b.admission.mu.Lock()
+	defer b.admission.mu.Unlock()
+	s.Refused = maps.Clone(b.admission.refused)
 	return s
 }
 
@@ -79,7 +79,7 @@ const mostStatus = 4 << 20
 
 // Ask asks the broker of this node, which runs in the folder dir, for its status.
 func Ask(ctx context.Context, dir string) (wire.Status, error) {
-	text, err := ask(ctx, dir, http.MethodGet, "/status")
+	text, err := adminRequest(ctx, dir, http.MethodGet, "/status")
 	if err != nil {
 		return wire.Status{}, err
 	}
@@ -90,8 +90,8 @@ func Ask(ctx context.Context, dir string) (wire.Status, error) {
 	return s, nil
 }
 
-// ask sends a request to the broker's admin socket and returns the body of the answer.
-func ask(ctx context.Context, dir, method, path string) ([]byte, error) {
+// adminRequest sends a request to the broker's admin socket and returns the body of the answer.
+func adminRequest(ctx context.Context, dir, method, path string) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", AdminPath(dir))

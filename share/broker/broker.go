@@ -72,13 +72,13 @@ func DefaultLimits() Limits {
 // Broker is the broker of one node.
 type Broker struct {
 	Config
-	start time.Time
-	halts halts
-	gpus  []*gpu
-	next  atomic.Uint64 // the last client ID that was given
-	crowd crowd
-	says  saying             // problems of stamps that were logged; used by one look at a time
-	said  chan chan<- looked // requests for a look, because stamps have changed
+	start            time.Time
+	freezeController freezeController
+	gpus             []*gpu
+	next             atomic.Uint64 // the last client ID that was given
+	admission        admission
+	problems         problemLog               // problems of stamps that were logged; used by one look at a time
+	lookRequests     chan chan<- pendingFills // requests for a look, because stamps have changed
 	// begin runs a function in a goroutine for which Serve waits. The context ends with the broker.
 	begin func(func(context.Context))
 
@@ -105,10 +105,15 @@ func New(c Config) *Broker {
 	if c.Limits.Hellos <= 0 {
 		c.Limits.Hellos = DefaultLimits().Hellos
 	}
-	b := &Broker{Config: c, start: time.Now(), says: saying{}, said: make(chan chan<- looked),
-		offences: make(chan offence, mostQueued),
-		halts:    halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
-		crowd:    crowd{limits: c.Limits, users: map[int]*crew{}, jobs: map[int]*crew{}, refused: map[string]int{}}}
+	b := &Broker{Config: c, start: time.Now(), problems: problemLog{}, lookRequests: make(chan chan<- pendingFills),
+		offences:         make(chan offence, mostQueued),
+		freezeController: freezeController{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
+		admission: admission{
+			limits:  c.Limits,
+			users:   map[int]*connCount{},
+			jobs:    map[int]*connCount{},
+			refused: map[string]int{},
+		}}
 	for _, index := range c.GPUs {
 		b.gpus = append(b.gpus, newGPU(b, index))
 	}
@@ -166,10 +171,10 @@ func (b *Broker) Serve(ctx context.Context) error {
 	defer stop()
 	var running sync.WaitGroup
 	b.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
-	b.halts.begin = b.begin
+	b.freezeController.begin = b.begin
 	first := b.look() // jobs that were there before the broker are known from here on
 	for _, job := range b.stillFrozen() {
-		b.halts.goOn(job)
+		b.freezeController.requestThaw(job)
 	}
 	for i, g := range b.gpus {
 		running.Go(func() {
@@ -298,43 +303,43 @@ func closeAll(listeners []*net.UnixListener) (err error) {
 	return err
 }
 
-// crowd counts connections against the limits.
-type crowd struct {
+// admission counts connections against the limits.
+type admission struct {
 	limits Limits
 
 	mu      sync.Mutex
 	total   int
-	users   map[int]*crew
-	jobs    map[int]*crew
+	users   map[int]*connCount
+	jobs    map[int]*connCount
 	refused map[string]int // by the code that was sent
 }
 
-// crew counts the connections of one user or one job.
-type crew struct {
+// connCount counts the connections of one user or one job.
+type connCount struct {
 	size int
 	pace *pace // shared by all of them
 }
 
-// crewOf returns the crew of a user or a job. A crew without connections is kept until its pace is paid, so that
+// connCountOf returns the crew of a user or a job. A crew without connections is kept until its pace is paid, so that
 // reconnecting does not escape the pace. All crews that are no longer needed are dropped first, so the map does not
 // grow with the users of a year.
-func crewOf(crews map[int]*crew, id, perSecond int, now time.Time) *crew {
-	maps.DeleteFunc(crews, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
+func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *connCount {
+	maps.DeleteFunc(crews, func(_ int, left *connCount) bool { return left.size == 0 && left.pace.paid(now) })
 	if crews[id] == nil {
-		crews[id] = &crew{pace: paceOf(perSecond)}
+		crews[id] = &connCount{pace: paceOf(perSecond)}
 	}
 	return crews[id]
 }
 
 // enter counts a new connection of a user, and returns the pace at which the user's connections are read, or why it is
 // refused. This comes before the job is identified, since that costs more than sending HELLO does.
-func (c *crowd) enter(uid int, now time.Time) (*pace, *wire.Bad) {
+func (c *admission) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.total >= c.limits.Clients {
 		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("there are %d clients: try again later", c.total)}
 	}
-	of := crewOf(c.users, uid, c.limits.Hellos, now)
+	of := connCountOf(c.users, uid, c.limits.Hellos, now)
 	if of.size >= c.limits.PerUser {
 		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("user %d has %d clients: want fewer", uid, of.size)}
 	}
@@ -344,10 +349,10 @@ func (c *crowd) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 }
 
 // enterJob counts a connection for a job, and returns the pace at which the job's messages are read.
-func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
+func (c *admission) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := crewOf(c.jobs, job, c.limits.Messages, now)
+	of := connCountOf(c.jobs, job, c.limits.Messages, now)
 	if of.size >= c.limits.PerJob {
 		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, of.size)}
 	}
@@ -355,20 +360,20 @@ func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	return of.pace, nil
 }
 
-func (c *crowd) leaveJob(job int) {
+func (c *admission) leaveJob(job int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs[job].size--
 }
 
-func (c *crowd) leave(uid int) {
+func (c *admission) leave(uid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total--
 	c.users[uid].size--
 }
 
-func (c *crowd) refuse(code string) {
+func (c *admission) refuse(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.refused[code]++

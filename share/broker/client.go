@@ -21,7 +21,7 @@ import (
 type client struct {
 	id     turns.Client
 	conn   *net.UnixConn // nil if silent is set, as are peer and pace
-	silent *silent
+	silent *silentClient
 	gpu    *gpu
 	peer   *peer
 	stamp  share.Stamp
@@ -29,14 +29,14 @@ type client struct {
 	kind   string
 	memory int64
 
-	open  bool   // there is a request that the client has not released
-	seq   uint64 // the client's number of that request
-	asked uint64 // the arbiter's number of that request
-	fills bool   // it has the GPU together with others, and the arbiter does not know of the request
-	state string
-	since time.Time     // when it entered the state
-	turns int           // slices granted so far
-	used  time.Duration // time for which it held the GPU before the present state
+	hasRequest bool   // there is a request that the client has not released
+	seq        uint64 // the client's number of that request
+	arbiterSeq uint64 // the arbiter's number of that request
+	fills      bool   // it has the GPU together with others, and the arbiter does not know of the request
+	state      string
+	since      time.Time     // when it entered the state
+	turns      int           // slices granted so far
+	used       time.Duration // time for which it held the GPU before the present state
 }
 
 // serve handles a connection, from its first message to its end. heard is the pace of its user: the connection is not
@@ -45,7 +45,7 @@ type client struct {
 func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	defer g.broker.crowd.leave(p.uid)
+	defer g.broker.admission.leave(p.uid)
 	defer p.close()
 	if !g.keep(conn) {
 		conn.Close()
@@ -53,7 +53,7 @@ func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	}
 	defer g.forget(conn)
 	watching.Go(func() {
-		if p.ended() {
+		if p.waitEnd() {
 			conn.Close()
 		}
 	})
@@ -97,14 +97,14 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	if bad != nil {
 		return bad
 	}
-	defer g.broker.crowd.leaveJob(c.stamp.Job)
+	defer g.broker.admission.leaveJob(c.stamp.Job)
 	if bad := g.join(c); bad != nil {
 		return bad
 	}
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.left(c)
+		g.disconnect(c)
 	}()
 	for {
 		time.Sleep(c.pace.wait(time.Now())) // pays for the message before
@@ -115,7 +115,7 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 		if m.Type == wire.Bye {
 			return nil
 		}
-		if bad := g.heard(c, m); bad != nil {
+		if bad := g.handleMessage(c, m); bad != nil {
 			return bad
 		}
 	}
@@ -139,7 +139,7 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 	job, err := b.Identify(p.pid, p.uid)
 	// The job was found by the PID, which may belong to another process if the one that connected has ended.
 	if err == nil && !p.lives() {
-		err = unknown{fmt.Sprintf("process %d is gone", p.pid)}
+		err = unknownJobError{fmt.Sprintf("process %d is gone", p.pid)}
 	}
 	if err != nil {
 		return nil, &wire.Bad{Code: wire.UnknownJob, Text: err.Error()}
@@ -148,7 +148,7 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 	if bad != nil {
 		return nil, bad
 	}
-	pace, bad := b.crowd.enterJob(job, time.Now())
+	pace, bad := b.admission.enterJob(job, time.Now())
 	if bad != nil {
 		return nil, bad
 	}
@@ -177,18 +177,19 @@ func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 	return share.Stamp{}, &wire.Bad{Code: wire.NotSharing, Text: text}
 }
 
-// heard handles one message of a client. A request while another is open is refused, and the connection goes on.
-func (g *gpu) heard(c *client, m wire.Message) *wire.Bad {
+// handleMessage handles one message of a client. A request while another is open is refused, and the connection goes
+// on.
+func (g *gpu) handleMessage(c *client, m wire.Message) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case m.Type == wire.Ask && c.open:
+	case m.Type == wire.Ask && c.hasRequest:
 		c.tell(wire.Message{Type: wire.Error, Seq: m.Seq, Code: wire.Busy, Text: fmt.Sprintf(
 			"request %d is open: release it first", c.seq)})
 	case m.Type == wire.Ask:
-		g.asked(c, m)
-	case m.Type == wire.Release && c.open && m.Seq == c.seq:
-		g.released(c, micros(m.Used))
+		g.handleAsk(c, m)
+	case m.Type == wire.Release && c.hasRequest && m.Seq == c.seq:
+		g.handleRelease(c, micros(m.Used))
 	case m.Type == wire.Release: // of a slice that has ended
 	default:
 		return &wire.Bad{Code: wire.BadMessage, Text: fmt.Sprintf("%s: want ACQ, REL or BYE", m.Type)}
@@ -196,10 +197,10 @@ func (g *gpu) heard(c *client, m wire.Message) *wire.Bad {
 	return nil
 }
 
-// asked passes a request on to the arbiter. If an earlier request was withdrawn and still waits there, that one counts
-// as this request.
-func (g *gpu) asked(c *client, m wire.Message) {
-	c.open, c.seq = true, m.Seq
+// handleAsk passes a request on to the arbiter. If an earlier request was withdrawn and still waits there, that one
+// counts as this request.
+func (g *gpu) handleAsk(c *client, m wire.Message) {
+	c.hasRequest, c.seq = true, m.Seq
 	if c.state == wire.Waiting {
 		return
 	}
@@ -208,20 +209,20 @@ func (g *gpu) asked(c *client, m wire.Message) {
 		g.granted(c, fillLease)
 		return
 	}
-	c.asked++
-	e := turns.Event{Kind: turns.Ask, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job, Seq: c.asked,
+	c.arbiterSeq++
+	e := turns.Event{Kind: turns.Ask, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job, Seq: c.arbiterSeq,
 		Estimate: micros(m.Estimate)}
 	if within := c.within(m); within > 0 {
 		e.Deadline = g.now() + within
 	}
-	g.happened(e)
+	g.stepArbiter(e)
 }
 
-// released tells the arbiter of a release. A request that is withdrawn before it was granted goes on waiting, and is
-// released when it is granted. A client may have been stopped between sending this and being heard; then its job goes
-// on. The arbiter knows nothing of a client that had the GPU together with others.
-func (g *gpu) released(c *client, used time.Duration) {
-	c.open = false
+// handleRelease tells the arbiter of a release. A request that is withdrawn before it was granted goes on waiting, and
+// is released when it is granted. A client may have been stopped between sending this and being heard; then its job
+// goes on. The arbiter knows nothing of a client that had the GPU together with others.
+func (g *gpu) handleRelease(c *client, used time.Duration) {
+	c.hasRequest = false
 	if c.state == wire.Waiting {
 		return
 	}
@@ -230,8 +231,10 @@ func (g *gpu) released(c *client, used time.Duration) {
 	if c.fills {
 		return
 	}
-	g.happened(turns.Event{Kind: turns.Release, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job, Seq: c.asked,
-		Used: used})
+	g.stepArbiter(
+		turns.Event{Kind: turns.Release, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job, Seq: c.arbiterSeq,
+			Used: used},
+	)
 }
 
 // within returns the time in which a step should end; 0: no deadline. The stamp gives the least, and the client may
@@ -249,7 +252,7 @@ func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecon
 func (c *client) become(state string) {
 	held := c.holding()
 	c.used += held
-	c.gpu.of(c.stamp.Class).held += held
+	c.gpu.statsOf(c.stamp.Class).held += held
 	c.state, c.since = state, time.Now()
 }
 

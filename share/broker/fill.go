@@ -25,12 +25,12 @@ const lookEvery = 15 * time.Second
 // fillLease is the lease of a client that has the GPU together with others.
 const fillLease = 10 * time.Second
 
-// looked holds, for each GPU whose Filler is called after a look, a channel that is closed when that is done.
-type looked map[int]<-chan struct{}
+// pendingFills holds, for each GPU whose Filler is called after a look, a channel that is closed when that is done.
+type pendingFills map[int]<-chan struct{}
 
 // wait waits until the Fillers of these GPUs have answered. If gpus is empty or names a GPU that is not the broker's,
 // it waits for all. Waiting for too many GPUs only takes longer, while missing one would let a job begin too early.
-func (l looked) wait(ctx context.Context, gpus []int, broker []*gpu) {
+func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	all := len(gpus) == 0 || slices.ContainsFunc(gpus, func(index int) bool {
 		return !slices.ContainsFunc(broker, func(g *gpu) bool { return g.index == index })
 	})
@@ -49,10 +49,10 @@ func (l looked) wait(ctx context.Context, gpus []int, broker []*gpu) {
 // look reads the stamps to see which jobs share which GPU, drops clients that have outlived their stamp, and lets each
 // GPU be shared in the way that fits. A GPU with an unreadable stamp is left as it is: nothing that serves jobs is
 // ended because the broker could not read whose they are. It waits for no GPU. Only one look runs at a time.
-func (b *Broker) look() looked {
+func (b *Broker) look() pendingFills {
 	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp
-	seen, err := b.stamped()
-	if b.says.changed(anyGPU, err) {
+	seen, err := b.readStamps()
+	if b.problems.changed(anyGPU, err) {
 		b.Log.Error("look at stamps: GPUs are shared as before", "error", err)
 	}
 	if err != nil {
@@ -66,7 +66,7 @@ func (b *Broker) look() looked {
 			c.gpu.drop(c, why)
 		}
 	}
-	asked := looked{}
+	asked := pendingFills{}
 	for _, g := range b.gpus {
 		g.notice(seen)
 		switch {
@@ -168,7 +168,7 @@ func (g *gpu) drop(c *client, why string) {
 		return // it has left meanwhile
 	}
 	if c.silent != nil {
-		g.dismiss(g.jobs[c.stamp.Job])
+		g.removeSilentClient(g.jobs[c.stamp.Job])
 		delete(g.jobs, c.stamp.Job)
 		return
 	}
@@ -188,7 +188,7 @@ func (b *Broker) keepLooking(ctx context.Context) {
 			return
 		case <-ticker.C:
 			b.look()
-		case answer := <-b.said:
+		case answer := <-b.lookRequests:
 			answer <- b.look()
 		}
 	}
@@ -197,9 +197,9 @@ func (b *Broker) keepLooking(ctx context.Context) {
 // lookNow makes the broker look and waits until these GPUs have been asked; none: all. If the context ends first, the
 // look is carried out all the same.
 func (b *Broker) lookNow(ctx context.Context, gpus []int) {
-	answer := make(chan looked, 1)
+	answer := make(chan pendingFills, 1)
 	select {
-	case b.said <- answer:
+	case b.lookRequests <- answer:
 	case <-ctx.Done():
 		return
 	}
@@ -228,7 +228,7 @@ func (g *gpu) fill(fills bool, why error) {
 		return
 	}
 	g.fills = fills
-	g.attend()
+	g.reconcileSilent()
 	g.broker.Log.Info("shared", "gpu", g.index, "mode", g.mode())
 	for _, c := range g.clients {
 		if c.fills && !fills && c.state == wire.Holding {
@@ -252,7 +252,7 @@ func Tell(ctx context.Context, dir string, gpus ...int) error {
 	for _, index := range gpus {
 		query.Add("gpu", strconv.Itoa(index))
 	}
-	_, err := ask(ctx, dir, http.MethodPost, "/look?"+query.Encode())
+	_, err := adminRequest(ctx, dir, http.MethodPost, "/look?"+query.Encode())
 	return err
 }
 

@@ -25,8 +25,8 @@ type freezer struct {
 	dir  string // of the files, one for each job
 }
 
-// stopped lists what was stopped of a job.
-type stopped struct {
+// freezeRecord lists what was stopped of a job.
+type freezeRecord struct {
 	V         int       `json:"v"`
 	Job       int       `json:"job"`
 	Cgroups   []string  `json:"cgroups"` // directories in the freezer's hierarchy
@@ -49,9 +49,9 @@ func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("freeze job %d: %w", job, err)
 	}
-	h := hold{freezer: f, uid: uid, before: before, now: stopped{V: 1, Job: job}}
+	h := hold{freezer: f, uid: uid, before: before, now: freezeRecord{V: 1, Job: job}}
 	for range mostPasses {
-		found, err := h.fresh(ctx)
+		found, err := h.freezeNew(ctx)
 		if err != nil {
 			return fmt.Errorf("freeze job %d: %w", job, err)
 		}
@@ -67,13 +67,14 @@ type hold struct {
 	*freezer
 	uid int
 	// before is what was stopped earlier and perhaps not thawed; it stays on record whatever is found now.
-	before, now stopped
+	before, now freezeRecord
 }
 
-// fresh stops what is not stopped yet, and reports whether there was anything. A cgroup or process that stands already
-// and is not in an earlier record was stopped by others, and is left out. A process that cannot be read has ended.
-func (h *hold) fresh(ctx context.Context) (bool, error) {
-	pids, err := h.proc.ofJob(h.now.Job, h.uid)
+// freezeNew stops what is not stopped yet, and reports whether there was anything. A cgroup or process that stands
+// already and is not in an earlier record was stopped by others, and is left out. A process that cannot be read has
+// ended.
+func (h *hold) freezeNew(ctx context.Context) (bool, error) {
+	pids, err := h.proc.jobProcesses(h.now.Job, h.uid)
 	if err != nil {
 		return false, err
 	}
@@ -103,7 +104,7 @@ func (h *hold) fresh(ctx context.Context) (bool, error) {
 	}
 	h.now.Cgroups = append(h.now.Cgroups, dirs...)
 	h.now.Processes = append(h.now.Processes, signals...)
-	if err := h.keep(h.now.and(h.before)); err != nil {
+	if err := h.keep(h.now.union(h.before)); err != nil {
 		return false, err
 	}
 	for _, dir := range h.now.Cgroups {
@@ -117,8 +118,8 @@ func (h *hold) fresh(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// and returns the union of both.
-func (s stopped) and(other stopped) stopped {
+// union returns the union of both.
+func (s freezeRecord) union(other freezeRecord) freezeRecord {
 	s.Cgroups, s.Processes = slices.Clone(s.Cgroups), slices.Clone(s.Processes)
 	for _, dir := range other.Cgroups {
 		if !slices.Contains(s.Cgroups, dir) {
@@ -134,15 +135,15 @@ func (s stopped) and(other stopped) stopped {
 }
 
 // stoppedOf returns what was stopped of a job; fs.ErrNotExist: nothing.
-func (f *freezer) stoppedOf(job int) (stopped, error) {
+func (f *freezer) stoppedOf(job int) (freezeRecord, error) {
 	path := f.path(job)
 	text, err := readOwned(path, f.proc.Owner, mostStopped)
 	if err != nil {
-		return stopped{}, err
+		return freezeRecord{}, err
 	}
 	s, err := parseStopped(text)
 	if err != nil {
-		return stopped{}, fmt.Errorf("%s: %w", path, err)
+		return freezeRecord{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
@@ -211,7 +212,7 @@ func (f *freezer) kept() (jobs []int, err error) {
 func (f *freezer) path(job int) string { return filepath.Join(f.dir, strconv.Itoa(job)+".json") }
 
 // keep records what is about to be stopped. The file is not synced to disk, since processes do not outlive the machine.
-func (f *freezer) keep(s stopped) error {
+func (f *freezer) keep(s freezeRecord) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -235,13 +236,13 @@ func replace(path string, text []byte) error {
 const mostStopped = 4 << 20
 
 // parseStopped parses the file with what was stopped of a job.
-func parseStopped(text []byte) (stopped, error) {
-	var s stopped
+func parseStopped(text []byte) (freezeRecord, error) {
+	var s freezeRecord
 	if err := json.Unmarshal(text, &s); err != nil {
-		return stopped{}, errors.New("want one JSON object")
+		return freezeRecord{}, errors.New("want one JSON object")
 	}
 	if s.V != 1 {
-		return stopped{}, fmt.Errorf("v = %d: want 1", s.V)
+		return freezeRecord{}, fmt.Errorf("v = %d: want 1", s.V)
 	}
 	return s, nil
 }
@@ -326,9 +327,9 @@ func parseStat(stat []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// ofJob returns the processes that a user has in a job, without the broker and Slurm's own. If /proc cannot be
+// jobProcesses returns the processes that a user has in a job, without the broker and Slurm's own. If /proc cannot be
 // listed, it is unknown what runs: an error, and not a job without processes.
-func (p Proc) ofJob(job, uid int) ([]int, error) {
+func (p Proc) jobProcesses(job, uid int) ([]int, error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
 		return nil, err
@@ -339,7 +340,7 @@ func (p Proc) ofJob(job, uid int) ([]int, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if owner, err := p.user(pid); err != nil || owner != uid || p.stepOf(pid) != 0 {
+		if owner, err := p.user(pid); err != nil || owner != uid || p.stepdJob(pid) != 0 {
 			continue
 		}
 		if of, err := p.Job(pid, uid); err == nil && of == job {
@@ -395,7 +396,7 @@ func (p Proc) onlyOf(dir string, uid int) bool {
 	}
 	for _, word := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(word)
-		if err != nil || pid == os.Getpid() || p.stepOf(pid) != 0 {
+		if err != nil || pid == os.Getpid() || p.stepdJob(pid) != 0 {
 			return false
 		}
 		// A process that cannot be read has ended meanwhile.

@@ -25,7 +25,7 @@ type gpu struct {
 	mu      sync.Mutex
 	arbiter *turns.Arbiter
 	clients map[turns.Client]*client
-	jobs    map[int]*presence      // jobs that share the GPU by their stamps; unused unless SilentAfter is set
+	jobs    map[int]*sharedJob     // jobs that share the GPU by their stamps; unused unless SilentAfter is set
 	conns   map[*net.UnixConn]bool // including connections that have not said HELLO yet
 	closed  bool
 	fills   bool       // all clients use the GPU at once
@@ -44,13 +44,13 @@ type gpu struct {
 	// this takes is charged to no client.
 	clock clock
 	timer *time.Timer
-	had   map[share.Class]*had
+	had   map[share.Class]*classStats
 
 	freezes, offences, dropped int
 }
 
-// had is what a class has had of the GPU.
-type had struct {
+// classStats is what a class has had of the GPU.
+type classStats struct {
 	turns, overrun int
 	held           time.Duration
 	waits          []time.Duration // a ring of the last mostWaits
@@ -62,8 +62,8 @@ const mostWaits = 1000
 // begun before the broker did. The timer is stopped until the arbiter waits for something.
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
-		jobs: map[int]*presence{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
-		frozen: map[turns.Client]int{}, had: map[share.Class]*had{}}
+		jobs: map[int]*sharedJob{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
+		frozen: map[turns.Client]int{}, had: map[share.Class]*classStats{}}
 	g.timer = time.AfterFunc(time.Hour, g.tick)
 	g.timer.Stop()
 	return g
@@ -91,7 +91,7 @@ func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.Wai
 			g.refuse(conn, &wire.Bad{Code: wire.UnknownJob, Text: err.Error()})
 			continue
 		}
-		pace, bad := g.broker.crowd.enter(p.uid, time.Now())
+		pace, bad := g.broker.admission.enter(p.uid, time.Now())
 		if bad != nil {
 			p.close()
 			g.refuse(conn, bad)
@@ -103,7 +103,7 @@ func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.Wai
 
 // refuse sends the reason and closes the connection.
 func (g *gpu) refuse(conn *net.UnixConn, bad *wire.Bad) {
-	g.broker.crowd.refuse(bad.Code)
+	g.broker.admission.refuse(bad.Code)
 	_ = write(conn, wire.Message{Type: wire.Error, Code: bad.Code, Text: bad.Text})
 	conn.Close()
 }
@@ -113,7 +113,7 @@ func (g *gpu) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-	g.attend()
+	g.reconcileSilent()
 	g.timer.Stop()
 	for conn := range g.conns {
 		conn.Close()
@@ -123,9 +123,9 @@ func (g *gpu) close() {
 // now returns the time on the GPU's clock.
 func (g *gpu) now() time.Duration { return g.clock.at(time.Now()) }
 
-// happened passes an event to the arbiter, carries out its effects and sets the timer for the next tick. The lock is
+// stepArbiter passes an event to the arbiter, carries out its effects and sets the timer for the next tick. The lock is
 // held.
-func (g *gpu) happened(e turns.Event) {
+func (g *gpu) stepArbiter(e turns.Event) {
 	for _, effect := range g.arbiter.Step(g.now(), e) {
 		g.do(effect)
 	}
@@ -142,7 +142,7 @@ func (g *gpu) tick() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
-		g.happened(turns.Event{Kind: turns.Tick})
+		g.stepArbiter(turns.Event{Kind: turns.Tick})
 	}
 }
 
@@ -172,11 +172,11 @@ func (g *gpu) do(e turns.Effect) {
 
 // granted tells the client and records how long it waited. A client that has withdrawn its request gives the GPU back.
 func (g *gpu) granted(c *client, lease time.Duration) {
-	h := g.of(c.stamp.Class)
+	h := g.statsOf(c.stamp.Class)
 	wait := time.Since(c.since)
 	c.become(wire.Holding)
-	if !c.open {
-		g.released(c, 0)
+	if !c.hasRequest {
+		g.handleRelease(c, 0)
 		return
 	}
 	if len(h.waits) < mostWaits {
@@ -189,10 +189,10 @@ func (g *gpu) granted(c *client, lease time.Duration) {
 	c.tell(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
 }
 
-// of returns the figures of a class, and makes them at its first client.
-func (g *gpu) of(class share.Class) *had {
+// statsOf returns the figures of a class, and makes them at its first client.
+func (g *gpu) statsOf(class share.Class) *classStats {
 	if g.had[class] == nil {
-		g.had[class] = &had{}
+		g.had[class] = &classStats{}
 	}
 	return g.had[class]
 }
@@ -209,17 +209,17 @@ func (g *gpu) freeze(c *client) {
 		return // nothing may stay stopped after the broker's end
 	}
 	g.freezes++
-	g.of(c.stamp.Class).overrun++
+	g.statsOf(c.stamp.Class).overrun++
 	g.frozen[c.id] = c.stamp.Job
 	c.become(wire.Frozen)
 	log := g.broker.Log.With("gpu", g.index, "job", c.stamp.Job, "client", c.id)
 	g.clock.hold(time.Now())
-	goOn := sync.OnceFunc(g.goOn)
+	goOn := sync.OnceFunc(g.releaseClock)
 	limit := time.AfterFunc(mostHeld, func() {
 		log.Error("freeze: others use the GPU beside a job that is not stopped yet", "after", mostHeld)
 		goOn()
 	})
-	g.broker.halts.stop(c.stamp.Job, c.peer.uid, func(err error) {
+	g.broker.freezeController.requestFreeze(c.stamp.Job, c.peer.uid, func(err error) {
 		limit.Stop()
 		if err != nil {
 			log.Error("freeze", "error", err) // the next client is granted the GPU all the same, and both use it
@@ -230,17 +230,17 @@ func (g *gpu) freeze(c *client) {
 	})
 }
 
-// goOn ends one hold on the clock.
-func (g *gpu) goOn() {
+// releaseClock ends one hold on the clock.
+func (g *gpu) releaseClock() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.resume()
+	g.releaseClockLocked()
 }
 
-// resume is goOn with the lock held.
-func (g *gpu) resume() {
+// releaseClockLocked is releaseClock with the lock held.
+func (g *gpu) releaseClockLocked() {
 	if g.clock.release(time.Now()) && !g.closed {
-		g.happened(turns.Event{Kind: turns.Tick})
+		g.stepArbiter(turns.Event{Kind: turns.Tick})
 	}
 }
 
@@ -260,7 +260,7 @@ func (g *gpu) thaw(id turns.Client) {
 			return
 		}
 	}
-	g.broker.halts.goOn(job)
+	g.broker.freezeController.requestThaw(job)
 }
 
 // offence counts that a job ignored too many yields, and has the daemon told.
@@ -270,14 +270,14 @@ func (g *gpu) offence(c *client) {
 	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
-// left handles the end of a connection. If it was the last of its job, the job is silent from now on, and SilentAfter
-// counts from here.
-func (g *gpu) left(c *client) {
+// disconnect handles the end of a connection. If it was the last of its job, the job is silent from now on, and
+// SilentAfter counts from here.
+func (g *gpu) disconnect(c *client) {
 	g.leave(c)
 	if p := g.jobs[c.stamp.Job]; p != nil {
 		p.since = time.Now()
 	}
-	g.attend()
+	g.reconcileSilent()
 }
 
 // leave removes a client, whatever it held.
@@ -285,7 +285,7 @@ func (g *gpu) leave(c *client) {
 	c.become(wire.Idle) // counts the time that it held the GPU
 	g.thaw(c.id)
 	delete(g.clients, c.id)
-	g.happened(turns.Event{Kind: turns.Leave, Client: c.id})
+	g.stepArbiter(turns.Event{Kind: turns.Leave, Client: c.id})
 }
 
 // booked returns how much GPU memory the connected clients of a job say they use, MiB. The status's MemoryBooked is
@@ -352,10 +352,10 @@ func (g *gpu) join(c *client) *wire.Bad {
 			"no room for %d", c.stamp.Job, c.stamp.Memory, g.index, used, c.memory)}
 	}
 	g.clients[c.id] = c
-	g.attend() // before it asks for anything, so that its job is thawed
+	g.reconcileSilent() // before it asks for anything, so that its job is thawed
 	index := g.index
 	c.tell(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
 		Memory: int64(c.stamp.Memory), Quantum: g.broker.Rules.Quantum.Microseconds()})
-	g.happened(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
+	g.stepArbiter(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
 	return nil
 }

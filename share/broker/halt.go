@@ -12,8 +12,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// halts stops jobs and lets them go on. The callers do not wait for that, since they hold the lock of their GPU: one
-// process for which /proc does not answer, or one cgroup, must not keep the broker from hearing the clients of a GPU.
+// freezeController stops jobs and lets them go on. The callers do not wait for that, since they hold the lock of their
+// GPU: one process for which /proc does not answer, or one cgroup, must not keep the broker from hearing the clients of
+// a GPU.
 //
 // For each job there is at most one goroutine, which does what was last wanted of the job, one thing after the other.
 // So a thaw that is wanted while the job is being stopped comes after that, however long it takes, and what is wanted
@@ -21,7 +22,7 @@ import (
 //
 // A failed thaw is tried again, at longer and longer intervals, until it succeeds, the job is gone or is to be stopped
 // again, or the broker ends. Then the next broker thaws what is left.
-type halts struct {
+type freezeController struct {
 	freezer stopper
 	log     *slog.Logger
 	// first and longest are the shortest and longest time between the tries of a thaw; 0: firstRetry and longestRetry.
@@ -30,8 +31,8 @@ type halts struct {
 	begin func(func(context.Context))
 
 	mu     sync.Mutex
-	jobs   map[int]*halt // jobs that are stopped, and those for which something is left to do
-	failed int           // failed thaws
+	jobs   map[int]*freezeState // jobs that are stopped, and those for which something is left to do
+	failed int                  // failed thaws
 }
 
 // Times between the tries of a thaw, doubled each time.
@@ -48,62 +49,63 @@ type stopper interface {
 	gone(job int) bool
 }
 
-// halt is what is wanted of one job. The lock of halts guards it.
-type halt struct {
-	job, uid int
-	stand    bool          // the job is to be stopped; otherwise it is to run
-	due      bool          // that has not been begun yet
-	busy     bool          // its goroutine runs
-	again    chan struct{} // filled when something becomes due, for a goroutine that waits to try again
-	stuck    stuck
+// freezeState is what is wanted of one job. The lock of halts guards it.
+type freezeState struct {
+	job, uid   int
+	mustFreeze bool          // the job is to be stopped; otherwise it is to run
+	due        bool          // that has not been begun yet
+	busy       bool          // its goroutine runs
+	again      chan struct{} // filled when something becomes due, for a goroutine that waits to try again
+	stuck      thawFailures
 	// stopped are called with the outcome when stopping has ended. They are also called if it was never begun because
 	// the job is to run by now.
 	stopped []func(error)
 }
 
-// stuck records the failed thaws of a job: how many, since when and why. It is zero if the job runs or is to be
+// thawFailures records the failed thaws of a job: how many, since when and why. It is zero if the job runs or is to be
 // stopped.
-type stuck struct {
+type thawFailures struct {
 	tries int
 	since time.Time
 	why   string
 }
 
-// stop has a job stopped. The function is called once with the outcome, in any goroutine.
-func (h *halts) stop(job, uid int, stopped func(error)) {
+// requestFreeze has a job stopped. The function is called once with the outcome, in any goroutine.
+func (h *freezeController) requestFreeze(job, uid int, stopped func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	j := h.of(job)
-	j.uid, j.stand = uid, true
+	j := h.stateOf(job)
+	j.uid, j.mustFreeze = uid, true
 	j.stopped = append(j.stopped, stopped)
-	h.want(j)
+	h.enqueue(j)
 }
 
-// goOn has a job go on, after whatever is being done with it. Failed thaws from before the stop do not count any more.
-func (h *halts) goOn(job int) {
+// requestThaw has a job go on, after whatever is being done with it. Failed thaws from before the stop do not count any
+// more.
+func (h *freezeController) requestThaw(job int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	j := h.of(job)
-	if j.stand {
-		j.stuck = stuck{}
+	j := h.stateOf(job)
+	if j.mustFreeze {
+		j.stuck = thawFailures{}
 	}
-	j.stand = false
-	h.want(j)
+	j.mustFreeze = false
+	h.enqueue(j)
 }
 
-// of returns the job's halt, and makes one if there is none.
-func (h *halts) of(job int) *halt {
+// stateOf returns the job's halt, and makes one if there is none.
+func (h *freezeController) stateOf(job int) *freezeState {
 	if h.jobs == nil {
-		h.jobs = map[int]*halt{}
+		h.jobs = map[int]*freezeState{}
 	}
 	if h.jobs[job] == nil {
-		h.jobs[job] = &halt{job: job, again: make(chan struct{}, 1)}
+		h.jobs[job] = &freezeState{job: job, again: make(chan struct{}, 1)}
 	}
 	return h.jobs[job]
 }
 
-// want marks the job as due, wakes a goroutine that waits to try again, and starts one if none runs.
-func (h *halts) want(j *halt) {
+// enqueue marks the job as due, wakes a goroutine that waits to try again, and starts one if none runs.
+func (h *freezeController) enqueue(j *freezeState) {
 	j.due = true
 	select {
 	case j.again <- struct{}{}:
@@ -111,41 +113,41 @@ func (h *halts) want(j *halt) {
 	}
 	if !j.busy {
 		j.busy = true
-		h.begin(func(ctx context.Context) { h.follow(ctx, j) })
+		h.begin(func(ctx context.Context) { h.reconcile(ctx, j) })
 	}
 }
 
-// follow does what is wanted of a job until nothing is.
-func (h *halts) follow(ctx context.Context, j *halt) {
+// reconcile does what is wanted of a job until nothing is.
+func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	for {
 		next, some := h.next(j)
 		if !some {
 			return
 		}
 		var err error
-		if next.stand {
+		if next.mustFreeze {
 			err = h.freezer.freeze(ctx, next.job, next.uid)
 		}
 		for _, stopped := range next.stopped {
 			stopped(err)
 		}
-		if !next.stand {
-			h.letGo(ctx, j)
+		if !next.mustFreeze {
+			h.thawWithRetries(ctx, j)
 		}
 	}
 }
 
 // next returns what is to be done with a job now; false: its goroutine ends. A job that runs and whose last thaw
 // succeeded is forgotten then. The signal in again is taken out, since this call answers it.
-func (h *halts) next(j *halt) (halt, bool) {
+func (h *freezeController) next(j *freezeState) (freezeState, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !j.due {
 		j.busy = false
-		if !j.stand && j.stuck.tries == 0 {
+		if !j.mustFreeze && j.stuck.tries == 0 {
 			delete(h.jobs, j.job)
 		}
-		return halt{}, false
+		return freezeState{}, false
 	}
 	now := *j
 	j.due, j.stopped = false, nil
@@ -156,11 +158,11 @@ func (h *halts) next(j *halt) (halt, bool) {
 	return now, true
 }
 
-// letGo thaws a job, with retries, unless something else is wanted of it meanwhile. At the end of the broker it gives
-// up; the record on disk stays for the next one.
-func (h *halts) letGo(ctx context.Context, j *halt) {
+// thawWithRetries thaws a job, with retries, unless something else is wanted of it meanwhile. At the end of the broker
+// it gives up; the record on disk stays for the next one.
+func (h *freezeController) thawWithRetries(ctx context.Context, j *freezeState) {
 	wait, longest := cmp.Or(h.first, firstRetry), cmp.Or(h.longest, longestRetry)
-	for ; !h.heard(j, h.thaw(j.job)); wait = min(2*wait, longest) {
+	for ; !h.recordThaw(j, h.thaw(j.job)); wait = min(2*wait, longest) {
 		select {
 		case <-ctx.Done():
 			return
@@ -172,7 +174,7 @@ func (h *halts) letGo(ctx context.Context, j *halt) {
 }
 
 // thaw thaws a job. A failure does not count if the job is gone.
-func (h *halts) thaw(job int) error {
+func (h *freezeController) thaw(job int) error {
 	err := h.freezer.thaw(job)
 	if err != nil && h.freezer.gone(job) {
 		return nil
@@ -180,19 +182,20 @@ func (h *halts) thaw(job int) error {
 	return err
 }
 
-// heard records the outcome of a thaw and reports whether it is finished. An error is logged once, until it changes.
-func (h *halts) heard(j *halt, err error) bool {
+// recordThaw records the outcome of a thaw and reports whether it is finished. An error is logged once, until it
+// changes.
+func (h *freezeController) recordThaw(j *freezeState, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := j.stuck
 	if err == nil {
-		if j.stuck = (stuck{}); was.tries > 0 {
+		if j.stuck = (thawFailures{}); was.tries > 0 {
 			h.log.Info("thawed", "job", j.job, "tries", was.tries+1)
 		}
 		return true
 	}
 	h.failed++
-	if j.stuck = (stuck{was.tries + 1, was.since, err.Error()}); was.tries == 0 {
+	if j.stuck = (thawFailures{was.tries + 1, was.since, err.Error()}); was.tries == 0 {
 		j.stuck.since = time.Now()
 	}
 	if j.stuck.why != was.why {
@@ -203,11 +206,11 @@ func (h *halts) heard(j *halt, err error) bool {
 
 // status returns the jobs that should run (stand is false) and are still frozen because thawing them failed, in order,
 // and how many thaws have failed so far.
-func (h *halts) status() (still []wire.Stuck, failed int) {
+func (h *freezeController) status() (still []wire.Stuck, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, job := range slices.Sorted(maps.Keys(h.jobs)) {
-		if j := h.jobs[job]; !j.stand && j.stuck.tries > 0 {
+		if j := h.jobs[job]; !j.mustFreeze && j.stuck.tries > 0 {
 			still = append(still, wire.Stuck{Job: job, Tries: j.stuck.tries, Error: j.stuck.why,
 				Since: time.Since(j.stuck.since).Seconds()})
 		}

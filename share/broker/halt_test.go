@@ -31,12 +31,12 @@ func (s slow) do(what string, job int) error {
 }
 
 // haltsOf are of a broker that ends with the test.
-func haltsOf(t *testing.T, with stopper) *halts {
+func haltsOf(t *testing.T, with stopper) *freezeController {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	return &halts{freezer: with, log: slog.New(slog.DiscardHandler),
+	return &freezeController{freezer: with, log: slog.New(slog.DiscardHandler),
 		begin: func(do func(context.Context)) { running.Go(func() { do(ctx) }) }}
 }
 
@@ -52,13 +52,13 @@ func TestAThawThatIsWantedDuringAFreezeComesAfterIt(t *testing.T) {
 			t.Fatalf("it does %q, want %q", did, what)
 		}
 	}
-	h.stop(7, 1, tell)
+	h.requestFreeze(7, 1, tell)
 	want("freeze 7")
-	h.goOn(7)
-	h.stop(8, 1, tell) // another is in nobody's way
+	h.requestThaw(7)
+	h.requestFreeze(8, 1, tell) // another is in nobody's way
 	want("freeze 8")
-	h.stop(7, 1, tell)
-	h.goOn(7)
+	h.requestFreeze(7, 1, tell)
+	h.requestThaw(7)
 	select {
 	case did := <-s.does:
 		t.Fatalf("%q is done beside a freeze", did)
@@ -83,7 +83,7 @@ func TestWhatIsNotWantedAnyMoreIsForgotten(t *testing.T) {
 		s.let <- nil
 	}
 	for job := range 3 {
-		h.stop(job, 1, func(error) { h.goOn(job) }) // by the goroutine that stopped it
+		h.requestFreeze(job, 1, func(error) { h.requestThaw(job) }) // by the goroutine that stopped it
 	}
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		h.mu.Lock()
@@ -143,7 +143,7 @@ func (f *failing) tried(t *testing.T, times int) []time.Time {
 	}
 }
 
-func stillFrozen(t *testing.T, h *halts, want int) []wire.Stuck {
+func stillFrozen(t *testing.T, h *freezeController, want int) []wire.Stuck {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		still, _ := h.status()
@@ -165,7 +165,7 @@ func TestAThawThatFailsIsTriedAgainMoreAndMoreRarelyAndSaidOnce(t *testing.T) {
 		h := haltsOf(t, f)
 		h.first, h.longest = 10*time.Millisecond, 40*time.Millisecond
 		h.log = slog.New(slog.NewTextHandler(said, nil))
-		h.stop(7, 1, func(error) { h.goOn(7) })
+		h.requestFreeze(7, 1, func(error) { h.requestThaw(7) })
 		at := f.tried(t, 5)
 		for n, least := range []time.Duration{10, 20, 40, 40} {
 			if waited := at[n+1].Sub(at[n]); waited < least*time.Millisecond {
@@ -194,10 +194,10 @@ func TestAJobThatIsToStandAgainIsNotLetGoOnByATryFromBefore(t *testing.T) {
 	f := &failing{why: errors.New("no room")}
 	h := haltsOf(t, f)
 	h.first = 20 * time.Millisecond
-	h.goOn(7)
+	h.requestThaw(7)
 	f.tried(t, 2)
 	stopped := make(chan error)
-	h.stop(7, 1, func(err error) { stopped <- err })
+	h.requestFreeze(7, 1, func(err error) { stopped <- err })
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}

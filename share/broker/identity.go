@@ -24,10 +24,10 @@ type Proc struct {
 	Owner int
 }
 
-// unknown is the error for a process that belongs to no job of this node.
-type unknown struct{ sentence string }
+// unknownJobError is the error for a process that belongs to no job of this node.
+type unknownJobError struct{ sentence string }
 
-func (u unknown) Error() string { return u.sentence }
+func (u unknownJobError) Error() string { return u.sentence }
 
 // Job returns the job that a process of that user belongs to. It uses the process's cgroup, in which only root can have
 // put it. Where Slurm makes no cgroups, it uses the environment, if the process descends from that job's slurmstepd.
@@ -36,9 +36,9 @@ func (p Proc) Job(pid, uid int) (int, error) {
 	owner, err := p.user(pid)
 	switch {
 	case err != nil:
-		return 0, unknown{fmt.Sprintf("process %d is gone", pid)}
+		return 0, unknownJobError{fmt.Sprintf("process %d is gone", pid)}
 	case owner != uid:
-		return 0, unknown{fmt.Sprintf("process %d is of user %d by now: want one of user %d", pid, owner, uid)}
+		return 0, unknownJobError{fmt.Sprintf("process %d is of user %d by now: want one of user %d", pid, owner, uid)}
 	}
 	if job, found := p.jobByCgroup(pid); found {
 		return job, nil
@@ -176,8 +176,8 @@ func (p Proc) places(c cgroup) []string {
 // mostParents is how many parents up a slurmstepd is searched.
 const mostParents = 256
 
-// isStepd has the names of the program slurmstepd; Debian uses its own.
-var isStepd = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
+// stepdPrograms has the names of the program slurmstepd; Debian uses its own.
+var stepdPrograms = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
 
 // stepd matches the title that a slurmstepd gives itself, such as slurmstepd: [17.batch].
 var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
@@ -185,9 +185,9 @@ var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
 // jobByParents follows the parents of a process up to the first slurmstepd, which names the job. If the environment can
 // be read, it must name the same job; otherwise neither is believed.
 func (p Proc) jobByParents(pid int) (int, error) {
-	said, told := p.said(pid)
+	said, told := p.environJob(pid)
 	if told && said == 0 {
-		return 0, unknown{fmt.Sprintf("process %d is in no job: start it by sbatch or srun", pid)}
+		return 0, unknownJobError{fmt.Sprintf("process %d is in no job: start it by sbatch or srun", pid)}
 	}
 	at := pid
 	for range mostParents {
@@ -195,24 +195,27 @@ func (p Proc) jobByParents(pid int) (int, error) {
 		if err != nil || parent <= 1 {
 			break
 		}
-		if job := p.stepOf(parent); job != 0 && (job == said || !told) {
+		if job := p.stepdJob(parent); job != 0 && (job == said || !told) {
 			return job, nil
 		} else if job != 0 {
-			return 0, unknown{fmt.Sprintf("process %d says that it is of job %d, and is of job %d", pid, said, job)}
+			return 0, unknownJobError{fmt.Sprintf("process %d says that it is of job %d, and is of job %d", pid, said,
+				job)}
 		}
 		at = parent
 	}
 	if !told {
-		return 0, unknown{fmt.Sprintf("process %d is in no job: no slurmstepd is above it", pid)}
+		return 0, unknownJobError{fmt.Sprintf("process %d is in no job: no slurmstepd is above it", pid)}
 	}
-	return 0, unknown{fmt.Sprintf("process %d says that it is of job %d, and no slurmstepd of that is above it", pid,
-		said)}
+	return 0, unknownJobError{
+		fmt.Sprintf("process %d says that it is of job %d, and no slurmstepd of that is above it", pid,
+			said),
+	}
 }
 
-// said returns the job that a process's environment names, 0 if it names none. told is false if root may not read other
-// users' processes, as in most containers. Then the parents alone decide, which a user cannot choose. A process that is
-// gone counts as one that names no job.
-func (p Proc) said(pid int) (job int, told bool) {
+// environJob returns the job that a process's environment names, 0 if it names none. told is false if root may not read
+// other users' processes, as in most containers. Then the parents alone decide, which a user cannot choose. A process
+// that is gone counts as one that names no job.
+func (p Proc) environJob(pid int) (job int, told bool) {
 	environ, err := p.read(pid, "environ")
 	if err != nil {
 		return 0, errors.Is(err, fs.ErrNotExist)
@@ -245,7 +248,7 @@ func (p Proc) runs(job int) bool {
 			return false
 		}
 		of, err := p.Job(pid, owner)
-		return err == nil && of == job || p.stepOf(pid) == job
+		return err == nil && of == job || p.stepdJob(pid) == job
 	})
 }
 
@@ -257,9 +260,9 @@ func (p Proc) parent(pid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(lineOf(status, "PPid:")))
 }
 
-// stepOf returns the job of a slurmstepd; 0 if the process is none. All its user IDs must be root's and the program
+// stepdJob returns the job of a slurmstepd; 0 if the process is none. All its user IDs must be root's and the program
 // must be slurmstepd, since a user can give his process any name and can run setuid programs.
-func (p Proc) stepOf(pid int) int {
+func (p Proc) stepdJob(pid int) int {
 	if user, err := p.user(pid); err != nil || user != p.Owner {
 		return 0 // checked first, since reading a command line reads the process's own memory
 	}
@@ -272,7 +275,7 @@ func (p Proc) stepOf(pid int) int {
 		return 0
 	}
 	program, err := os.Readlink(filepath.Join(p.Root, strconv.Itoa(pid), "exe"))
-	if err != nil || !isStepd[filepath.Base(strings.TrimSuffix(program, " (deleted)"))] {
+	if err != nil || !stepdPrograms[filepath.Base(strings.TrimSuffix(program, " (deleted)"))] {
 		return 0
 	}
 	job, err := strconv.Atoi(string(match[1]))

@@ -47,11 +47,11 @@ func (b *Broker) accuse(job, uid, gpu int) {
 	}
 }
 
-// accused identifies a job for its docket. It has the user, because the same job ID may be another user's job later.
-type accused struct{ job, uid int }
+// jobKey identifies a job for its docket. It has the user, because the same job ID may be another user's job later.
+type jobKey struct{ job, uid int }
 
-// docket is a report about a job, and when it is next tried.
-type docket struct {
+// pendingReport is a report about a job, and when it is next tried.
+type pendingReport struct {
 	offence
 	until, next time.Time
 	wait        time.Duration
@@ -62,7 +62,7 @@ type docket struct {
 // since slurmctld may be away. A report that is retried delays others by at most one try. While a job has a docket its
 // further offences are only written to the file.
 func (b *Broker) keepReporting(ctx context.Context) {
-	dockets := map[accused]*docket{}
+	dockets := map[jobKey]*pendingReport{}
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
@@ -73,9 +73,9 @@ func (b *Broker) keepReporting(ctx context.Context) {
 			if err := b.writeDown(o); err != nil {
 				b.Log.Error("write an offence down", "job", o.Job, "error", err)
 			}
-			who := accused{o.Job, o.UID}
+			who := jobKey{o.Job, o.UID}
 			if now := time.Now(); b.Report != nil && dockets[who] == nil {
-				dockets[who] = &docket{offence: o, until: now.Add(reportFor), next: now, wait: firstReport}
+				dockets[who] = &pendingReport{offence: o, until: now.Add(reportFor), next: now, wait: firstReport}
 			}
 		case <-ticker.C:
 		}
@@ -96,7 +96,7 @@ func (b *Broker) keepReporting(ctx context.Context) {
 
 // report tells the daemon once and plans the next try. After ErrNotReported no try can succeed, so the job counts as
 // reported and is left alone until reportAgain is over.
-func (b *Broker) report(ctx context.Context, d *docket) {
+func (b *Broker) report(ctx context.Context, d *pendingReport) {
 	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()
 	switch {

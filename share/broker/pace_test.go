@@ -67,7 +67,7 @@ func TestConnectionsOfAJobShareItsPaceInTurn(t *testing.T) {
 
 func TestAJobThatConnectsAnewIsReadAtThePaceThatItHad(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := crowd{limits: Limits{PerJob: 1, Messages: 100}, jobs: map[int]*crew{}}
+	c := admission{limits: Limits{PerJob: 1, Messages: 100}, jobs: map[int]*connCount{}}
 	enter := func() *pace {
 		t.Helper()
 		p, bad := c.enterJob(7, now)
@@ -99,7 +99,7 @@ func TestAJobThatConnectsAnewIsReadAtThePaceThatItHad(t *testing.T) {
 
 func TestAUserWhoConnectsAgainAndAgainIsHeardAtHisPaceAndNobodyElseWaits(t *testing.T) {
 	now := time.Unix(0, 0)
-	c := crowd{limits: Limits{Clients: 10, PerUser: 10, Hellos: 50}, users: map[int]*crew{}}
+	c := admission{limits: Limits{Clients: 10, PerUser: 10, Hellos: 50}, users: map[int]*connCount{}}
 	knock := func(uid int) time.Duration {
 		t.Helper()
 		p, bad := c.enter(uid, now)

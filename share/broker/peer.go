@@ -19,7 +19,7 @@ type peer struct {
 // peerOf asks the kernel for the peer. With SO_PEERPIDFD the pidfd is that of the process that connected, even if its
 // PID belongs to another process by now. An older kernel (ENOPROTOOPT) gives the pidfd of the process that has the PID
 // now. A PID of 0 is a process in a PID namespace that the broker does not see. The pidfd is made non-blocking, so that
-// Go's poller can wait for it (ended).
+// Go's poller can wait for it (waitEnd).
 func peerOf(conn *net.UnixConn) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -72,15 +72,15 @@ func (p *peer) lives() bool {
 	raw, err := p.life.SyscallConn()
 	ended := true
 	if err == nil {
-		err = raw.Control(func(fd uintptr) { ended = readable(fd) })
+		err = raw.Control(func(fd uintptr) { ended = hasEnded(fd) })
 	}
 	return err == nil && !ended
 }
 
-// ended waits until the process has ended or close is called. Its connection may live on in a child that has inherited
-// it, such as a data loader of a trainer that was killed. It returns false if close was called, and at once if the
-// kernel has no pidfds.
-func (p *peer) ended() bool {
+// waitEnd waits until the process has ended or close is called. Its connection may live on in a child that has
+// inherited it, such as a data loader of a trainer that was killed. It returns false if close was called, and at once
+// if the kernel has no pidfds.
+func (p *peer) waitEnd() bool {
 	if p.life == nil {
 		return false
 	}
@@ -88,11 +88,11 @@ func (p *peer) ended() bool {
 	if err != nil {
 		return false
 	}
-	return raw.Read(readable) == nil
+	return raw.Read(hasEnded) == nil
 }
 
-// readable reports whether the process of a pidfd has ended, without waiting.
-func readable(fd uintptr) bool {
+// hasEnded reports whether the process of a pidfd has ended, without waiting.
+func hasEnded(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0

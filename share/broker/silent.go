@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// presence is a job that shares the GPU by its stamp, whether it has a client or not. The GPU's lock guards it.
-type presence struct {
+// sharedJob is a job that shares the GPU by its stamp, whether it has a client or not. The GPU's lock guards it.
+type sharedJob struct {
 	stamp   share.Stamp
 	since   time.Time // when it was first seen, or when it last had a client
 	client  *client   // the broker's own client for the job while it is silent; otherwise nil
@@ -21,26 +21,26 @@ type presence struct {
 	told    bool      // it was logged that the job is silent
 }
 
-// silent is the broker acting as the client of a job that has none, while other jobs take turns; otherwise that job
-// would use the GPU at all times. It asks for slices like any client, so the arbiter decides about order, length and
-// least share as usual. While the job has no slice, it is stopped as a whole. Its slice ends with the lease if a more
-// important job is expected then, and at once after a yield. But in a slice of one step, as a least share gives, the
-// job runs for as long as its step was said to be; otherwise it would be thawed only to be stopped again.
+// silentClient is the broker acting as the client of a job that has none, while other jobs take turns; otherwise that
+// job would use the GPU at all times. It asks for slices like any client, so the arbiter decides about order, length
+// and least share as usual. While the job has no slice, it is stopped as a whole. Its slice ends with the lease if a
+// more important job is expected then, and at once after a yield. But in a slice of one step, as a least share gives,
+// the job runs for as long as its step was said to be; otherwise it would be thawed only to be stopped again.
 //
 // The GPU's lock guards it. Only one action is under way at a time; the end of an earlier one is recognised by its
 // epoch and ignored.
-type silent struct {
+type silentClient struct {
 	*client
 	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has
 	// no slice the measurement ages (tryShorter).
-	cost     time.Duration
-	least    time.Time // until when its slice lasts although it is told to yield
-	standing bool      // the job is stopped, or is being stopped
-	stopping bool      // it is being stopped
-	holds    bool      // the GPU's clock is held until it is stopped
-	failed   int       // failed stops in a row
-	epoch    int
-	timer    *time.Timer
+	cost      time.Duration
+	least     time.Time // until when its slice lasts although it is told to yield
+	isStopped bool      // the job is stopped, or is being stopped
+	stopping  bool      // it is being stopped
+	holds     bool      // the GPU's clock is held until it is stopped
+	failed    int       // failed stops in a row
+	epoch     int
+	timer     *time.Timer
 }
 
 const (
@@ -62,22 +62,22 @@ func (g *gpu) notice(seen stamps) {
 	defer g.mu.Unlock()
 	for job, p := range g.jobs {
 		if now, is := seen.jobs[job]; !is || now != p.stamp {
-			g.dismiss(p)
+			g.removeSilentClient(p)
 			delete(g.jobs, job)
 		}
 	}
 	for job, stamp := range seen.jobs {
 		if stamp.GPU == g.index && g.jobs[job] == nil {
-			g.jobs[job] = &presence{stamp: stamp, since: time.Now()}
+			g.jobs[job] = &sharedJob{stamp: stamp, since: time.Now()}
 		}
 	}
-	g.attend()
+	g.reconcileSilent()
 }
 
-// attend makes the broker the client of each job that is silent now, and of no other. It is called, with the lock held,
-// whenever that may have changed. An important silent job is left alone: it is unknown when it wants the GPU, so the
-// broker would want it for ever. While no other job takes turns, a silent job may use the GPU as it likes.
-func (g *gpu) attend() {
+// reconcileSilent makes the broker the client of each job that is silent now, and of no other. It is called, with the
+// lock held, whenever that may have changed. An important silent job is left alone: it is unknown when it wants the
+// GPU, so the broker would want it for ever. While no other job takes turns, a silent job may use the GPU as it likes.
+func (g *gpu) reconcileSilent() {
 	speak := map[int]bool{} // jobs
 	for _, c := range g.clients {
 		if c.silent == nil {
@@ -88,15 +88,15 @@ func (g *gpu) attend() {
 		may := !g.closed && !g.fills && !p.givenUp && p.stamp.Class != share.High && len(speak) > 0 && !speak[job]
 		switch {
 		case !may:
-			g.dismiss(p)
+			g.removeSilentClient(p)
 		case p.client == nil && time.Since(p.since) >= g.broker.SilentAfter:
-			g.represent(p)
+			g.addSilentClient(p)
 		}
 	}
 }
 
-// represent makes the broker a silent job's client. Without an immediate grant the job is stopped.
-func (g *gpu) represent(p *presence) {
+// addSilentClient makes the broker a silent job's client. Without an immediate grant the job is stopped.
+func (g *gpu) addSilentClient(p *sharedJob) {
 	if !p.told {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
 			"job", p.stamp.Job, "after", g.broker.SilentAfter)
@@ -104,25 +104,25 @@ func (g *gpu) represent(p *presence) {
 	}
 	c := &client{id: turns.Client(g.broker.next.Add(1)), gpu: g, stamp: p.stamp, kind: wire.Silent, state: wire.Idle,
 		since: time.Now()}
-	c.silent = &silent{client: c, cost: g.drain()}
+	c.silent = &silentClient{client: c, cost: g.drain()}
 	p.client = c
 	g.clients[c.id] = c
-	g.happened(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
+	g.stepArbiter(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
 	c.silent.ask()
 	if c.state == wire.Waiting {
 		c.silent.stop()
 	}
 }
 
-// dismiss ends the broker's client for a job and lets the job go on.
-func (g *gpu) dismiss(p *presence) {
+// removeSilentClient ends the broker's client for a job and lets the job go on.
+func (g *gpu) removeSilentClient(p *sharedJob) {
 	if p.client == nil {
 		return
 	}
 	c := p.client
 	p.client = nil
-	c.silent.void()
-	g.broker.halts.goOn(c.stamp.Job)
+	c.silent.cancelAction()
+	g.broker.freezeController.requestThaw(c.stamp.Job)
 	g.leave(c)
 	c.silent.resume()
 }
@@ -132,11 +132,11 @@ func (g *gpu) drain() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.
 
 // hear handles a message of the arbiter to this client. At a yield a running job is stopped, but not before its least
 // time is over. If it is being stopped already, the clock is held from now on, since another client now waits for it.
-func (s *silent) hear(m wire.Message) {
+func (s *silentClient) hear(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
 		s.begin(micros(m.Lease))
-	case m.Type == wire.Yield && !s.standing:
+	case m.Type == wire.Yield && !s.isStopped:
 		s.after(time.Until(s.least), s.stop)
 	case m.Type == wire.Yield && s.stopping:
 		s.hold()
@@ -145,21 +145,21 @@ func (s *silent) hear(m wire.Message) {
 
 // step is the length of a slice of the job. The job runs for at least half of it; the rest is the time until it is off
 // the GPU again.
-func (s *silent) step() time.Duration {
+func (s *silentClient) step() time.Duration {
 	quantum := cmp.Or(s.gpu.broker.Rules.Quantum, turns.DefaultQuantum)
 	return max(2*s.cost, min(quantum, turns.DefaultQuantum))
 }
 
-func (s *silent) ask() {
-	s.gpu.asked(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.step().Microseconds()})
+func (s *silentClient) ask() {
+	s.gpu.handleAsk(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.step().Microseconds()})
 }
 
 // begin starts a slice and lets the job go on. The lease ends in the middle of the last step that fits, and the job
 // must be off the GPU at the end of that step. A lease shorter than half a step means one step.
-func (s *silent) begin(lease time.Duration) {
-	s.void()
-	s.standing, s.stopping, s.least = false, false, time.Time{}
-	s.gpu.broker.halts.goOn(s.stamp.Job)
+func (s *silentClient) begin(lease time.Duration) {
+	s.cancelAction()
+	s.isStopped, s.stopping, s.least = false, false, time.Time{}
+	s.gpu.broker.freezeController.requestThaw(s.stamp.Job)
 	step := s.step()
 	if lease < step/2 {
 		s.least = time.Now().Add(step - s.cost)
@@ -179,31 +179,31 @@ func (g *gpu) expects() bool {
 
 // stop has the job stopped. If another client waits for that, the clock is held meanwhile, as for a client that does
 // not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the slice must fit into.
-// If there is no record of the job afterwards, nothing was stopped (stood).
-func (s *silent) stop() {
-	s.void()
-	s.standing, s.stopping = true, true
+// If there is no record of the job afterwards, nothing was stopped (afterStop).
+func (s *silentClient) stop() {
+	s.cancelAction()
+	s.isStopped, s.stopping = true, true
 	if s.state == wire.Yielding {
 		s.hold()
 	}
 	epoch, began := s.epoch, time.Now()
-	s.gpu.broker.halts.stop(s.stamp.Job, s.stamp.UID, func(err error) {
+	s.gpu.broker.freezeController.requestFreeze(s.stamp.Job, s.stamp.UID, func(err error) {
 		_, nothing := os.Lstat(s.gpu.broker.frozenPath(s.stamp.Job))
 		s.gpu.mu.Lock()
 		defer s.gpu.mu.Unlock()
 		if s.current(epoch) {
-			s.stood(time.Since(began), err, nothing != nil)
+			s.afterStop(time.Since(began), err, nothing != nil)
 		}
 	})
-	s.timer = s.later(mostHeld, func() { s.stood(mostHeld, errRuns, false) })
+	s.timer = s.later(mostHeld, func() { s.afterStop(mostHeld, errRuns, false) })
 }
 
 var errRuns = fmt.Errorf("it still runs after %v", mostHeld)
 
-// stood continues after the attempt to stop the job. If the job had the GPU, its kernels are drained and the GPU is
+// afterStop continues after the attempt to stop the job. If the job had the GPU, its kernels are drained and the GPU is
 // released, also if the job could not be stopped.
-func (s *silent) stood(took time.Duration, err error, nothing bool) {
-	s.void()
+func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
+	s.cancelAction()
 	s.stopping = false
 	s.cost = s.gpu.drain() + took
 	s.resume()
@@ -216,25 +216,25 @@ func (s *silent) stood(took time.Duration, err error, nothing bool) {
 	case nothing: // it has no process here, or Slurm has suspended it, so it needs no slices
 		p := s.gpu.jobs[s.stamp.Job]
 		p.since = time.Now()
-		s.gpu.dismiss(p)
+		s.gpu.removeSilentClient(p)
 		return
 	default:
 		s.failed = 0
 	}
 	if s.state == wire.Waiting {
-		s.waits()
+		s.planWait()
 		return
 	}
 	s.after(s.gpu.drain(), func() {
-		s.gpu.released(s.client, 0)
+		s.gpu.handleRelease(s.client, 0)
 		s.ask()
-		s.waits()
+		s.planWait()
 	})
 }
 
-// waits plans what to do with a job that has no slice: another try if it could not be stopped, and a shorter slice if
-// its stop took long.
-func (s *silent) waits() {
+// planWait plans what to do with a job that has no slice: another try if it could not be stopped, and a shorter slice
+// if its stop took long.
+func (s *silentClient) planWait() {
 	switch {
 	case s.state != wire.Waiting:
 	case s.failed > 0:
@@ -246,38 +246,39 @@ func (s *silent) waits() {
 
 // tryShorter asks for a shorter slice, as if the stop took half as long. One slow stop on a busy machine would
 // otherwise be believed for ever: a slice that fits into no gap is never had, and so its stop is never measured again.
-func (s *silent) tryShorter() {
+func (s *silentClient) tryShorter() {
 	s.cost = s.gpu.drain() + (s.cost-s.gpu.drain())/2
-	s.gpu.happened(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,
+	s.gpu.stepArbiter(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,
 		Estimate: s.step()})
-	s.waits()
+	s.planWait()
 }
 
 // giveUp stops managing a job that cannot be stopped; it runs beside the slices of others.
-func (s *silent) giveUp(why error) {
+func (s *silentClient) giveUp(why error) {
 	s.gpu.broker.Log.Error("a job that does not ask for turns cannot be stopped: it runs beside the others' turns",
 		"gpu", s.gpu.index, "job", s.stamp.Job, "error", why)
 	p := s.gpu.jobs[s.stamp.Job]
 	p.givenUp = true
-	s.gpu.dismiss(p)
+	s.gpu.removeSilentClient(p)
 }
 
 // hold holds the GPU's clock until the job is stopped.
-func (s *silent) hold() {
+func (s *silentClient) hold() {
 	s.holds = true
 	s.gpu.clock.hold(time.Now())
 }
 
 // resume ends that hold, if there is one.
-func (s *silent) resume() {
+func (s *silentClient) resume() {
 	if s.holds {
 		s.holds = false
-		s.gpu.resume()
+		s.gpu.releaseClockLocked()
 	}
 }
 
-// void cancels the action that is under way: its timer is stopped, and what still arrives for its epoch is ignored.
-func (s *silent) void() {
+// cancelAction cancels the action that is under way: its timer is stopped, and what still arrives for its epoch is
+// ignored.
+func (s *silentClient) cancelAction() {
 	s.epoch++
 	if s.timer != nil {
 		s.timer.Stop()
@@ -285,11 +286,11 @@ func (s *silent) void() {
 }
 
 // current reports whether the action of this epoch is still the latest.
-func (s *silent) current(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
+func (s *silentClient) current(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
 
 // after does something after d, or now if d is not positive. It replaces the action under way.
-func (s *silent) after(d time.Duration, do func()) {
-	s.void()
+func (s *silentClient) after(d time.Duration, do func()) {
+	s.cancelAction()
 	if d <= 0 {
 		do()
 		return
@@ -298,7 +299,7 @@ func (s *silent) after(d time.Duration, do func()) {
 }
 
 // later does something after d, unless another action has begun by then.
-func (s *silent) later(d time.Duration, do func()) *time.Timer {
+func (s *silentClient) later(d time.Duration, do func()) *time.Timer {
 	epoch := s.epoch
 	return time.AfterFunc(d, func() {
 		s.gpu.mu.Lock()

@@ -71,9 +71,9 @@ func (s stamps) ends(was share.Stamp) string {
 	return fmt.Sprintf("job %d was given something else by now: say HELLO again", was.Job)
 }
 
-// stamped reads all stamps. A bad one hides its GPU, or all if it does not say which, for as long as its job runs. A
+// readStamps reads all stamps. A bad one hides its GPU, or all if it does not say which, for as long as its job runs. A
 // bad stamp of a job without a process here is ignored, so that a leftover file affects no GPU.
-func (b *Broker) stamped() (stamps, error) {
+func (b *Broker) readStamps() (stamps, error) {
 	entries, err := os.ReadDir(filepath.Dir(node.StampPath(b.RunDir, 0)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return stamps{}, err
@@ -92,14 +92,14 @@ func (b *Broker) stamped() (stamps, error) {
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // the job has just ended
-			b.says.changed(job, nil)
+			b.problems.changed(job, nil)
 		case err != nil:
 			seen.bad = append(seen.bad, job)
-			if b.believesNot(job, err) {
+			if b.noteBadStamp(job, err) {
 				seen.hidden = append(seen.hidden, gpuOf(b.RunDir, job, b.Proc.Owner))
 			}
 		default:
-			b.says.changed(job, nil)
+			b.problems.changed(job, nil)
 			seen.jobs[job] = stamp
 			run := node.Run{Job: job, UID: stamp.UID, Stamped: about.ModTime().UnixNano()}
 			seen.runs[stamp.GPU] = append(seen.runs[stamp.GPU], run)
@@ -108,24 +108,24 @@ func (b *Broker) stamped() (stamps, error) {
 	return seen, nil
 }
 
-// believesNot handles a bad stamp. It reports whether its job runs, and logs the problem once, not at each look.
-func (b *Broker) believesNot(job int, why error) (runs bool) {
+// noteBadStamp handles a bad stamp. It reports whether its job runs, and logs the problem once, not at each look.
+func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
 	runs = b.Proc.runs(job)
 	does := "its GPU is shared as before until it ends: mend or remove the file"
 	if !runs {
 		does = "it has no process here: remove the file"
 	}
-	if b.says.changed(job, fmt.Errorf("%w (%s)", why, does)) {
+	if b.problems.changed(job, fmt.Errorf("%w (%s)", why, does)) {
 		b.Log.Error("read stamp", "job", job, "error", why, "so", does)
 	}
 	return runs
 }
 
-// saying is the last logged problem of each job, so that it is not logged again.
-type saying map[int]string
+// problemLog is the last logged problem of each job, so that it is not logged again.
+type problemLog map[int]string
 
 // changed records the present problem and reports whether it is new.
-func (s saying) changed(of int, why error) bool {
+func (s problemLog) changed(of int, why error) bool {
 	if why == nil {
 		delete(s, of)
 		return false

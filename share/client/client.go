@@ -49,10 +49,10 @@ func (r *Refused) Error() string {
 type phase int
 
 const (
-	apart    phase = iota // it has not asked, or there is no broker
-	asking                // it asked, and the program waits for the answer
-	stepping              // it has the GPU and uses it
-	sticking              // it has the GPU, between two steps
+	phaseIdle     phase = iota // it has not asked, or there is no broker
+	phaseAsking                // it asked, and the program waits for the answer
+	phaseStepping              // it has the GPU and uses it
+	phaseHolding               // it has the GPU, between two steps
 )
 
 // Client is a program's connection to the broker of its GPU. Its methods may be called from any goroutine; the steps of
@@ -120,7 +120,7 @@ func (c *Client) Close() {
 	if c.conn != nil {
 		_ = c.say(wire.Message{Type: wire.Bye})
 	}
-	c.lose()
+	c.dropConn()
 	c.mu.Unlock()
 	c.ends.Wait()
 }
@@ -162,9 +162,9 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 		estimate = c.usual
 	}
 	c.count.Steps++
-	if c.phase == sticking {
+	if c.phase == phaseHolding {
 		if !c.yield && time.Until(c.lease) > 0 {
-			c.phase = stepping
+			c.phase = phaseStepping
 			return nil
 		}
 		c.release()
@@ -180,17 +180,17 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
 	c.ask(estimate)
 	asked := time.Now()
-	for c.phase == asking {
-		if !c.unlocked(ctx) {
+	for c.phase == phaseAsking {
+		if !c.waitUnlocked(ctx) {
 			c.takeBack()
 			return ctx.Err()
 		}
-		if c.phase == asking && time.Since(asked) >= lifeEvery {
-			c.see()
+		if c.phase == phaseAsking && time.Since(asked) >= lifeEvery {
+			c.checkLiveness()
 			asked = time.Now()
 		}
 	}
-	if c.phase == apart {
+	if c.phase == phaseIdle {
 		c.count.Unmanaged++
 	}
 	return nil
@@ -202,22 +202,22 @@ func (c *Client) ask(estimate time.Duration) {
 		return
 	}
 	c.seq++
-	c.phase, c.used = asking, 0
+	c.phase, c.used = phaseAsking, 0
 	if err := c.say(wire.Message{Type: wire.Ask, Seq: c.seq, Estimate: bounded(estimate).Microseconds()}); err != nil {
-		c.lose()
+		c.dropConn()
 	}
 }
 
 // takeBack withdraws the request. A grant that is under way is thereby given back, too.
 func (c *Client) takeBack() {
-	if c.phase == asking || c.phase == stepping {
+	if c.phase == phaseAsking || c.phase == phaseStepping {
 		c.release()
 	}
 }
 
-// unlocked waits, without the lock, until something has changed or it is time to check whether the broker lives. It
+// waitUnlocked waits, without the lock, until something has changed or it is time to check whether the broker lives. It
 // returns false when the context is done.
-func (c *Client) unlocked(ctx context.Context) bool {
+func (c *Client) waitUnlocked(ctx context.Context) bool {
 	changed := c.changed
 	c.mu.Unlock()
 	defer c.mu.Lock()
@@ -232,9 +232,9 @@ func (c *Client) unlocked(ctx context.Context) bool {
 	return true
 }
 
-// see checks on a separate connection whether the broker lives, and drops a broker that does not: a stopped process
-// keeps its sockets open. Any answer will do. A refusal is an answer, too. The lock is given up meanwhile.
-func (c *Client) see() {
+// checkLiveness checks on a separate connection whether the broker lives, and drops a broker that does not: a stopped
+// process keeps its sockets open. Any answer will do. A refusal is an answer, too. The lock is given up meanwhile.
+func (c *Client) checkLiveness() {
 	c.mu.Unlock()
 	conn, _, err := greet(c.path, Introduction{Kind: "other"})
 	if err == nil {
@@ -243,7 +243,7 @@ func (c *Client) see() {
 	c.mu.Lock()
 	var refused *Refused
 	if err != nil && !errors.As(err, &refused) {
-		c.lose()
+		c.dropConn()
 	}
 }
 
@@ -256,11 +256,11 @@ func (c *Client) end(used time.Duration) {
 		c.usual = used
 	}
 	c.usual += (used - c.usual) / 8
-	if c.phase != stepping {
+	if c.phase != phaseStepping {
 		return
 	}
 	c.used += used
-	c.phase = sticking
+	c.phase = phaseHolding
 	c.since = time.Now()
 	if rest := time.Until(c.lease); c.yield || rest <= 0 {
 		c.release()
@@ -274,26 +274,26 @@ func (c *Client) end(used time.Duration) {
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == sticking && (time.Since(c.since) >= Idle || !time.Now().Before(c.lease)) {
+	if c.phase == phaseHolding && (time.Since(c.since) >= Idle || !time.Now().Before(c.lease)) {
 		c.release()
 	}
 }
 
 // release gives the GPU back.
 func (c *Client) release() {
-	c.phase = apart
+	c.phase = phaseIdle
 	if err := c.say(wire.Message{Type: wire.Release, Seq: c.seq, Used: bounded(c.used).Microseconds()}); err != nil {
-		c.lose()
+		c.dropConn()
 	}
 }
 
-// lose drops the connection to the broker, and a waiting program runs on.
-func (c *Client) lose() {
+// dropConn drops the connection to the broker, and a waiting program runs on.
+func (c *Client) dropConn() {
 	if c.conn != nil {
 		_ = c.conn.Close()
 		c.conn = nil
 	}
-	c.become(apart)
+	c.become(phaseIdle)
 }
 
 // become changes the phase and wakes those that wait for a change.
@@ -315,7 +315,7 @@ func (c *Client) hear(m wire.Message) error {
 		c.granted(time.Duration(m.Lease) * time.Microsecond)
 	case m.Type == wire.Yield:
 		c.yield = true
-		if c.phase == sticking {
+		if c.phase == phaseHolding {
 			c.release()
 		}
 	}
@@ -325,12 +325,12 @@ func (c *Client) hear(m wire.Message) error {
 // granted starts a step, if the client still asks for one. A grant of a request that was withdrawn is ignored: its
 // release has been sent already.
 func (c *Client) granted(lease time.Duration) {
-	if c.phase != asking {
+	if c.phase != phaseAsking {
 		return
 	}
 	c.count.Grants++
 	c.yield, c.lease = false, time.Now().Add(lease)
-	c.become(stepping)
+	c.become(phaseStepping)
 }
 
 // bounded limits a time to what the protocol allows; a longer one comes from a stopped clock or a mistake.

@@ -47,7 +47,7 @@ func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	defer c.mu.Unlock()
 	c.conn = conn
 	if ctx.Err() != nil {
-		c.lose()
+		c.dropConn()
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 		}
 		c.mu.Lock()
 		if c.conn == conn {
-			c.lose()
+			c.dropConn()
 		}
 		c.mu.Unlock()
 		return

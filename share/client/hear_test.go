@@ -36,8 +36,8 @@ func TestABrokerThatIsStoppedIsLetGo(t *testing.T) {
 	defer (<-accepted).Close()
 	c.mu.Lock()
 	c.ask(0)
-	c.see()
-	if c.phase != apart || c.conn != nil {
+	c.checkLiveness()
+	if c.phase != phaseIdle || c.conn != nil {
 		t.Errorf("a broker that answers nobody is still waited for: phase %d", c.phase)
 	}
 	c.mu.Unlock()
@@ -53,8 +53,8 @@ func TestABrokerThatLivesIsWaitedFor(t *testing.T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ask(0)
-	c.see()
-	if c.phase != asking {
+	c.checkLiveness()
+	if c.phase != phaseAsking {
 		t.Errorf("a broker that answers is not waited for any more: phase %d", c.phase)
 	}
 }
@@ -76,7 +76,7 @@ func TestAStepInWhichTheGPUWasWantedEndsTheGrant(t *testing.T) {
 		c.mu.Unlock()
 		c.end(0)
 		c.mu.Lock()
-		if (c.phase == apart) != wanted {
+		if (c.phase == phaseIdle) != wanted {
 			t.Errorf("wanted back %v, and the phase after the step is %d", wanted, c.phase)
 		}
 		c.mu.Unlock()
@@ -92,7 +92,7 @@ func FuzzWhatABrokerSays(f *testing.F) {
 	f.Add([]byte(`{"v":1,"type":"ERR","code":"busy"}`), 0)
 	f.Add([]byte(`[]`), 2)
 	f.Fuzz(func(t *testing.T, line []byte, at int) {
-		before := phase(at % int(sticking+1))
+		before := phase(at % int(phaseHolding+1))
 		if before < 0 {
 			return
 		}
@@ -102,7 +102,7 @@ func FuzzWhatABrokerSays(f *testing.F) {
 			return
 		}
 		_ = c.hear(m)
-		if c.phase == stepping && before != stepping && before != asking {
+		if c.phase == phaseStepping && before != phaseStepping && before != phaseAsking {
 			t.Errorf("%q made phase %d a holder", line, before)
 		}
 		if time.Until(c.lease) > time.Hour {

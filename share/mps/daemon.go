@@ -54,7 +54,7 @@ func (d daemon) start(ctx context.Context) error {
 		return fmt.Errorf("%s -d: %w: %s", d.program, err, said)
 	}
 	for end := time.Now().Add(d.patience); ; time.Sleep(lookEvery) {
-		err := d.answers(ctx)
+		err := d.ping(ctx)
 		if err == nil {
 			return nil
 		}
@@ -96,9 +96,9 @@ func (d daemon) gid() int {
 // errMute means that the daemon did not answer in time.
 var errMute = errors.New("its MPS daemon does not answer")
 
-// answers returns nil if the daemon runs and answers; errMute if the program does not return in time; any other error
+// ping returns nil if the daemon runs and answers; errMute if the program does not return in time; any other error
 // means that no daemon runs. Without the folder none was started, and the program need not be called.
-func (d daemon) answers(ctx context.Context) error {
+func (d daemon) ping(ctx context.Context) error {
 	if _, err := os.Lstat(d.pipe()); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (d daemon) answers(ctx context.Context) error {
 
 // quit asks the daemon to quit, and waits for its processes to end. It does nothing for a daemon that does not answer.
 func (d daemon) quit(ctx context.Context) {
-	if d.program == "" || d.answers(ctx) != nil {
+	if d.program == "" || d.ping(ctx) != nil {
 		return
 	}
 	_, _ = d.run(ctx, "quit\n") // the next loop sees whether it did
@@ -154,7 +154,7 @@ func (d daemon) signal(pid int, signal os.Signal) {
 		return
 	}
 	defer func() { _ = process.Release() }()
-	if d.is(pid) {
+	if d.isOwnProcess(pid) {
 		_ = process.Signal(signal) // it may have ended by itself
 	}
 }
@@ -168,16 +168,16 @@ func (d daemon) processes() []int {
 	}
 	var pids []int
 	for _, entry := range entries {
-		if pid, err := strconv.Atoi(entry.Name()); err == nil && d.is(pid) {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && d.isOwnProcess(pid) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// is reports whether a process is this daemon or a server of it. Only these have both the mark and NVIDIA's name:
-// clients have the mark alone, and other daemons the name alone.
-func (d daemon) is(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
+// isOwnProcess reports whether a process is this daemon or a server of it. Only these have both the mark and NVIDIA's
+// name: clients have the mark alone, and other daemons the name alone.
+func (d daemon) isOwnProcess(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
 
 // marked reports whether a process has the daemon's mark and belongs to its user. The user must be checked, since
 // anybody can put the mark into his own environment and choose the names of his processes.

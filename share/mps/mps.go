@@ -82,11 +82,11 @@ type Manager struct {
 // gpu is what a manager remembers of one GPU. Its lock is held while its daemons are asked, so that one that hangs
 // delays no other GPU.
 type gpu struct {
-	mu     sync.Mutex
-	starts []time.Time // of its daemons, within startsPer
-	known  bool        // Serve has been called for it
-	last   []node.Run  // the jobs of the last Serve
-	said   node.Fill   // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
+	mu          sync.Mutex
+	starts      []time.Time // of its daemons, within startsPer
+	wasServed   bool        // Serve has been called for it
+	last        []node.Run  // the jobs of the last Serve
+	currentFill node.Fill   // what tasks are told: whose daemon runs, and which jobs are its clients; zero: nothing
 	// silence is how long the GPU is not asked after its daemon did not answer; until is when it is asked again.
 	silence time.Duration
 	until   time.Time
@@ -125,7 +125,7 @@ func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var err error
-	if !g.known {
+	if !g.wasServed {
 		err = m.recall(g, gpu)
 	}
 	users := usersOf(jobs)
@@ -138,7 +138,7 @@ func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.
 	} else {
 		err = errors.Join(err, ended, m.withdraw(g, gpu))
 	}
-	g.known, g.last = true, slices.Clone(jobs)
+	g.wasServed, g.last = true, slices.Clone(jobs)
 	switch {
 	case fills && err == nil:
 		return predict.Fill, nil
@@ -163,12 +163,12 @@ var errBegun = errors.New("a job on it began without MPS")
 
 // share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients. It
 // is the daemon that has clients already, or else that of the only user; for jobs of several users none is started.
-// mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins, since
-// no other job can become a client. After any error tasks are told of no daemon.
+// countStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins,
+// since no other job can become a client. After any error tasks are told of no daemon.
 func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
 	users, uid := usersOf(jobs), jobs[0].UID
-	if g.said.UID != nil && slices.Contains(users, *g.said.UID) {
-		uid = *g.said.UID
+	if g.currentFill.UID != nil && slices.Contains(users, *g.currentFill.UID) {
+		uid = *g.currentFill.UID
 	} else if len(users) > 1 {
 		return false, m.withdraw(g, gpu)
 	}
@@ -179,8 +179,8 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 	if g.silent(m.time()) {
 		return false, errors.Join(g.why, m.withdraw(g, gpu))
 	}
-	err = d.answers(ctx)
-	begins := func(job node.Run) bool { return g.begins(job, m.time()) }
+	err = d.ping(ctx)
+	begins := func(job node.Run) bool { return g.hasNotBegun(job, m.time()) }
 	if err != nil && !errors.Is(err, errMute) {
 		// The clients of the earlier daemon ended with it.
 		err = m.withdraw(g, gpu)
@@ -201,7 +201,7 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 	g.silence = 0
 	var clients []node.Run
 	for _, job := range jobs {
-		if job.UID == uid && (g.said.Serves(job) || begins(job)) {
+		if job.UID == uid && (g.currentFill.Serves(job) || begins(job)) {
 			clients = append(clients, job)
 		}
 	}
@@ -218,10 +218,10 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 // its job has not begun. The prolog waits for twelve seconds.
 const prologWaits = 10 * time.Second
 
-// begins reports whether a job has not begun yet, so that its first task will see what is written about it now. At the
-// first call of Serve no job counts, since all may have begun before this manager.
-func (g *gpu) begins(job node.Run, now time.Time) bool {
-	return g.known && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
+// hasNotBegun reports whether a job has not begun yet, so that its first task will see what is written about it now. At
+// the first call of Serve no job counts, since all may have begun before this manager.
+func (g *gpu) hasNotBegun(job node.Run, now time.Time) bool {
+	return g.wasServed && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
 		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
 }
 
@@ -236,7 +236,7 @@ func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 	if err := fill.Write(m.Dir); err != nil {
 		return errors.Join(err, m.withdraw(g, d.gpu))
 	}
-	g.said = fill
+	g.currentFill = fill
 	return nil
 }
 
@@ -254,7 +254,7 @@ func (m *Manager) recall(g *gpu, gpu int) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("which jobs are clients of MPS: %w: they take turns", err), m.withdraw(g, gpu))
 	}
-	g.said = said
+	g.currentFill = said
 	return nil
 }
 
@@ -271,7 +271,7 @@ func (g *gpu) backOff(now time.Time, why error) error {
 
 // start starts the daemon, unless it was started too often lately.
 func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
-	if err := g.mayStart(m.time(), m.Dir); err != nil {
+	if err := g.countStart(m.time(), m.Dir); err != nil {
 		return err
 	}
 	if err := d.kill(ctx); err != nil { // left by the last manager: a daemon that does not answer cannot be used
@@ -280,8 +280,8 @@ func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	return d.start(ctx)
 }
 
-// mayStart counts starts, and returns an error if there were too many. If it returns nil, this start is counted.
-func (g *gpu) mayStart(now time.Time, dir string) error {
+// countStart counts starts, and returns an error if there were too many. If it returns nil, this start is counted.
+func (g *gpu) countStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
 		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, dir)
@@ -311,7 +311,7 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 // withdraw stops making tasks clients of a daemon. Tasks that are clients go on; but a job with both kinds of tasks
 // does not count as a client, so from here on no job does.
 func (m *Manager) withdraw(g *gpu, gpu int) error {
-	g.said = node.Fill{}
+	g.currentFill = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -322,7 +322,7 @@ func (m *Manager) withdraw(g *gpu, gpu int) error {
 // endOthers ends the GPU's daemons whose user is not among these.
 func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	var all error
-	for _, d := range m.known() {
+	for _, d := range m.startedDaemons() {
 		if d.gpu == gpu && !slices.Contains(users, d.uid) {
 			all = errors.Join(all, m.end(ctx, d))
 		}
@@ -339,7 +339,7 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 		}
 	}
 	silent := g.silent(m.time())
-	if !silent && len(g.starts) > 0 && d.answers(ctx) == nil {
+	if !silent && len(g.starts) > 0 && d.ping(ctx) == nil {
 		g.starts = g.starts[:len(g.starts)-1] // only daemons that die are counted
 	}
 	if !silent { // one that does not answer would not obey either
@@ -364,7 +364,7 @@ func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	defer g.mu.Unlock()
 	users := usersOf(jobs)
 	err := errors.Join(m.withdraw(g, gpu), m.endOthers(ctx, gpu, users))
-	for _, d := range m.known() {
+	for _, d := range m.startedDaemons() {
 		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
 			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))
 		}
@@ -376,7 +376,7 @@ func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 // ends none. Other daemons are left, since their jobs would end with them, and the error names them.
 func (m *Manager) Stop(ctx context.Context) error {
 	var all error
-	for _, d := range m.known() {
+	for _, d := range m.startedDaemons() {
 		all = errors.Join(all, m.stop(ctx, d))
 	}
 	return all
@@ -403,8 +403,9 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	return m.end(ctx, d)
 }
 
-// known returns the daemons that a manager of this folder has started and not ended. Each has its folder until then.
-func (m *Manager) known() []daemon {
+// startedDaemons returns the daemons that a manager of this folder has started and not ended. Each has its folder until
+// then.
+func (m *Manager) startedDaemons() []daemon {
 	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed, so there is no error
 	var all []daemon
 	for _, path := range paths {

@@ -49,7 +49,7 @@ func newBench(t *testing.T) bench {
 	b.serve(predict.LookAhead) // nobody is there yet
 	t.Cleanup(func() {
 		b.mode("")
-		for _, d := range b.known() {
+		for _, d := range b.startedDaemons() {
 			_ = d.kill(context.Background()) // the test's own context is done
 		}
 		_ = os.RemoveAll(dir)

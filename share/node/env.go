@@ -37,7 +37,7 @@ type Seat struct {
 func EnvOf(environ []string, seat *Seat) []string {
 	set := seat.settings()
 	var lines []string
-	for _, name := range slices.Concat(ours(environ), seat.misleading(environ)) {
+	for _, name := range slices.Concat(earlierNames(environ), seat.misleading(environ)) {
 		if _, again := set[name]; !again {
 			lines = append(lines, "unset "+name)
 		}
@@ -76,8 +76,8 @@ func (s *Seat) misleading(environ []string) []string {
 	return names
 }
 
-// ours returns the variables in an environment that an earlier TaskProlog has set.
-func ours(environ []string) []string {
+// earlierNames returns the variables in an environment that an earlier TaskProlog has set.
+func earlierNames(environ []string) []string {
 	var names []string
 	for _, name := range []string{socketName, listName} {
 		if value(environ, name) != "" {

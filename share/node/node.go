@@ -59,7 +59,7 @@ func StampOf(environ []string) (share.Stamp, error) {
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	told, err := told(value(environ, "SLURM_JOB_EXTRA"), job)
+	told, err := parseGrant(value(environ, "SLURM_JOB_EXTRA"), job)
 	if err != nil {
 		return share.Stamp{}, err
 	}
@@ -86,10 +86,10 @@ type grant struct {
 	SLO    int64       `json:"slo_ms"`
 }
 
-// told reads the annotation of a job. The daemon's annotations are recognised by their exact first bytes, as in
+// parseGrant reads the annotation of a job. The daemon's annotations are recognised by their exact first bytes, as in
 // etc/node/prolog.sh, so what a user writes in their place is not taken for one. JSON allows a field twice and the last
 // one counts, so the values are compared again after parsing.
-func told(extra string, job int) (grant, error) {
+func parseGrant(extra string, job int) (grant, error) {
 	start := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":`, job)
 	if len(extra) > maxAnnotation || !strings.HasPrefix(extra, start) {
 		return grant{}, ErrNotShared

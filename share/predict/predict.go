@@ -98,19 +98,19 @@ func Speeds(mode Mode, tenants []Tenant) []float64 {
 	return speeds
 }
 
-// neighbours sums how busy the other jobs keep the GPU: those more important than the job in question (before), its
-// equals (beside), and the less important (behind).
-type neighbours struct{ before, beside, behind float64 }
+// neighbours sums how busy the other jobs keep the GPU: those more important than the job in question (higher), its
+// equals (peers), and the less important (lower).
+type neighbours struct{ higher, peers, lower float64 }
 
 // add counts another job, as seen by a job of class mine.
 func (n *neighbours) add(mine share.Class, other Tenant) {
 	switch {
 	case other.Class == mine:
-		n.beside += other.busy()
+		n.peers += other.busy()
 	case other.Class == share.High:
-		n.before += other.busy()
+		n.higher += other.busy()
 	default:
-		n.behind += other.busy()
+		n.lower += other.busy()
 	}
 }
 
@@ -132,7 +132,7 @@ func (t Tenant) slowed(slowdown float64) float64 {
 // unknown, and have pauses.
 func (t Tenant) anticipated(with neighbours) float64 {
 	waits := min(float64(anticipated*t.busy()), mostAnticipated)
-	return 1 / (1 + float64(t.busy()*with.beside) + float64(waits*min(1, with.behind)))
+	return 1 / (1 + float64(t.busy()*with.peers) + float64(waits*min(1, with.lower)))
 }
 
 // slowdown returns how many times as long the GPU part takes; infinite if nothing is left for the job. That cube fits
@@ -141,22 +141,22 @@ func (t Tenant) anticipated(with neighbours) float64 {
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:
-		return 1 + float64(sliced*(n.before+n.beside+n.behind))
+		return 1 + float64(sliced*(n.higher+n.peers+n.lower))
 	case class == share.High: // look-ahead for High is not computed here, since more than the GPU part counts there
 		return n.important(mode)
 	case mode == Turns:
-		return 1 + n.beside + float64(stepForStep*min(1, oftenThere*n.before)*max(1, n.before))
+		return 1 + n.peers + float64(stepForStep*min(1, oftenThere*n.higher)*max(1, n.higher))
 	case mode == LookAhead:
-		idle := max(0, 1-n.before)
-		return (1 + n.beside) / float64(idle*float64(idle*idle)) // the shorter a gap, the fewer steps end within it
+		idle := max(0, 1-n.higher)
+		return (1 + n.peers) / float64(idle*float64(idle*idle)) // the shorter a gap, the fewer steps end within it
 	}
-	return 1/float64(halved*max(0, 1-float64(yields*n.before))) + float64(together*n.beside)
+	return 1/float64(halved*max(0, 1-float64(yields*n.higher))) + float64(together*n.peers)
 }
 
 // important returns the slowdown of an important job by class-only turns or MPS.
 func (n neighbours) important(mode Mode) float64 {
 	if mode == Turns {
-		return 1 + n.beside + float64(alternate*min(1, n.behind))
+		return 1 + n.peers + float64(alternate*min(1, n.lower))
 	}
-	return 1 + float64(equal*n.beside) + float64(beneath*min(mostBeneath, n.behind))
+	return 1 + float64(equal*n.peers) + float64(beneath*min(mostBeneath, n.lower))
 }

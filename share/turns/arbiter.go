@@ -21,10 +21,10 @@ const (
 type turn struct {
 	began, ends time.Duration // ends: when the lease ends
 	steps       int           // the number of steps that it was meant for; 0: unknown
-	guard       bool          // granted because the job was below its least share
+	forMinShare bool          // granted because the job was below its least share
 	yielding    bool          // the client was told to yield
 	told, until time.Duration // when it was told, and the end of its grace
-	ignored     bool          // the client did not release within the grace
+	isGraceOver bool          // the client did not release within the grace
 }
 
 // client is one connection of a job to the arbiter.
@@ -41,14 +41,14 @@ type client struct {
 	within   time.Duration // the deadline counted from when it asked
 	turn     turn
 
-	waits   recent
-	used    time.Duration // GPU time in all its slices
-	began   time.Duration // used at its last request
-	ignored time.Duration // used at the first yield that it ignored since then; less than began: it ignored none
-	window  window
-	turns   int
-	freezes int
-	reports int // offences
+	waits         history
+	used          time.Duration // GPU time in all its slices
+	usedAtAsk     time.Duration // used at its last request
+	usedAtIgnored time.Duration // used at the first yield that it ignored since then; less than began: it ignored none
+	window        window
+	turns         int
+	freezes       int
+	reports       int // offences
 }
 
 // Arbiter decides which client may use one GPU. At most one client has the GPU at any time. It is not safe for
@@ -57,14 +57,14 @@ type Arbiter struct {
 	roster
 	clients []*client // by ID
 	holder  *client   // or nil
-	// drains is until when no client is granted the GPU, because stopped was frozen with kernels still queued. If
+	// drainUntil is until when no client is granted the GPU, because stopped was frozen with kernels still queued. If
 	// stopped is nil, nothing drains.
-	drains  time.Duration
-	stopped *client
-	guarded bool          // the last grant was made because a job was below its least share
-	last    share.Class   // the class of the client of the last grant
-	ended   time.Duration // when the last slice ended
-	effects []Effect
+	drainUntil      time.Duration
+	drainingClient  *client
+	lastForMinShare bool          // the last grant was made because a job was below its least share
+	last            share.Class   // the class of the client of the last grant
+	ended           time.Duration // when the last slice ended
+	effects         []Effect
 }
 
 // New returns an arbiter for a GPU without clients.
@@ -89,14 +89,14 @@ func (a *Arbiter) Step(now time.Duration, e Event) []Effect {
 		a.release(c, e)
 	case e.Kind == Revise && c.phase == waiting:
 		c.declared = max(0, e.Estimate)
-		c.job.steps, c.job.drains = recent{}, recent{}
+		c.job.steps, c.job.releaseDelays = history{}, history{}
 	case e.Kind == Leave:
 		a.leave(c)
-	case e.Kind == Drained && c == a.stopped:
-		a.stopped = nil
+	case e.Kind == Drained && c == a.drainingClient:
+		a.drainingClient = nil
 	}
 	for more := true; more; {
-		more = a.settle()
+		more = a.applyNext()
 	}
 	return a.effects
 }
@@ -135,34 +135,35 @@ func (a *Arbiter) join(e Event) {
 	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.enter(e, class), phase: idle})
 }
 
-// ask makes the client wait. That ignored is less than began says that no yield was ignored in this request (offends).
+// ask makes the client wait. That ignored is less than began says that no yield was ignored in this request
+// (countsAsOffence).
 func (a *Arbiter) ask(c *client, e Event) {
-	a.begin(c.job)
+	a.addActive(c.job)
 	c.phase, c.seq, c.since = waiting, e.Seq, a.now
-	c.began, c.ignored = c.used, c.used-1
+	c.usedAtAsk, c.usedAtIgnored = c.used, c.used-1
 	c.declared, c.deadline, c.within = max(0, e.Estimate), max(0, e.Deadline), max(0, e.Deadline-a.now)
 }
 
 func (a *Arbiter) release(c *client, e Event) {
-	a.letGo(c, e.Used)
+	a.endRequest(c, e.Used)
 	c.phase, c.since = idle, a.now
 }
 
-// letGo ends the client's slice or request, however it ended: the arbiter learns from a client that hung up as from one
-// that released. Of a waiting client only the request ends.
-func (a *Arbiter) letGo(c *client, used time.Duration) {
+// endRequest ends the client's slice or request, however it ended: the arbiter learns from a client that hung up as
+// from one that released. Of a waiting client only the request ends.
+func (a *Arbiter) endRequest(c *client, used time.Duration) {
 	switch c.phase {
 	case idle:
 		return
 	case frozen:
 		a.do(Thaw, c)
-		a.had(c.job)
+		a.recordSlice(c.job)
 	case holding:
 		c.learn(a.now, used)
-		a.had(c.job)
+		a.recordSlice(c.job)
 	}
 	a.free(c)
-	a.end(c.job)
+	a.removeActive(c.job)
 }
 
 // free takes the GPU from a client that no longer needs it.
@@ -170,13 +171,13 @@ func (a *Arbiter) free(c *client) {
 	if a.holder == c {
 		a.holder, a.ended = nil, a.now
 	}
-	if a.stopped == c {
-		a.stopped = nil
+	if a.drainingClient == c {
+		a.drainingClient = nil
 	}
 }
 
 func (a *Arbiter) leave(c *client) {
-	a.letGo(c, 0)
+	a.endRequest(c, 0)
 	a.exit(c.job)
 	a.clients = slices.DeleteFunc(a.clients, func(other *client) bool { return other == c })
 }
@@ -187,7 +188,7 @@ func (a *Arbiter) leave(c *client) {
 // known: one that was meant for one step, or that lasted to the end of its lease without a yield.
 func (c *client) learn(now, used time.Duration) {
 	t := c.turn
-	if t.ignored {
+	if t.isGraceOver {
 		return // the client was stopped for a part of it
 	}
 	took := now - t.began
@@ -196,9 +197,9 @@ func (c *client) learn(now, used time.Duration) {
 	}
 	switch { // bounded by mostGrace: while no other client waits, a client may go on after a yield as long as it likes
 	case t.yielding:
-		c.job.drains.add(min(now-t.told, mostGrace))
+		c.job.releaseDelays.add(min(now-t.told, mostGrace))
 	case now > t.ends:
-		c.job.drains.add(min(now-t.ends, mostGrace))
+		c.job.releaseDelays.add(min(now-t.ends, mostGrace))
 	}
 	if t.steps == 1 || t.steps > 1 && !t.yielding && now >= t.ends {
 		c.job.steps.add(took / time.Duration(t.steps))
@@ -208,20 +209,20 @@ func (c *client) learn(now, used time.Duration) {
 // draining reports whether the GPU may be granted to no client, because kernels of a frozen client may still be on it.
 // If no other client wants the GPU, the frozen one goes on.
 func (a *Arbiter) draining() bool {
-	return a.stopped != nil && a.now < a.drains && a.othersWant(a.stopped)
+	return a.drainingClient != nil && a.now < a.drainUntil && a.othersWant(a.drainingClient)
 }
 
 func (a *Arbiter) othersWant(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool { return a.wants(other, c) })
 }
 
-// settle carries out the next change that is due now and reports whether there was one. A holder is first told to
+// applyNext carries out the next change that is due now and reports whether there was one. A holder is first told to
 // yield, and is frozen when its grace is over. While kernels of a frozen client may be on the GPU, nothing is due.
-func (a *Arbiter) settle() bool {
+func (a *Arbiter) applyNext() bool {
 	if a.draining() {
 		return false
 	}
-	a.stopped = nil
+	a.drainingClient = nil
 	next, guard := a.next()
 	if a.holder == nil {
 		return next != nil && a.give(next, guard)
@@ -247,14 +248,14 @@ func (a *Arbiter) mustYield(h, next *client, guard bool) bool {
 
 // give grants the free GPU to a waiting client, or thaws a frozen one.
 func (a *Arbiter) give(c *client, guard bool) bool {
-	a.holder, a.guarded, a.last = c, guard, c.class
+	a.holder, a.lastForMinShare, a.last = c, guard, c.class
 	if c.phase == frozen {
 		a.thaw(c, guard)
 		return true
 	}
 	lease, steps := a.lease(c, guard)
 	c.phase = holding
-	c.turn = turn{began: a.now, ends: a.now + lease, steps: steps, guard: guard}
+	c.turn = turn{began: a.now, ends: a.now + lease, steps: steps, forMinShare: guard}
 	c.waits.add(a.now - c.since)
 	c.turns++
 	a.do(Grant, c).Lease = lease
@@ -266,13 +267,13 @@ func (a *Arbiter) give(c *client, guard bool) bool {
 // step, so it stops after that one although steps vary in length. A slice for the least share is one step if a more
 // important client is expected at all.
 func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
-	gap, step := a.gap(c), c.step()
+	gap, step := a.gap(c), c.expectedStep()
 	switch {
 	case a.contested(c) || guard && gap < forever:
 		return oneStep, 1
 	case gap == forever:
 		return a.rules.Quantum, 0
-	case c.job.seen() == 0: // a declared step is not trusted until one was seen
+	case c.job.observedStep() == 0: // a declared step is not trusted until one was seen
 		return oneStep, 1
 	}
 	steps := max(1, min(gap, a.rules.Quantum)/step)
@@ -294,7 +295,7 @@ func (a *Arbiter) contested(c *client) bool {
 // least the drain time that stopping it costs, so that it makes progress beside others of its class.
 func (a *Arbiter) thaw(c *client, guard bool) {
 	c.phase = holding
-	c.turn.guard = guard
+	c.turn.forMinShare = guard
 	c.turn.until = a.now + max(leastGrace, a.drain(c))
 	a.do(Thaw, c)
 }
@@ -302,7 +303,7 @@ func (a *Arbiter) thaw(c *client, guard bool) {
 // graceEnds returns when the grace of a holder that was told to yield ends. A holder that was already frozen for the
 // same yield has no more grace towards a client that outranks it.
 func (a *Arbiter) graceEnds(h, next *client) time.Duration {
-	if h.turn.ignored && !h.turn.guard && a.rules.outranks(next, h) {
+	if h.turn.isGraceOver && !h.turn.forMinShare && a.rules.outranks(next, h) {
 		return a.now
 	}
 	return h.turn.until
@@ -310,7 +311,7 @@ func (a *Arbiter) graceEnds(h, next *client) time.Duration {
 
 // grace returns how long the client has to release after a yield: twice its step, within leastGrace and mostGrace.
 func (c *client) grace() time.Duration {
-	return max(leastGrace, min(mostGrace, 2*c.step()))
+	return max(leastGrace, min(mostGrace, 2*c.expectedStep()))
 }
 
 // yield tells the holder to release within its grace. It is true for settle, as something has changed.
@@ -325,31 +326,31 @@ func (a *Arbiter) yield(h *client) bool {
 func (a *Arbiter) freeze(h *client) bool {
 	h.phase, h.since = frozen, a.now
 	h.freezes++
-	a.holder, a.stopped, a.drains = nil, h, a.now+a.drain(h)
-	a.had(h.job)
+	a.holder, a.drainingClient, a.drainUntil = nil, h, a.now+a.drain(h)
+	a.recordSlice(h.job)
 	a.do(Freeze, h)
-	if h.turn.ignored {
+	if h.turn.isGraceOver {
 		return true
 	}
-	h.turn.ignored = true
-	h.job.drains.add(min(a.now-h.turn.told, mostGrace)) // its step takes at least that long
-	if h.offends(a.now-h.turn.told) && h.job.offended(a.now) {
+	h.turn.isGraceOver = true
+	h.job.releaseDelays.add(min(a.now-h.turn.told, mostGrace)) // its step takes at least that long
+	if h.countsAsOffence(a.now-h.turn.told) && h.job.recordIgnoredYield(a.now) {
 		h.reports++
 		a.do(Offence, h)
 	}
 	return true
 }
 
-// offends reports whether an ignored yield, told the given time ago, counts as an offence. A step counts once, however
-// often it is stopped, unless it goes on for longer than the longest grace. A client that truthfully declares steps
-// longer than that commits none, since freezing is the only way to share with it; it is believed up to twice what it
-// declared.
-func (c *client) offends(ago time.Duration) bool {
-	first := c.ignored < c.began
+// countsAsOffence reports whether an ignored yield, told the given time ago, counts as an offence. A step counts once,
+// however often it is stopped, unless it goes on for longer than the longest grace. A client that truthfully declares
+// steps longer than that commits none, since freezing is the only way to share with it; it is believed up to twice what
+// it declared.
+func (c *client) countsAsOffence(ago time.Duration) bool {
+	first := c.usedAtIgnored < c.usedAtAsk
 	if first {
-		c.ignored = max(c.began, c.used-ago)
+		c.usedAtIgnored = max(c.usedAtAsk, c.used-ago)
 	}
-	switch since := c.used - c.ignored; {
+	switch since := c.used - c.usedAtIgnored; {
 	// It was said that the step is long, and it is not twice as long yet.
 	case c.declared > mostGrace && since <= 2*c.declared:
 		return false
@@ -358,14 +359,14 @@ func (c *client) offends(ago time.Duration) bool {
 		return false
 	}
 	if !first {
-		c.ignored = c.used
+		c.usedAtIgnored = c.used
 	}
 	return true
 }
 
 // drain returns how long kernels of a frozen client may still be on the GPU. What it had launched is at most one step.
 func (a *Arbiter) drain(h *client) time.Duration {
-	return max(a.rules.Drain, min(mostGrace, h.job.seen()))
+	return max(a.rules.Drain, min(mostGrace, h.job.observedStep()))
 }
 
 // advance moves the clock: the holder is charged for the time, and jobs that want the GPU earn their least share.
@@ -376,7 +377,7 @@ func (a *Arbiter) advance(now time.Duration) {
 		return
 	}
 	a.earn(passed.Seconds())
-	a.concede(passed.Seconds())
+	a.updateConcedeBudgets(passed.Seconds())
 	h := a.holder
 	if h == nil {
 		return
@@ -385,27 +386,27 @@ func (a *Arbiter) advance(now time.Duration) {
 	h.job.spent += time.Duration(float64(passed) / a.rules.weight(h.class))
 	h.window.add(now, passed, a.rules.Window)
 	left := h.job.credit - passed.Seconds()
-	if !h.turn.guard {
+	if !h.turn.forMinShare {
 		// GPU time used beyond the least share counts as debt for one window at most; a deeper debt stays.
-		left = max(left, min(h.job.credit, -float64(a.leastPart(h.class)*a.rules.Window.Seconds())))
+		left = max(left, min(h.job.credit, -float64(a.jobMinShare(h.class)*a.rules.Window.Seconds())))
 	}
 	h.job.credit = left
 }
 
-// concede lets each job earn what it may lose to slices that do not fit into its gaps, and deducts what it loses while
-// it waits for a less important job. A job that has not had the GPU yet has no gaps, so it earns nothing. It can be at
-// most a window's earnings behind.
-func (a *Arbiter) concede(seconds float64) {
+// updateConcedeBudgets lets each job earn what it may lose to slices that do not fit into its gaps, and deducts what it
+// loses while it waits for a less important job. A job that has not had the GPU yet has no gaps, so it earns nothing.
+// It can be at most a window's earnings behind.
+func (a *Arbiter) updateConcedeBudgets(seconds float64) {
 	most := float64(a.rules.Concede * a.rules.Window.Seconds())
 	for _, j := range a.jobs {
-		if !j.away {
+		if !j.hasReleased {
 			continue
 		}
-		left := min(most, j.conceded+float64(a.rules.Concede*seconds))
+		left := min(most, j.concedeBudget+float64(a.rules.Concede*seconds))
 		if a.holder != nil && rank(a.holder.class) > rank(j.class) && a.waits(j) {
 			left = max(-most, left-seconds)
 		}
-		j.conceded = left
+		j.concedeBudget = left
 	}
 }
 
@@ -417,8 +418,8 @@ func (a *Arbiter) waits(j *job) bool {
 // Wake returns when the next Tick is due, if any is. It is always after the present time, so that ticks cannot follow
 // each other without time passing.
 func (a *Arbiter) Wake() (time.Duration, bool) {
-	if a.stopped != nil {
-		return max(a.drains, a.now+time.Microsecond), true
+	if a.drainingClient != nil {
+		return max(a.drainUntil, a.now+time.Microsecond), true
 	}
 	at := forever
 	all := a.candidates()
@@ -431,7 +432,7 @@ func (a *Arbiter) Wake() (time.Duration, bool) {
 			}
 			guard := forever
 			if c == first {
-				guard = a.guardAt(c)
+				guard = a.minShareDueAt(c)
 			}
 			at = min(at, a.turnAt(c, next, guard))
 		}
@@ -448,15 +449,15 @@ func (a *Arbiter) turnAt(c, next *client, guard time.Duration) time.Duration {
 	h := a.holder
 	switch {
 	case h == nil:
-		return min(a.fits(c), guard)
+		return min(a.earliestStart(c), guard)
 	case h.turn.yielding:
 		if c == next {
 			return a.graceEnds(h, c)
 		}
-		if at := min(a.fits(c), guard); at > a.now {
+		if at := min(a.earliestStart(c), guard); at > a.now {
 			return at
 		}
 		return forever // another client goes first
 	}
-	return min(max(a.fits(c), a.dueAt(c, h)), guard)
+	return min(max(a.earliestStart(c), a.dueAt(c, h)), guard)
 }

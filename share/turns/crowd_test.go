@@ -151,13 +151,13 @@ func TestWhatIsKnownOfJobsIsForgottenInTheEnd(t *testing.T) {
 		s.release(id)
 		s.leave(id)
 	}
-	if n := len(s.a.gone); n != mostGone || len(s.a.jobs) != 0 {
+	if n := len(s.a.departed); n != mostGone || len(s.a.jobs) != 0 {
 		t.Errorf("%d jobs that are gone are remembered, and %d that are not there", n, len(s.a.jobs))
 	}
-	s.now += remembered + ms
+	s.now += departedTTL + ms
 	s.step(Event{Kind: Join, Client: 9999, Class: share.Low})
-	if s.leave(9999); len(s.a.gone) != 0 {
-		t.Errorf("%d are remembered for ever", len(s.a.gone))
+	if s.leave(9999); len(s.a.departed) != 0 {
+		t.Errorf("%d are remembered for ever", len(s.a.departed))
 	}
 }
 

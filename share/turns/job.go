@@ -30,34 +30,34 @@ type job struct {
 
 	// queued is when it began to wait, or when its last slice ended if that was later. place numbers those moments and
 	// orders jobs that are otherwise equal.
-	queued time.Duration
-	place  uint64
-	away   bool          // it has had the GPU and released it
-	left   time.Duration // when it last stopped wanting the GPU
-	gone   time.Duration // when its last client left
+	queued      time.Duration
+	place       uint64
+	hasReleased bool          // it has had the GPU and released it
+	idleSince   time.Duration // when it last stopped wanting the GPU
+	departedAt  time.Duration // when its last client left
 
-	gaps, steps, drains recent // drains: times from a yield, or from the end of a lease, to the release
+	gaps, steps, releaseDelays history // drains: times from a yield, or from the end of a lease, to the release
 
 	credit float64 // seconds of GPU time that it may still have for its least share
-	// conceded is how many seconds it may still lose to slices that do not fit into its gaps.
-	conceded float64
-	spent    time.Duration   // GPU time divided by the weight of its class, as Weighted compares it
-	ignored  []time.Duration // when it was frozen lately for an ignored yield
+	// concedeBudget is how many seconds it may still lose to slices that do not fit into its gaps.
+	concedeBudget float64
+	spent         time.Duration   // GPU time divided by the weight of its class, as Weighted compares it
+	ignoredYields []time.Duration // when it was frozen lately for an ignored yield
 }
 
-// seen returns how long the job's steps were lately; 0: none was seen. The time from a yield to the release counts too,
-// since that is at most one step. It uses nothing that the job says of itself.
-func (j *job) seen() time.Duration {
-	return max(quantile(j.steps.sorted, 0.9), quantile(j.drains.sorted, 0.9))
+// observedStep returns how long the job's steps were lately; 0: none was seen. The time from a yield to the release
+// counts too, since that is at most one step. It uses nothing that the job says of itself.
+func (j *job) observedStep() time.Duration {
+	return max(quantile(j.steps.sorted, 0.9), quantile(j.releaseDelays.sorted, 0.9))
 }
 
 // roster holds the jobs whose clients share the GPU and those that left lately, with what each has had and is owed.
 type roster struct {
-	rules  Rules
-	now    time.Duration
-	jobs   []*job // in order of arrival
-	gone   []*job // jobs whose clients have all left, in the order of leaving
-	places uint64 // the last place given to a waiting job
+	rules    Rules
+	now      time.Duration
+	jobs     []*job // in order of arrival
+	departed []*job // jobs whose clients have all left, in the order of leaving
+	places   uint64 // the last place given to a waiting job
 }
 
 // enter returns the job of a client that joins, and remembers a job that left lately.
@@ -68,9 +68,9 @@ func (r *roster) enter(e Event, class share.Class) *job {
 	at := slices.IndexFunc(r.jobs, named)
 	if at < 0 {
 		j := &job{owner: who}
-		if old := slices.IndexFunc(r.gone, named); old >= 0 {
-			j = r.gone[old]
-			r.gone = slices.Delete(r.gone, old, old+1)
+		if old := slices.IndexFunc(r.departed, named); old >= 0 {
+			j = r.departed[old]
+			r.departed = slices.Delete(r.departed, old, old+1)
 		}
 		r.jobs, at = append(r.jobs, j), len(r.jobs)
 	}
@@ -87,8 +87,8 @@ func (r *roster) exit(j *job) {
 	}
 	r.jobs = slices.DeleteFunc(r.jobs, func(other *job) bool { return other == j })
 	if j.owner.job != 0 { // a client without a job never comes back
-		j.gone = r.now
-		r.gone = append(r.gone, j)
+		j.departedAt = r.now
+		r.departed = append(r.departed, j)
 	}
 	r.forget()
 }
@@ -96,34 +96,34 @@ func (r *roster) exit(j *job) {
 // forget drops the records of jobs that left long ago, and the oldest ones if there are too many. Records are in the
 // order of leaving, so the first is the oldest.
 func (r *roster) forget() {
-	for len(r.gone) > 0 && (len(r.gone) > mostGone || r.now-r.gone[0].gone > remembered) {
-		r.gone = slices.Delete(r.gone, 0, 1)
+	for len(r.departed) > 0 && (len(r.departed) > mostGone || r.now-r.departed[0].departedAt > departedTTL) {
+		r.departed = slices.Delete(r.departed, 0, 1)
 	}
 }
 
-// begin counts one more client of the job that wants the GPU. Its first one ends the job's gap and queues the job.
-func (r *roster) begin(j *job) {
+// addActive counts one more client of the job that wants the GPU. Its first one ends the job's gap and queues the job.
+func (r *roster) addActive(j *job) {
 	if j.active++; j.active > 1 {
 		return
 	}
-	if j.away {
-		j.gaps.add(r.now - j.left)
+	if j.hasReleased {
+		j.gaps.add(r.now - j.idleSince)
 	}
 	r.queue(j)
 	j.spent = r.entry(j)
 }
 
-// end counts one client less that wants the GPU. After the last one the job's gap begins.
-func (r *roster) end(j *job) {
+// removeActive counts one client less that wants the GPU. After the last one the job's gap begins.
+func (r *roster) removeActive(j *job) {
 	if j.active--; j.active == 0 {
-		j.left = r.now
+		j.idleSince = r.now
 	}
 }
 
-// had ends a slice of the job. The job goes behind its equals, whichever of its clients is next.
-func (r *roster) had(j *job) {
+// recordSlice ends a slice of the job. The job goes behind its equals, whichever of its clients is next.
+func (r *roster) recordSlice(j *job) {
 	r.queue(j)
-	j.away = true
+	j.hasReleased = true
 }
 
 // queue gives the job the last place among its equals.
@@ -159,13 +159,14 @@ func (r *roster) earn(seconds float64) {
 		if j.active == 0 {
 			continue
 		}
-		part := r.leastPart(j.class)
+		part := r.jobMinShare(j.class)
 		j.credit = min(float64(part*r.rules.Window.Seconds()), j.credit+float64(part*seconds))
 	}
 }
 
-// leastPart returns the least share of one job: that of its class, divided by the number of its jobs that want the GPU.
-func (r *roster) leastPart(class share.Class) float64 {
+// jobMinShare returns the least share of one job: that of its class, divided by the number of its jobs that want the
+// GPU.
+func (r *roster) jobMinShare(class share.Class) float64 {
 	active := 0
 	for _, j := range r.jobs {
 		if j.class == class && j.active > 0 {
@@ -175,14 +176,14 @@ func (r *roster) leastPart(class share.Class) float64 {
 	return r.rules.MinShare / float64(max(1, active))
 }
 
-// offended counts an ignored yield and reports whether there were too many. It is counted per job, since the job's next
-// process behaves the same.
-func (j *job) offended(now time.Duration) bool {
-	j.ignored = slices.DeleteFunc(j.ignored, func(at time.Duration) bool { return now-at > offenceWindow })
-	j.ignored = append(j.ignored, now)
-	if len(j.ignored) < mostIgnored {
+// recordIgnoredYield counts an ignored yield and reports whether there were too many. It is counted per job, since the
+// job's next process behaves the same.
+func (j *job) recordIgnoredYield(now time.Duration) bool {
+	j.ignoredYields = slices.DeleteFunc(j.ignoredYields, func(at time.Duration) bool { return now-at > offenceWindow })
+	j.ignoredYields = append(j.ignoredYields, now)
+	if len(j.ignoredYields) < mostIgnored {
 		return false
 	}
-	j.ignored = nil
+	j.ignoredYields = nil
 	return true
 }

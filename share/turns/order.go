@@ -53,7 +53,7 @@ func (c *client) latest() time.Duration {
 	if c.deadline == 0 {
 		return forever
 	}
-	return max(c.deadline, c.job.queued+c.within) - min(c.job.seen(), mostGrace, c.within)
+	return max(c.deadline, c.job.queued+c.within) - min(c.job.observedStep(), mostGrace, c.within)
 }
 
 // outranks reports whether a client goes before the other without waiting for the end of the other's quantum.
@@ -93,13 +93,13 @@ func (a *Arbiter) next() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
 	for _, c := range all {
-		if (best == nil || a.rules.before(c, best)) && (a.need(c) <= a.gap(c) || a.conceded(c)) {
+		if (best == nil || a.rules.before(c, best)) && (a.need(c) <= a.gap(c) || a.isConceded(c)) {
 			best = c
 		}
 	}
 	for _, class := range classes {
 		c := a.rules.first(all, class)
-		if c != nil && a.guardAt(c) <= a.now && (starving == nil || c.job.credit > starving.job.credit) {
+		if c != nil && a.minShareDueAt(c) <= a.now && (starving == nil || c.job.credit > starving.job.credit) {
 			starving = c
 		}
 	}
@@ -164,18 +164,18 @@ func (a *Arbiter) onlyFrozen() *client {
 	return first
 }
 
-// guardAt returns when the client, which must be the first of its class, is due the GPU because its job is below its
-// least share. The job must have earned the length of its step. If the last slice did not end just now it must have
+// minShareDueAt returns when the client, which must be the first of its class, is due the GPU because its job is below
+// its least share. The job must have earned the length of its step. If the last slice did not end just now it must have
 // earned a little more, which lets it wait for the beginning of a gap. If the last grant was such a one or went to the
 // same class, a waiting client of the other class goes first.
-func (a *Arbiter) guardAt(c *client) time.Duration {
-	again := a.guarded || a.last == c.class
-	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.othersWait(c) {
+func (a *Arbiter) minShareDueAt(c *client) time.Duration {
+	again := a.lastForMinShare || a.last == c.class
+	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.otherClassWants(c) {
 		return forever
 	}
-	part := a.leastPart(c.class)
-	need := min(max(c.step(), oneStep).Seconds(), float64(part*a.rules.Window.Seconds()))
-	if a.rules.LookAhead && a.holder == nil && a.now-a.ended > promptly {
+	part := a.jobMinShare(c.class)
+	need := min(max(c.expectedStep(), oneStep).Seconds(), float64(part*a.rules.Window.Seconds()))
+	if a.rules.LookAhead && a.holder == nil && a.now-a.ended > promptWindow {
 		need += float64(part * mostLate.Seconds()) // cheaper for the others right after they released the GPU
 	}
 	short := (need - c.job.credit) / part
@@ -185,8 +185,8 @@ func (a *Arbiter) guardAt(c *client) time.Duration {
 	return a.now + time.Duration(short*1e9) + time.Microsecond
 }
 
-// othersWait reports whether a client of the other class wants the GPU.
-func (a *Arbiter) othersWait(c *client) bool {
+// otherClassWants reports whether a client of the other class wants the GPU.
+func (a *Arbiter) otherClassWants(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool {
 		return a.wants(other, c) && other.class != c.class
 	})

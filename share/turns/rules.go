@@ -59,16 +59,16 @@ const (
 	// mostKept is how long a client keeps the GPU after a step in case another step follows.
 	mostKept = 2 * time.Millisecond
 
-	// promptly is the time after the end of a slice in which a least share that is due still has the whole gap before
-	// it.
-	promptly = 2 * time.Millisecond
+	// promptWindow is the time after the end of a slice in which a least share that is due still has the whole gap
+	// before it.
+	promptWindow = 2 * time.Millisecond
 
 	// mostLate bounds how long a least share that is due waits for an expected client to come, do its step and release.
 	mostLate = time.Second
 
 	// A job is remembered for this long after its last client has left, and at most this many such jobs.
-	remembered = 10 * time.Minute
-	mostGone   = 256
+	departedTTL = 10 * time.Minute
+	mostGone    = 256
 
 	// This many ignored yields within this time are an Offence.
 	mostIgnored   = 3
@@ -85,10 +85,10 @@ func (r Rules) filled() Rules {
 	if r.Policy == "" {
 		r.Policy = Strict
 	}
-	or(&r.Quantum, DefaultQuantum)
-	or(&r.Patience, DefaultPatience)
-	or(&r.Window, DefaultWindow)
-	or(&r.Drain, DefaultDrain)
+	setDefault(&r.Quantum, DefaultQuantum)
+	setDefault(&r.Patience, DefaultPatience)
+	setDefault(&r.Window, DefaultWindow)
+	setDefault(&r.Drain, DefaultDrain)
 	if r.HighWeight <= 0 {
 		r.HighWeight = DefaultHighWeight
 	}
@@ -97,8 +97,8 @@ func (r Rules) filled() Rules {
 	return r
 }
 
-// or sets a duration that is unset or negative.
-func or(d *time.Duration, otherwise time.Duration) {
+// setDefault sets a duration that is unset or negative.
+func setDefault(d *time.Duration, otherwise time.Duration) {
 	if *d <= 0 {
 		*d = otherwise
 	}

@@ -54,7 +54,7 @@ func (a *Arbiter) picture(c *client) ClientState {
 	waits := c.waits.sorted
 	s := ClientState{Client: c.id, Job: c.job.owner.job, Class: c.class, Phase: string(c.phase), Since: c.since,
 		Used: c.used, Share: float64(c.window.within(a.now, a.rules.Window)) / float64(a.rules.Window), Turns: c.turns,
-		WaitP50: quantile(waits, 0.5), WaitP95: quantile(waits, 0.95), Step: c.step(), Freezes: c.freezes,
+		WaitP50: quantile(waits, 0.5), WaitP95: quantile(waits, 0.95), Step: c.expectedStep(), Freezes: c.freezes,
 		Offences: c.reports}
 	switch {
 	case c.phase == holding && c.turn.yielding:
@@ -62,8 +62,8 @@ func (a *Arbiter) picture(c *client) ClientState {
 		s.Since = c.turn.told
 	case c.phase == holding:
 		s.Since = c.turn.began
-	case c.job.active == 0 && c.job.away:
-		if gap := rest(c.job.gaps.sorted, a.now-c.job.left, a.rules.Patience); gap < forever {
+	case c.job.active == 0 && c.job.hasReleased:
+		if gap := remainingGap(c.job.gaps.sorted, a.now-c.job.idleSince, a.rules.Patience); gap < forever {
 			s.Gap = gap
 		}
 	}

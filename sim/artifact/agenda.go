@@ -67,10 +67,10 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// keepOrder says whether the order of equal future events can be visible, in one of the three cases of agenda. With at
-// most one arrival left, the layout of the agenda does not depend on its previous content, so it can be opened when it
-// is needed.
-func (e *engine) keepOrder() bool {
+// isOrderVisible says whether the order of equal future events can be visible, in one of the three cases of agenda.
+// With at most one arrival left, the layout of the agenda does not depend on its previous content, so it can be opened
+// when it is needed.
+func (e *engine) isOrderVisible() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
 }
@@ -79,7 +79,7 @@ func (e *engine) keepOrder() bool {
 // are exact no longer, and for the round that ends the window. Since at most one arrival is left then, earlier events
 // do not matter.
 func (e *engine) expect(next float64) {
-	e.ordered = e.ordered && e.keepOrder()
+	e.ordered = e.ordered && e.isOrderVisible()
 	if !e.ordered && (!e.exact || e.lastOfWindow()) {
 		e.openAgenda()
 	}
@@ -108,7 +108,7 @@ func (e *engine) lastOfWindow() bool {
 	}
 	all, counted := 0, 0
 	for _, i := range e.allocated {
-		if e.jobs[i].over() {
+		if e.jobs[i].isDone() {
 			all++
 			if e.Window.Has(e.given[i].ID) {
 				counted++

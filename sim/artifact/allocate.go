@@ -20,7 +20,7 @@ func (e *engine) allocate(now float64) error {
 		err = e.stuck()
 	}
 	if e.Allocator != Opt && (before == 0 || len(e.allocated) > before) {
-		e.weigh()
+		e.sumUsage()
 	}
 	return err
 }
@@ -117,14 +117,14 @@ func (e *engine) grant(i int32, now float64) error {
 // start lets a job run in this round. It counts as a start unless the job ran in the round before.
 func (e *engine) start(i int32, now float64, iterations int64) {
 	j := &e.jobs[i]
-	if j.held != e.run.Held-1 {
+	if j.lastRound != e.run.Held-1 {
 		j.starts++
-		e.diary.started++
+		e.recording.started++
 	}
 	if j.first < 0 {
 		j.first = now
 	}
-	j.held = e.run.Held
+	j.lastRound = e.run.Held
 	j.progress(e.Round, iterations)
-	e.allocated, e.diary.changed = append(e.allocated, i), true
+	e.allocated, e.recording.changed = append(e.allocated, i), true
 }

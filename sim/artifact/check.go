@@ -131,7 +131,7 @@ func (e *engine) findTwins() error {
 
 // checkWindow requires a job in the window, once all jobs are known.
 func (e *engine) checkWindow() error {
-	if !e.windowed() || !e.drained {
+	if !e.windowed() || !e.sourceEmpty {
 		return nil
 	}
 	least, most := e.given[0].ID, e.given[0].ID

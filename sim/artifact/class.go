@@ -18,11 +18,11 @@ type class struct {
 	gpus   int
 	n      float64 // gpus as a float64
 	speed  float64 // with its demand, relative to the proportional share
-	demand wish
-	fair   wish // the GPU-proportional share
+	demand request
+	fair   request // the GPU-proportional share
 	// least is the share if the demand exceeds it in any resource, and otherwise the demand.
-	least wish
-	lends bool // whether the demand exceeds the share
+	least        request
+	exceedsShare bool // whether the demand exceeds the share
 	// atDemand and atShare are the iterations of one round with the demand and with the share.
 	atDemand, atShare int64
 	parts             vector  // the parts of the cluster's GPUs, cores and memory in the demand
@@ -30,18 +30,18 @@ type class struct {
 	opt               chooser
 }
 
-// wish is an amount that jobs of one class ask for, as a whole and per GPU, with a cache of where it does not fit.
-type wish struct {
+// request is an amount that jobs of one class ask for, as a whole and per GPU, with a cache of where it does not fit.
+type request struct {
 	whole, slice vector
 	// The cache is valid as long as engine.opening is unchanged, since until then nothing is given back. No server
 	// before first has room for a slice; none says that the whole wish fits nowhere.
-	opening int
-	first   int
-	none    bool
+	releaseCount int
+	first        int
+	fitsNowhere  bool
 }
 
-// newWish makes a wish; a slice is its part for one GPU.
-func newWish(whole vector) wish { return wish{whole: whole, slice: whole.over(whole[gpu])} }
+// newRequest makes a wish; a slice is its part for one GPU.
+func newRequest(whole vector) request { return request{whole: whole, slice: whole.over(whole[gpu])} }
 
 // newClass computes the demand of a job: the best case of its model, limited to one server.
 func newClass(s *shape, id int, model models.Model, gpus int, round float64) *class {
@@ -49,12 +49,12 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 	want, speed := s.best(model, gpus)
 	share := s.fair.times(c.n)
 	c.speed = speed
-	c.lends = want.exceeds(&share)
+	c.exceedsShare = want.exceeds(&share)
 	least := want
-	if c.lends {
+	if c.exceedsShare {
 		least = vector{want[gpu], share[cpu], share[memory], share[storage], want[network]}
 	}
-	c.demand, c.fair, c.least = newWish(want), newWish(share), newWish(least)
+	c.demand, c.fair, c.least = newRequest(want), newRequest(share), newRequest(least)
 	c.atDemand, c.atShare = iterations(round, model.Iteration/speed), iterations(round, model.Iteration)
 	c.parts = vector{c.n / s.total[gpu], want[cpu] / s.total[cpu], want[memory] / s.total[memory]}
 	c.dominant = max(c.parts[gpu], c.parts[cpu], c.parts[memory])
@@ -107,5 +107,5 @@ func iterations(round, iteration float64) int64 {
 // are a power of two, so any part of them has few as well.
 func (c *class) binary() bool {
 	d, f := c.demand.whole, c.fair.whole
-	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)
+	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && hasFewDigits(d[:]...) && hasFewDigits(f[:]...)
 }

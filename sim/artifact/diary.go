@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// diary is the state for recording rounds and spans, if Detail is set.
-type diary struct {
+// recorder is the state for recording rounds and spans, if Detail is set.
+type recorder struct {
 	changed bool     // a job has been newly placed
 	started int      // jobs started in this round
 	asked   int      // GPUs of all jobs in the queue
@@ -29,21 +29,21 @@ func (e *engine) record(now float64) {
 	e.run.Rounds = append(e.run.Rounds, outcome.Round{
 		At: now, Running: running, Waiting: len(e.queue) - running,
 		GPUs: e.use[gpu], CPUs: e.use[cpu], Memory: e.use[memory],
-		Demand: float64(e.diary.asked), Started: e.diary.started,
-		Stopped: e.diary.staying - (running - e.diary.started),
+		Demand: float64(e.recording.asked), Started: e.recording.started,
+		Stopped: e.recording.staying - (running - e.recording.started),
 	})
-	if e.diary.changed {
+	if e.recording.changed {
 		e.recordPlaces(now)
 	} else {
 		e.prolong(now + e.Round)
 	}
-	e.diary.changed, e.diary.started = false, 0
+	e.recording.changed, e.recording.started = false, 0
 }
 
 // prolong extends the spans of all running jobs by one round.
 func (e *engine) prolong(to float64) {
 	for _, i := range e.allocated {
-		for _, k := range e.diary.open[i] {
+		for _, k := range e.recording.open[i] {
 			e.run.Spans[k].To = to
 		}
 	}
@@ -52,7 +52,7 @@ func (e *engine) prolong(to float64) {
 // recordPlaces determines which GPUs each job has. All GPUs are free at the beginning of a round, so this follows from
 // the order in which jobs were placed.
 func (e *engine) recordPlaces(now float64) {
-	d := &e.diary
+	d := &e.recording
 	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
 	if d.taken == nil {
 		d.taken = make([][]bool, e.count)
@@ -70,7 +70,7 @@ func (e *engine) recordPlaces(now float64) {
 
 // recordPlace begins spans of a job, or extends those of the round before if it has the same GPUs and cores.
 func (e *engine) recordPlace(i int32, now float64) {
-	d, j := &e.diary, &e.jobs[i]
+	d, j := &e.recording, &e.jobs[i]
 	before := len(d.open[i])
 	d.devices = d.devices[:0]
 	for k := j.from; k < j.to; k++ {
@@ -100,7 +100,7 @@ func (e *engine) spanOf(before []int, span outcome.Span) int {
 }
 
 // take returns the GPUs that a part gets, ascending: the first free ones of its server, or the last ones.
-func (d *diary) take(p *part) []int {
+func (d *recorder) take(p *part) []int {
 	taken, from := d.taken[p.server], len(d.devices)
 	for n, k := 0, 0; n < p.gpus; k++ {
 		x := k

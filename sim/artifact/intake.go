@@ -17,7 +17,7 @@ func (e *engine) windowed() bool { return e.Window != outcome.Window{} }
 // takeAll reads all jobs, in the modes in which the artifact knows them from the beginning. A source with more than
 // mostJobs counts as endless.
 func (e *engine) takeAll(ctx context.Context) error {
-	for !e.drained {
+	for !e.sourceEmpty {
 		if err := e.take(); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (e *engine) takeAll(ctx context.Context) error {
 func (e *engine) take() error {
 	given, more := e.Jobs.Next()
 	if !more {
-		e.drained = true
+		e.sourceEmpty = true
 		return nil
 	}
 	if err := e.check(given); err != nil {
@@ -53,7 +53,7 @@ func (e *engine) take() error {
 	e.jobs = append(e.jobs, job{
 		class: c, arrival: given.Arrival, total: given.Iterations, speed: c.speed,
 		urgent:   e.Prioritize && e.Window.Has(given.ID),
-		lastExec: never, first: never, finish: never, held: never,
+		lastExec: never, first: never, finish: never, lastRound: never,
 	})
 	return nil
 }
@@ -102,7 +102,7 @@ func (e *engine) begin(ctx context.Context) (first float64, err error) {
 		return 0, fmt.Errorf("mode %s: there are no jobs: want at least one", e.Mode)
 	}
 	first = e.firstRound()
-	if e.keepOrder() {
+	if e.isOrderVisible() {
 		e.openAgenda()
 		e.agenda.push(event{first, schedule, 0})
 	}
@@ -155,7 +155,7 @@ func (e *engine) takeNext() error {
 	if err := e.take(); err != nil {
 		return err
 	}
-	if e.ordered && !e.drained {
+	if e.ordered && !e.sourceEmpty {
 		e.agenda.push(event{e.jobs[e.arrived].arrival, arrival, int32(e.arrived)})
 	}
 	return nil
@@ -165,7 +165,7 @@ func (e *engine) takeNext() error {
 func (e *engine) arrive(i int32) {
 	j := &e.jobs[i]
 	e.arrived++
-	e.diary.asked += j.gpus
+	e.recording.asked += j.gpus
 	x := entry{arrival: j.arrival, late: 1, job: i}
 	if j.urgent {
 		x.late = 0

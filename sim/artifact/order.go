@@ -125,20 +125,20 @@ const tooLong = 1000 * 3600
 
 // flagStarving permanently marks jobs as urgent that have not run for a thousand hours. They come first from the next
 // round on, except under FIFO, which knows no urgency. The queue is searched only when some job may have waited that
-// long (starve).
+// long (oldestWait).
 func (e *engine) flagStarving(now float64) {
-	e.alarm = false
-	if e.key == nil || now-e.starve <= tooLong {
+	e.becameUrgent = false
+	if e.key == nil || now-e.oldestWait <= tooLong {
 		return
 	}
-	e.starve = now
+	e.oldestWait = now
 	for _, x := range e.queue {
 		switch j := &e.jobs[x.job]; {
 		case j.urgent:
 		case now-j.since() > tooLong:
-			j.urgent, e.alarm, e.unsorted = true, true, true
+			j.urgent, e.becameUrgent, e.unsorted = true, true, true
 		default:
-			e.starve = min(e.starve, j.since())
+			e.oldestWait = min(e.oldestWait, j.since())
 		}
 	}
 }

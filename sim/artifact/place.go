@@ -2,9 +2,9 @@ package artifact
 
 // place places a job where the wish fits, by the run's placement. If it does not fit, nothing changes, and the wish is
 // not tried again until something is freed.
-func (e *engine) place(i int32, w *wish) bool {
+func (e *engine) place(i int32, w *request) bool {
 	e.refresh(w)
-	if w.none {
+	if w.fitsNowhere {
 		return false
 	}
 	j, from := &e.jobs[i], len(e.parts)
@@ -16,7 +16,7 @@ func (e *engine) place(i int32, w *wish) bool {
 	}
 	if !fitted {
 		e.parts = e.parts[:from]
-		w.none = true
+		w.fitsNowhere = true
 		return false
 	}
 	j.from, j.to = from, len(e.parts)
@@ -25,9 +25,9 @@ func (e *engine) place(i int32, w *wish) bool {
 }
 
 // refresh clears the cache of where the wish does not fit, if something was freed since.
-func (e *engine) refresh(w *wish) {
-	if w.opening != e.opening {
-		w.opening, w.first, w.none = e.opening, 0, false
+func (e *engine) refresh(w *request) {
+	if w.releaseCount != e.releaseCount {
+		w.releaseCount, w.first, w.fitsNowhere = e.releaseCount, 0, false
 	}
 }
 
@@ -46,7 +46,7 @@ func (e *engine) occupy(i int32, j *job) {
 // firstFit takes free GPUs in the order of their numbers, each with a slice of the wish, wherever a slice fits. The
 // GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does. Servers
 // before the first with room are skipped for this wish until something is freed.
-func (e *engine) firstFit(w *wish, gpus int) bool {
+func (e *engine) firstFit(w *request, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
 		if n := e.slices(s, w, gpus); n > 0 {
@@ -59,7 +59,7 @@ func (e *engine) firstFit(w *wish, gpus int) bool {
 }
 
 // slices adds a part with as many slices as fit on the server, at most most, and returns how many.
-func (e *engine) slices(number int, w *wish, most int) int {
+func (e *engine) slices(number int, w *request, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
 		return 0
@@ -77,7 +77,7 @@ func (e *engine) slices(number int, w *wish, most int) int {
 // consolidate places a job on one server if possible, the one with the fewest free GPUs, and otherwise slice by slice,
 // on servers with few free GPUs first. A slice takes the last free GPUs of its server, as in the artifact; so does a
 // job with one GPU, which the artifact places only in this way.
-func (e *engine) consolidate(w *wish, gpus int) bool {
+func (e *engine) consolidate(w *request, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {
 			e.parts = append(e.parts, part{s, gpus, false, w.whole})
@@ -99,7 +99,7 @@ func (e *engine) consolidate(w *wish, gpus int) bool {
 }
 
 // tightest returns the server with the fewest free GPUs among those on which the whole wish fits.
-func (e *engine) tightest(w *wish) (number int, found bool) {
+func (e *engine) tightest(w *request) (number int, found bool) {
 	least := e.gpus + 1
 	for s := range e.servers {
 		if at := &e.servers[s]; at.free > 0 && at.free < least && at.left.covers(&w.whole) {

@@ -22,7 +22,7 @@ func (e *engine) simulate(ctx context.Context) error {
 		if err := e.hold(now); err != nil {
 			return fmt.Errorf("round %d at %g s: %w", e.run.Held, now, err)
 		}
-		if e.deserted() {
+		if e.hasNoJobs() {
 			break
 		}
 		now = e.skip(now)
@@ -39,9 +39,9 @@ func (e *engine) simulate(ctx context.Context) error {
 	return e.checkWindow()
 }
 
-// deserted says whether no job is left and none is to arrive. Like the artifact, a Strict replay ends as soon as no job
-// is there.
-func (e *engine) deserted() bool {
+// hasNoJobs says whether no job is left and none is to arrive. Like the artifact, a Strict replay ends as soon as no
+// job is there.
+func (e *engine) hasNoJobs() bool {
 	strict := e.Strict && e.Mode != Generated
 	return len(e.queue) == 0 && (strict || e.arrived == len(e.jobs))
 }
@@ -73,14 +73,14 @@ func (e *engine) endLeases(now float64) (complete bool) {
 		if !e.exact {
 			e.release(j)
 		}
-		if j.over() && e.finish(i, now) {
+		if j.isDone() && e.finish(i, now) {
 			return true
 		}
 	}
 	if e.ordered {
 		e.agenda.pop() // the event of the round that is due now
 	}
-	e.diary.staying = len(e.allocated) - (e.done - before)
+	e.recording.staying = len(e.allocated) - (e.done - before)
 	if e.done > before {
 		e.leave()
 	}
@@ -91,7 +91,7 @@ func (e *engine) endLeases(now float64) (complete bool) {
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++
-	e.diary.asked -= e.jobs[i].gpus
+	e.recording.asked -= e.jobs[i].gpus
 	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
 		return false
 	}
@@ -117,7 +117,7 @@ func (e *engine) hold(now float64) error {
 	e.sort(now)
 	e.flagStarving(now)
 	if e.unchanged() {
-		e.again()
+		e.repeatRound()
 	} else {
 		e.clear()
 	}
@@ -137,7 +137,7 @@ func (e *engine) clear() {
 	}
 	e.allocated, e.seen, e.parts = e.allocated[:0], e.seen[:0], e.parts[:0]
 	e.free = e.count * e.gpus
-	e.opening++
+	e.releaseCount++
 	for k := range e.servers {
 		s := &e.servers[k]
 		s.free, s.jobs = e.gpus, s.jobs[:0]

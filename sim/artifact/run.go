@@ -30,7 +30,7 @@ func newEngine(config Config) (*engine, error) {
 		Config: config, shape: shape, models: set,
 		classes: make([][]*class, len(set)), key: keys[config.Policy],
 		servers: make([]server, shape.count),
-		exact:   short(config.Round) && short(shape.server[:]...) && short(shape.fair[:]...),
+		exact:   hasFewDigits(config.Round) && hasFewDigits(shape.server[:]...) && hasFewDigits(shape.fair[:]...),
 	}
 	for k := range e.servers {
 		e.servers[k].left = e.server

@@ -81,9 +81,9 @@ func (s *shape) ratio() int {
 	return 0
 }
 
-// short says whether all amounts have so few binary digits that sums and differences of them, and of their halves down
-// to a thousandth part per GPU, are exact in float64.
-func short(amounts ...float64) bool {
+// hasFewDigits says whether all amounts have so few binary digits that sums and differences of them, and of their
+// halves down to a thousandth part per GPU, are exact in float64.
+func hasFewDigits(amounts ...float64) bool {
 	for _, x := range amounts {
 		if math.Abs(x) > 1<<30 || x*1024 != math.Trunc(x*1024) {
 			return false

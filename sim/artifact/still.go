@@ -16,18 +16,19 @@ func (e *engine) unchanged() bool {
 			return false
 		}
 	}
-	return !e.whole() || e.left == 0 || len(e.queue) == len(e.seen)
+	return !e.selectsFirst() || e.left == 0 || len(e.queue) == len(e.seen)
 }
 
-// whole says whether jobs are selected before any is served, so that a new job can change what others get.
-func (e *engine) whole() bool { return e.Policy == LAS || e.Allocator == Opt }
+// selectsFirst says whether jobs are selected before any is served, so that a new job can change what others get.
+func (e *engine) selectsFirst() bool { return e.Policy == LAS || e.Allocator == Opt }
 
-// again gives the jobs that keep their places another round like the last one: held is the number of the last round in
-// which a job ran, credit the iterations that a round is worth. Computing the round anew would give the same placement.
-func (e *engine) again() {
+// repeatRound gives the jobs that keep their places another round like the last one: held is the number of the last
+// round in which a job ran, credit the iterations that a round is worth. Computing the round anew would give the same
+// placement.
+func (e *engine) repeatRound() {
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
-		j.held = e.run.Held
+		j.lastRound = e.run.Held
 		j.progress(e.Round, j.credit)
 	}
 }
@@ -37,7 +38,7 @@ func (e *engine) again() {
 // taken from an agenda, if a job has just become urgent and will come first in the next round, or if each round is
 // recorded.
 func (e *engine) skip(now float64) float64 {
-	if !e.exact || e.ordered || e.alarm || e.Detail || !e.Policy.steady() {
+	if !e.exact || e.ordered || e.becameUrgent || e.Detail || !e.Policy.steady() {
 		return now
 	}
 	rounds := e.quiet(now)
@@ -47,7 +48,7 @@ func (e *engine) skip(now float64) float64 {
 	e.run.Held += int(rounds)
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
-		j.held = e.run.Held
+		j.lastRound = e.run.Held
 		j.attained += float64(float64(rounds) * e.Round)
 		j.prev = j.executed + (rounds-1)*j.credit
 		j.executed = min(j.total, j.prev+j.credit)
@@ -64,24 +65,24 @@ func (e *engine) quiet(now float64) int64 {
 		j := &e.jobs[i]
 		rounds = min(rounds, (j.total-j.executed-1)/j.credit)
 	}
-	if e.arrived < len(e.jobs) && e.heeds() {
+	if e.arrived < len(e.jobs) && e.arrivalMatters() {
 		rounds = min(rounds, e.roundsBefore(e.jobs[e.arrived].arrival, now))
 	}
 	if e.Until > 0 {
 		rounds = min(rounds, e.roundsBefore(e.Until, now))
 	}
 	if e.key != nil {
-		rounds = min(rounds, e.roundsBefore(e.starve+tooLong, now))
+		rounds = min(rounds, e.roundsBefore(e.oldestWait+tooLong, now))
 	}
 	return rounds
 }
 
-// heeds says whether a new job can change the next round. Under FIFO it comes behind all others.
-func (e *engine) heeds() bool {
+// arrivalMatters says whether a new job can change the next round. Under FIFO it comes behind all others.
+func (e *engine) arrivalMatters() bool {
 	switch {
 	case e.Policy != FIFO:
 		return true
-	case e.whole():
+	case e.selectsFirst():
 		return e.left > 0
 	}
 	return e.free > 0
@@ -104,8 +105,8 @@ func (e *engine) charge(rounds int64) {
 	e.run.BusyMemory += float64(seconds * e.use[memory])
 }
 
-// weigh sums what is held, after that has changed.
-func (e *engine) weigh() {
+// sumUsage sums what is held, after that has changed.
+func (e *engine) sumUsage() {
 	e.use = vector{gpu: float64(e.count*e.gpus - e.free)}
 	for k := range e.servers {
 		e.use[cpu] += e.servers[k].used[cpu]

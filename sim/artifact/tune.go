@@ -13,7 +13,7 @@ func (e *engine) tune(i int32) bool {
 	if e.place(i, &j.demand) {
 		return true
 	}
-	if j.lends {
+	if j.exceedsShare {
 		j.speed = 1
 	}
 	if e.place(i, &j.least) {
@@ -130,7 +130,7 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 // when it was placed is taken back first. If a server has more room than before, wishes that did not fit may fit again.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
-	if j.lends {
+	if j.exceedsShare {
 		j.speed = 1
 	}
 	opened := false
@@ -144,7 +144,7 @@ func (e *engine) downgrade(i int32) {
 		opened = opened || s.left.exceeds(&before)
 	}
 	if opened {
-		e.opening++
+		e.releaseCount++
 	}
 	j.attained = max(0, j.attained-e.Round)
 	j.executed = j.prev

@@ -60,7 +60,7 @@ func Run(ctx context.Context, config Config) (outcome.Run, error) {
 		return outcome.Run{}, err
 	}
 	c := newController(config)
-	for c.more() {
+	for c.mayContinue() {
 		if err := ctx.Err(); err != nil {
 			return outcome.Run{}, err
 		}

@@ -43,21 +43,21 @@ type controller struct {
 	queue   []*job
 	running []*job // in the order of their starts, including jobs that are completing
 
-	look     time.Duration // when the scheduler next goes through the queue; never: nothing has changed
-	plan     time.Duration // when backfill may plan next, if something has changed
-	changed  bool          // since backfill last planned
-	jobs     []outcome.Job
-	over     int
-	counted  int           // finished jobs of the window
-	arriving time.Duration // when next arrives; never: no job is left
-	run      outcome.Run
-	sampled  time.Duration // when the last sample was taken
-	stirred  bool          // something changed since the last sample
-	started  int           // jobs started since the last sample
+	schedulerDue       time.Duration // when the scheduler next goes through the queue; never: nothing has changed
+	backfillDue        time.Duration // when backfill may plan next, if something has changed
+	changedSincePlan   bool          // since backfill last planned
+	jobs               []outcome.Job
+	over               int
+	counted            int           // finished jobs of the window
+	arriving           time.Duration // when next arrives; never: no job is left
+	run                outcome.Run
+	sampled            time.Duration // when the last sample was taken
+	changedSinceSample bool          // something changed since the last sample
+	started            int           // jobs started since the last sample
 }
 
 func newController(config Config) *controller {
-	c := &controller{Config: config, look: never, plan: config.Slurm.Interval, sampled: -never}
+	c := &controller{Config: config, schedulerDue: never, backfillDue: config.Slurm.Interval, sampled: -never}
 	for _, node := range config.Cluster.Nodes() {
 		c.total = append(c.total, config.Cluster.Groups[node.Group].Vector())
 	}
@@ -68,9 +68,9 @@ func newController(config Config) *controller {
 	return c
 }
 
-// more says whether the simulation goes on: until Until, until all jobs of the window have finished, or until no job is
-// left and none is to arrive.
-func (c *controller) more() bool {
+// mayContinue says whether the simulation goes on: until Until, until all jobs of the window have finished, or until no
+// job is left and none is to arrive.
+func (c *controller) mayContinue() bool {
 	switch {
 	case c.Until > 0 && c.now >= c.Until:
 		return false
@@ -95,11 +95,11 @@ func (c *controller) step() error {
 	if err := c.arrive(); err != nil {
 		return err
 	}
-	if c.look <= c.now {
-		c.look = never
-		c.walk()
+	if c.schedulerDue <= c.now {
+		c.schedulerDue = never
+		c.startInOrder()
 	}
-	if c.plan <= c.now {
+	if c.backfillDue <= c.now {
 		c.backfill()
 	}
 	return nil
@@ -118,11 +118,11 @@ func (c *controller) end() time.Duration {
 // has, it is now.
 func (c *controller) moment() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
-		if err := c.expect(); err != nil {
+		if err := c.readNextJob(); err != nil {
 			return 0, err
 		}
 	}
-	moment := min(c.arriving, c.look)
+	moment := min(c.arriving, c.schedulerDue)
 	for _, j := range c.running {
 		if j.freed == never {
 			moment = min(moment, j.ends)
@@ -130,8 +130,8 @@ func (c *controller) moment() (time.Duration, error) {
 			moment = min(moment, j.freed)
 		}
 	}
-	if c.changed && len(c.queue) > 0 {
-		moment = min(moment, max(c.plan, c.now))
+	if c.changedSincePlan && len(c.queue) > 0 {
+		moment = min(moment, max(c.backfillDue, c.now))
 	}
 	if moment == never && len(c.queue) > 0 {
 		return 0, fmt.Errorf("job %d: waits for ever", c.queue[0].ID)
@@ -142,9 +142,9 @@ func (c *controller) moment() (time.Duration, error) {
 	return moment, nil
 }
 
-// expect reads the next job of the source. Its length is rounded to microseconds, which hides the rounding errors of
-// iterations times speed, and includes the launch, during which the job already holds its nodes.
-func (c *controller) expect() error {
+// readNextJob reads the next job of the source. Its length is rounded to microseconds, which hides the rounding errors
+// of iterations times speed, and includes the launch, during which the job already holds its nodes.
+func (c *controller) readNextJob() error {
 	j, more := c.Jobs.Next()
 	if !more {
 		c.arriving = never
@@ -182,10 +182,10 @@ func (c *controller) arrive() error {
 			ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Length, FirstRun: -1,
 			Finish: -1,
 		})
-		c.stir()
+		c.noteChange()
 		at, _ := slices.BinarySearchFunc(c.queue, j, byTurn)
 		c.queue = slices.Insert(c.queue, at, j)
-		if err := c.expect(); err != nil {
+		if err := c.readNextJob(); err != nil {
 			return err
 		}
 	}
@@ -198,11 +198,11 @@ func byTurn(a, b *job) int {
 		cmp.Compare(a.ID, b.ID))
 }
 
-// stir notes that resources or the queue have changed, so that both schedulers run: the first one after its delay, and
-// backfill when its interval is over.
-func (c *controller) stir() {
-	c.changed, c.stirred = true, true
-	c.look = min(c.look, c.now+c.Slurm.Scheduler)
+// noteChange notes that resources or the queue have changed, so that both schedulers run: the first one after its
+// delay, and backfill when its interval is over.
+func (c *controller) noteChange() {
+	c.changedSincePlan, c.changedSinceSample = true, true
+	c.schedulerDue = min(c.schedulerDue, c.now+c.Slurm.Scheduler)
 }
 
 // finish ends jobs, and frees the nodes of jobs that have completed. Until the teardown is over, a job that has ended
@@ -218,13 +218,13 @@ func (c *controller) finish() {
 		for _, n := range j.nodes {
 			c.free[n] = c.free[n].Plus(j.PerNode)
 		}
-		c.stir()
+		c.noteChange()
 		return true
 	})
 }
 
-// walk goes through the queue in order, and starts jobs up to the first that does not fit.
-func (c *controller) walk() {
+// startInOrder goes through the queue in order, and starts jobs up to the first that does not fit.
+func (c *controller) startInOrder() {
 	for len(c.queue) > 0 && c.tryNow(c.queue[0]) {
 		c.queue = slices.Delete(c.queue, 0, 1)
 	}
@@ -250,6 +250,6 @@ func (c *controller) start(j *job, nodes []int) {
 	}
 	c.running = append(c.running, j)
 	c.jobs[j.place].FirstRun, c.jobs[j.place].Starts = j.started.Seconds(), 1
-	c.changed, c.stirred = true, true
+	c.changedSincePlan, c.changedSinceSample = true, true
 	c.started++
 }

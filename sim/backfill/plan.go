@@ -22,8 +22,8 @@ type calendar []stretch
 // that can begin at once starts; for any other, nodes are reserved. It plans with time limits, since real durations are
 // unknown.
 func (c *controller) backfill() {
-	c.plan = c.now + c.Slurm.Interval
-	c.changed = false
+	c.backfillDue = c.now + c.Slurm.Interval
+	c.changedSincePlan = false
 	free := calendar{{c.now, c.now + c.Slurm.Window, all(len(c.total))}}
 	var waiting []*job
 	for i, j := range c.queue {
@@ -60,7 +60,7 @@ func (c *controller) place(j *job, free *calendar) bool {
 		}
 		down := at / c.Slurm.Resolution * c.Slurm.Resolution
 		up := (at + j.limit + c.Slurm.Resolution - 1) / c.Slurm.Resolution * c.Slurm.Resolution
-		free.keep(on, max(down, c.now), up)
+		free.reserve(on, max(down, c.now), up)
 		return false
 	}
 	return false
@@ -76,12 +76,12 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	if on := choose(j, c.free, nodes); on != nil {
 		return c.now, on
 	}
-	free, left := slices.Clone(c.free), c.leaving(nodes)
+	free, left := slices.Clone(c.free), c.runningOn(nodes)
 	for together := 30 * time.Second; len(left) > 0; together *= 2 {
 		last := left[0]
 		for until := left[0].due + together; len(left) > 0 && left[0].due <= until; left = left[1:] {
 			last = left[0]
-			give(free, last)
+			addFree(free, last)
 		}
 		if on := choose(j, free, nodes); on != nil {
 			return max(last.due, c.now+time.Second), on
@@ -90,8 +90,8 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	return never, nil
 }
 
-// leaving returns the running jobs that hold at least one of the nodes, by ascending end of their limits.
-func (c *controller) leaving(nodes set) []*job {
+// runningOn returns the running jobs that hold at least one of the nodes, by ascending end of their limits.
+func (c *controller) runningOn(nodes set) []*job {
 	var list []*job
 	for _, j := range c.running {
 		if slices.ContainsFunc(j.nodes, nodes.has) {
@@ -102,8 +102,8 @@ func (c *controller) leaving(nodes set) []*job {
 	return list
 }
 
-// give adds what a job holds to the free resources of its nodes.
-func give(free []gres.Vector, j *job) {
+// addFree adds what a job holds to the free resources of its nodes.
+func addFree(free []gres.Vector, j *job) {
 	for _, n := range j.nodes {
 		free[n] = free[n].Plus(j.PerNode)
 	}
@@ -135,8 +135,9 @@ func (l calendar) overlaps(on []int, from, to time.Duration) bool {
 	})
 }
 
-// keep reserves the nodes for a period: it splits the stretches at both ends and takes the nodes out of those between.
-func (l *calendar) keep(on []int, from, to time.Duration) {
+// reserve reserves the nodes for a period: it splits the stretches at both ends and takes the nodes out of those
+// between.
+func (l *calendar) reserve(on []int, from, to time.Duration) {
 	var kept calendar
 	for _, s := range *l {
 		for _, part := range s.cut(from, to) {

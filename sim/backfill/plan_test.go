@@ -76,7 +76,7 @@ func TestTwoJobsAreNotKeptTheSameServerAtOneTime(t *testing.T) {
 func TestAServerThatIsKeptForAWhileIsSoonerThanOneThatIsHeldForLong(t *testing.T) {
 	c := holding(t, 2*time.Hour, 0)
 	free := c.everything()
-	free.keep([]int{1}, 0, 30*time.Minute)
+	free.reserve([]int{1}, 0, 30*time.Minute)
 	if c.place(wants(1, 8, 20*time.Minute), &free) {
 		t.Fatal("a job starts where another is kept a server")
 	}
@@ -86,7 +86,7 @@ func TestAServerThatIsKeptForAWhileIsSoonerThanOneThatIsHeldForLong(t *testing.T
 func TestNobodyPlansWhereNothingHasChanged(t *testing.T) {
 	c := newController(servers(t, 1, res18(0, 8, 0, 600, 600), res18(1, 8, 1, 600, 600)))
 	steps := 0
-	for ; c.more(); steps++ {
+	for ; c.mayContinue(); steps++ {
 		if err := c.step(); err != nil {
 			t.Fatal(err)
 		}

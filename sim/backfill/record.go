@@ -20,7 +20,7 @@ func (c *controller) ended(j *job) {
 	j.freed = j.ends + c.Slurm.Teardown
 	c.jobs[j.place].Finish = j.ends.Seconds()
 	c.take(j, j.freed)
-	c.stirred = true
+	c.changedSinceSample = true
 	c.over++
 	if c.Window != (outcome.Window{}) && c.Window.Has(j.ID) {
 		c.counted++
@@ -52,7 +52,7 @@ func (c *controller) take(j *job, until time.Duration) {
 // that event.
 func (c *controller) sample(until time.Duration) {
 	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample // max: nothing is divided by 0 without samples
-	if c.Sample == 0 || !c.stirred || due >= until || due <= c.sampled {
+	if c.Sample == 0 || !c.changedSinceSample || due >= until || due <= c.sampled {
 		return
 	}
 	r := outcome.Round{At: due.Seconds(), Running: len(c.running), Waiting: len(c.queue), Started: c.started}
@@ -67,7 +67,7 @@ func (c *controller) sample(until time.Duration) {
 		r.Demand += float64(j.GPUs)
 	}
 	c.run.Rounds = append(c.run.Rounds, r)
-	c.sampled, c.stirred, c.started = due, false, 0
+	c.sampled, c.changedSinceSample, c.started = due, false, 0
 }
 
 // outcome returns the results, including jobs that have not finished; those that have ended were added when they ended.

@@ -60,8 +60,8 @@ func (a axis) differs(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return a.value(r.Setting) != a.value(runs[0].Setting) })
 }
 
-// shared describes in one line what all runs have in common, without the axes in always.
-func shared(runs []Run) string {
+// commonWords describes in one line what all runs have in common, without the axes in always.
+func commonWords(runs []Run) string {
 	var words []string
 	for _, a := range axes() {
 		if value := a.value(runs[0].Setting); value != "" && !slices.Contains(always, a.column) && !a.differs(runs) {

@@ -66,13 +66,13 @@ func (r Round) fields() []string {
 	return []string{
 		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs),
 		decimal(r.Memory),
-		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped), known(r.Value, r.Bound),
-		known(r.Bound, r.Bound),
+		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped), certifiedValue(r.Value, r.Bound),
+		certifiedValue(r.Bound, r.Bound),
 	}
 }
 
-// known formats a value rounded to a millionth; empty without a bound.
-func known(value, bound float64) string {
+// certifiedValue formats a value rounded to a millionth; empty without a bound.
+func certifiedValue(value, bound float64) string {
 	if bound == 0 {
 		return ""
 	}

@@ -41,8 +41,8 @@ func (s Summary) Ratio(base Summary) (Ratio, error) {
 	}, nil
 }
 
-// baseline is the same setting with proportional shares.
-func (s Setting) baseline() Setting {
+// withProportional is the same setting with proportional shares.
+func (s Setting) withProportional() Setting {
 	s.Allocator = Proportional
 	return s
 }

@@ -29,7 +29,7 @@ func Results(runs []Run) ([]Result, error) {
 		}
 	}
 	for i, run := range runs {
-		results[i].Ratio = ratioOf(results[i].Summary, bases[run.Setting.baseline()])
+		results[i].Ratio = ratioOf(results[i].Summary, bases[run.Setting.withProportional()])
 	}
 	return results, errors.Join(faults...)
 }

@@ -32,7 +32,7 @@ func WriteTable(w io.Writer, runs []Run) error {
 
 // caption writes what all runs have in common, if anything.
 func caption(w io.Writer, runs []Run) error {
-	text := shared(runs)
+	text := commonWords(runs)
 	if text == "" {
 		return nil
 	}
@@ -55,8 +55,8 @@ func wordsOf(runs []Run) (columns []column) {
 // table is the results, one line each.
 type table []Result
 
-// each extracts a value from every result that has statistics; for the others it is missing.
-func (t table) each(of func(s Summary) float64) []amount {
+// amountsOf extracts a value from every result that has statistics; for the others it is missing.
+func (t table) amountsOf(of func(s Summary) float64) []amount {
 	amounts := make([]amount, len(t))
 	for i, r := range t {
 		if r.Summary != nil {
@@ -89,25 +89,25 @@ func (t table) counts() []column {
 
 // times are all in the unit that suits the means, so that a line's values can be compared.
 func (t table) times() []column {
-	means := t.each(func(s Summary) float64 { return s.Completion.Mean })
+	means := t.amountsOf(func(s Summary) float64 { return s.Completion.Mean })
 	unit := unitFor(means)
 	return []column{
 		unit.in("mean", means),
-		unit.in("median", t.each(func(s Summary) float64 { return s.Completion.Median })),
-		unit.in("p90", t.each(func(s Summary) float64 { return s.Completion.P90 })),
-		unit.in("p99", t.each(func(s Summary) float64 { return s.Completion.P99 })),
-		unit.in("p99.9", t.each(func(s Summary) float64 { return s.Completion.P999 })),
-		times("makespan", t.each(func(s Summary) float64 { return s.Makespan })),
+		unit.in("median", t.amountsOf(func(s Summary) float64 { return s.Completion.Median })),
+		unit.in("p90", t.amountsOf(func(s Summary) float64 { return s.Completion.P90 })),
+		unit.in("p99", t.amountsOf(func(s Summary) float64 { return s.Completion.P99 })),
+		unit.in("p99.9", t.amountsOf(func(s Summary) float64 { return s.Completion.P999 })),
+		times("makespan", t.amountsOf(func(s Summary) float64 { return s.Makespan })),
 	}
 }
 
 func (t table) use() []column {
 	return []column{
-		numbers("GPU", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.GPUs })),
-		numbers("CPU", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.CPUs })),
-		numbers("memory", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.Memory })),
-		numbers("rounds", "", 0, t.each(func(s Summary) float64 { return float64(s.Rounds) })),
-		numbers("preemptions", "", 0, t.each(func(s Summary) float64 { return float64(s.Preemptions) })),
+		numbers("GPU", "%", 1, t.amountsOf(func(s Summary) float64 { return 100 * s.Utilisation.GPUs })),
+		numbers("CPU", "%", 1, t.amountsOf(func(s Summary) float64 { return 100 * s.Utilisation.CPUs })),
+		numbers("memory", "%", 1, t.amountsOf(func(s Summary) float64 { return 100 * s.Utilisation.Memory })),
+		numbers("rounds", "", 0, t.amountsOf(func(s Summary) float64 { return float64(s.Rounds) })),
+		numbers("preemptions", "", 0, t.amountsOf(func(s Summary) float64 { return float64(s.Preemptions) })),
 	}
 }
 

@@ -38,12 +38,12 @@ func (s *site) done() bool {
 	switch {
 	case s.failed != nil:
 		return true
-	case s.Until > 0 && s.clock.Now().Sub(opening()) >= s.Until:
+	case s.Until > 0 && s.clock.Now().Sub(epoch()) >= s.Until:
 		return true
 	case s.Window != outcome.Window{} && s.counted == s.Window.End-s.Window.First:
 		return true
 	}
-	return s.drained && s.slurm.Active() == 0
+	return s.sourceEmpty && s.slurm.Active() == 0
 }
 
 // hold holds one round. quiet says that there are no managed jobs, or that no job could gain by time alone, so rounds
@@ -78,8 +78,8 @@ func (s *site) skip() {
 	if !more {
 		return
 	}
-	if s.Until > 0 && next.Sub(opening()) > s.Until {
-		next = opening().Add(s.Until)
+	if s.Until > 0 && next.Sub(epoch()) > s.Until {
+		next = epoch().Add(s.Until)
 	}
 	skipped := (next.Sub(s.clock.Now()) - 1) / s.Round
 	if skipped <= 0 {
@@ -97,7 +97,7 @@ func (s *site) skip() {
 // untilRound is the time from now until the n-th next round, or until the end. Rounds are at multiples of Round after
 // First, also if one took longer.
 func (s *site) untilRound(n time.Duration) time.Duration {
-	passed := s.clock.Now().Sub(opening())
+	passed := s.clock.Now().Sub(epoch())
 	due := s.First + ((passed-s.First)/s.Round+n)*s.Round
 	if s.Until > 0 {
 		due = min(due, s.Until)

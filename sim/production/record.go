@@ -32,7 +32,7 @@ func (s *site) ended(h slurmtest.History) {
 
 // finish is when a job that ended at a time counts as finished, in seconds; with AtRounds, rounded up to a round.
 func (s *site) finish(end time.Time) float64 {
-	at := exact(end.Sub(opening()))
+	at := exact(end.Sub(epoch()))
 	if s.AtRounds {
 		at = s.First + (at-s.First+s.Round-1)/s.Round*s.Round
 	}
@@ -53,8 +53,8 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 		}
 		held := exact(stop.Sub(run.Start)).Seconds()
 		nodes := float64(len(run.Nodes))
-		if on, seat := s.seatOf(j, run); seat {
-			s.tenancies[on] = append(s.tenancies[on], tenancy{run.Start, stop})
+		if on, seat := s.sharedGPUOf(j, run); seat {
+			s.stays[on] = append(s.stays[on], stay{run.Start, stop})
 		} else {
 			s.run.BusyGPUs += float64(held * nodes * float64(run.PerNode.GPUs))
 		}

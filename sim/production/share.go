@@ -80,9 +80,9 @@ func (s *site) gres(j trace.Job) string {
 	return gres.Count{Name: "gpu", Count: 1}.String()
 }
 
-// together is a job's speed beside others on its GPU, relative to running alone. It is the same prediction by which the
-// planner paired them, since a simulation has no other source.
-func (s *site) together(job int, there []int) float64 {
+// sharedSpeed is a job's speed beside others on its GPU, relative to running alone. It is the same prediction by which
+// the planner paired them, since a simulation has no other source.
+func (s *site) sharedSpeed(job int, there []int) float64 {
 	tenants, users, at := make([]predict.Tenant, len(there)), make([]string, len(there)), 0
 	for i, id := range there {
 		j := &s.jobs[id-1]
@@ -103,26 +103,26 @@ type gpu struct {
 	device int
 }
 
-// tenancy is the time of one job on a GPU.
-type tenancy struct{ from, to time.Time }
+// stay is the time of one job on a GPU.
+type stay struct{ from, to time.Time }
 
-// seatOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
+// sharedGPUOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
 // certain. A job that has one GPU for itself is among the first, too, which does not matter: shared counts time, not
 // jobs.
-func (s *site) seatOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
-	if s.tenancies == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
+func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
+	if s.stays == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
 		return gpu{}, false
 	}
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// shared is for how many seconds, summed over the GPUs of seatOf, a GPU was in use by one job or more. It sorts the
-// stays on each GPU by their start and adds what lies after the end of those before.
+// shared is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more. It sorts
+// the stays on each GPU by their start and adds what lies after the end of those before.
 func (s *site) shared() float64 {
 	var busy time.Duration
-	for _, all := range s.tenancies {
-		slices.SortFunc(all, func(x, y tenancy) int { return cmp.Or(x.from.Compare(y.from), x.to.Compare(y.to)) })
-		end := opening()
+	for _, all := range s.stays {
+		slices.SortFunc(all, func(x, y stay) int { return cmp.Or(x.from.Compare(y.from), x.to.Compare(y.to)) })
+		end := epoch()
 		for _, t := range all {
 			from := t.from
 			if from.Before(end) {

@@ -115,7 +115,7 @@ func importantKeep(t *testing.T, mode share.Mode) {
 					continue
 				}
 				important++
-				if speed := s.together(id, ids); speed < share.HighKeeps {
+				if speed := s.sharedSpeed(id, ids); speed < share.HighKeeps {
 					t.Errorf("job %d runs at %.3f of its speed alone", id, speed)
 				}
 			}
@@ -142,8 +142,8 @@ func TestTheGivenProfilesStayAsTheyAre(t *testing.T) {
 }
 
 func TestATimeThatJobsShareIsCountedOnce(t *testing.T) {
-	at := func(s float64) tenancy { return tenancy{opening().Add(seconds(s)), opening().Add(seconds(s + 10))} }
-	s := site{tenancies: map[gpu][]tenancy{
+	at := func(s float64) stay { return stay{epoch().Add(seconds(s)), epoch().Add(seconds(s + 10))} }
+	s := site{stays: map[gpu][]stay{
 		{"n1", 0}: {at(5), at(0), at(30), at(32)}, // 0 to 15 and 30 to 42
 		{"n1", 1}: {at(7)},
 	}}

@@ -23,8 +23,8 @@ const (
 	extension    = ".json"     // of profiles in comments, as files on a site have it
 )
 
-// opening is the start of the virtual clock. The value does not matter.
-func opening() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+// epoch is the start of the virtual clock. The value does not matter.
+func epoch() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // site is a cluster with its Slurm, its daemon and its users.
 type site struct {
@@ -34,14 +34,14 @@ type site struct {
 	runner  *bridge.Runner
 	content policy.Contentment
 
-	servers map[string]int // index by name
-	jobs    []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
-	drained bool           // no further job arrives
-	failed  error          // the error that ends the simulation
-	over    int            // jobs that have ended
-	counted int            // finished jobs of the window
+	servers     map[string]int // index by name
+	jobs        []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
+	sourceEmpty bool           // no further job arrives
+	failed      error          // the error that ends the simulation
+	over        int            // jobs that have ended
+	counted     int            // finished jobs of the window
 
-	tenancies map[gpu][]tenancy // by shared GPU; nil if no job shares
+	stays map[gpu][]stay // by shared GPU; nil if no job shares
 
 	run outcome.Run // the outcome so far
 }
@@ -49,19 +49,19 @@ type site struct {
 // newSite builds the site. If jobs share GPUs, every GPU gets shards and every profile a GPUBusy, by which the planner
 // predicts how fast jobs are together.
 func newSite(config Config) *site {
-	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
+	s := &site{Config: config, clock: slurmtest.NewClock(epoch()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
 	if config.Users.Sharing > 0 {
 		nodes = slurmtest.Divided(nodes, share.MostJobs)
 		s.measureGPUs()
-		s.tenancies = map[gpu][]tenancy{}
+		s.stays = map[gpu][]stay{}
 	}
 	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
 		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown),
-		Ended: s.ended, Together: s.together,
+		Ended: s.ended, Together: s.sharedSpeed,
 	})
 	s.runner = &bridge.Runner{
-		Slurm: s.slurm, Ledger: &book{}, Clock: s.clock, Profiles: s.profile,
+		Slurm: s.slurm, Ledger: &simLedger{}, Clock: s.clock, Profiles: s.profile,
 		Settings: bridge.Settings{
 			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
 			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout,
@@ -118,25 +118,25 @@ func (s *site) profile(name string) (*sensitivity.Profile, error) {
 }
 
 // since converts a moment to seconds since the beginning.
-func since(moment time.Time) float64 { return moment.Sub(opening()).Seconds() }
+func since(moment time.Time) float64 { return moment.Sub(epoch()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// book is a ledger that stores no reports. Unlike ledger.Memory it copies nothing: a simulation ends with the first
-// round that fails, so no round can find records that another has changed and not settled.
-type book struct {
+// simLedger is a ledger that stores no reports. Unlike ledger.Memory it copies nothing: a simulation ends with the
+// first round that fails, so no round can find records that another has changed and not settled.
+type simLedger struct {
 	records bridge.Records
 	intent  *bridge.Intent
 }
 
-func (b *book) Load() (bridge.Records, *bridge.Intent, error) { return b.records, b.intent, nil }
+func (b *simLedger) Load() (bridge.Records, *bridge.Intent, error) { return b.records, b.intent, nil }
 
-func (b *book) Intend(intent bridge.Intent) error {
+func (b *simLedger) Intend(intent bridge.Intent) error {
 	b.intent = &intent
 	return nil
 }
 
-func (b *book) Settle(records bridge.Records, _ bridge.Report) error {
+func (b *simLedger) Settle(records bridge.Records, _ bridge.Report) error {
 	b.records, b.intent = records, nil
 	return nil
 }

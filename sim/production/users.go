@@ -18,10 +18,10 @@ import (
 func (s *site) expect() {
 	j, more := s.Jobs.Next()
 	if !more {
-		s.drained = true
+		s.sourceEmpty = true
 		return
 	}
-	at := opening().Add(seconds(j.Arrival))
+	at := epoch().Add(seconds(j.Arrival))
 	if at.Before(s.clock.Now()) {
 		s.fail(fmt.Errorf("job %d arrives at %v s, before the one that it follows: want arrivals in order", j.ID,
 			j.Arrival))

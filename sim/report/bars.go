@@ -59,7 +59,7 @@ func (s figures) places(load int) (places []place, all int) {
 	for p := range s.panels {
 		before := all
 		for k := range s.series {
-			runs := s.at(p, k, load)
+			runs := s.runsAt(p, k, load)
 			if len(runs) == 0 {
 				continue
 			}

@@ -16,7 +16,7 @@ func (s figures) cdf(load int) illustration {
 	for p, title := range s.drawn() {
 		panel := &figure.Panel{Title: title, X: axis, Y: figure.Axis{Label: "jobs finished [%]", Min: 0, Max: 100}}
 		for k, series := range s.series {
-			completions, counted := pooled(s.at(p, k, load))
+			completions, counted := pooled(s.runsAt(p, k, load))
 			left += counted - len(completions)
 			if len(completions) > 0 {
 				panel.Marks = append(panel.Marks, figure.Line{Points: curve(completions, counted, axis),

@@ -188,7 +188,7 @@ func (l layout) note(from, to, ended float64) string {
 }
 
 // moment formats a time in hours, to the second.
-func moment(seconds float64) string { return short(math.Round(seconds/hour*1e4) / 1e4) }
+func moment(seconds float64) string { return shortNumber(math.Round(seconds/hour*1e4) / 1e4) }
 
 // windowOf is the time that is shown: the whole run, or as much of its middle as contains about most stays. The middle
 // is that of the jobs in the window.

@@ -26,7 +26,7 @@ func (s figures) suffix(load int) string {
 	if len(s.loads) == 1 {
 		return ""
 	}
-	return "-load-" + short(s.loads[load])
+	return "-load-" + shortNumber(s.loads[load])
 }
 
 // atLoad is the load in words, for titles.

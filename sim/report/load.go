@@ -38,7 +38,7 @@ func (s figures) byLoad() illustration {
 func (s figures) means(panel, series int) figure.Dots {
 	dots := figure.Dots{Style: s.series[series].style}
 	for l, load := range s.loads {
-		mean, deviation, n := average(s.at(panel, series, l), meanCompletion)
+		mean, deviation, n := average(s.runsAt(panel, series, l), meanCompletion)
 		if n > 0 && load > 0 {
 			dots.Points = append(dots.Points, figure.Point{X: load, Y: mean / hour})
 			dots.Errors = append(dots.Errors, deviation/hour)
@@ -59,7 +59,7 @@ func (s figures) loadAxis() figure.Axis {
 	axis := figure.Axis{Label: "load [jobs/h]", Min: max(0, lowest-room), Max: highest + room}
 	if len(loads) <= mostMarked {
 		for _, load := range loads {
-			axis.Marks = append(axis.Marks, figure.Name{At: load, Label: short(load)})
+			axis.Marks = append(axis.Marks, figure.Name{At: load, Label: shortNumber(load)})
 		}
 	}
 	return axis

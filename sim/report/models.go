@@ -75,7 +75,7 @@ func (s figures) compared(load int) bool {
 func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
-			runs := s.at(p, k, load)
+			runs := s.runsAt(p, k, load)
 			with := bases(runs)
 			if len(with) == 0 || with[0] == runs[0] {
 				continue
@@ -98,7 +98,7 @@ func (s figures) slowdowns(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
 			values := map[string]float64{}
-			for model, m := range perModel(s.at(p, k, load), slowdownOf) {
+			for model, m := range perModel(s.runsAt(p, k, load), slowdownOf) {
 				if m.finished > 0 {
 					values[model] = m.mean()
 				}
@@ -248,7 +248,7 @@ func marksAround1(axis figure.Axis) []figure.Name {
 	step := figure.RoundStep((axis.Max - axis.Min) / most)
 	for k := math.Ceil(axis.Min / step); k*step <= axis.Max; k++ {
 		if value := math.Round(k*step*1e6) / 1e6; math.Abs(value-1) > step/2 {
-			marks = append(marks, figure.Name{At: value, Label: short(value)})
+			marks = append(marks, figure.Name{At: value, Label: shortNumber(value)})
 		}
 	}
 	return marks

@@ -26,7 +26,7 @@ type page struct {
 	Style       template.CSS
 	Facts       []fact
 	Results     results
-	Plates      []plate
+	Plates      []pageFigure
 	Omitted     []string // loads and runs without plots of their own
 	Models      []kindTable
 	GPUs        []kindTable
@@ -40,20 +40,20 @@ type page struct {
 // fact is one line about what was simulated.
 type fact struct{ Name, Value string }
 
-// plate is a figure in the page.
-type plate struct {
+// pageFigure is a figure in the page.
+type pageFigure struct {
 	Name, Title, Caption string
 	ViewBox              string
 	Drawing              template.HTML // from package figure, which escapes all text
 }
 
-func newPlate(drawn illustration, svg string) plate {
+func newPageFigure(drawn illustration, svg string) pageFigure {
 	box, drawing := figure.Inline(svg)
-	return plate{drawn.name, drawn.figure.Title, drawn.caption, box, template.HTML(drawing)}
+	return pageFigure{drawn.name, drawn.figure.Title, drawn.caption, box, template.HTML(drawing)}
 }
 
 // page renders the report's page.
-func (s *study) page(plates []plate, options Options) ([]byte, error) {
+func (s *study) page(plates []pageFigure, options Options) ([]byte, error) {
 	runs := s.detailed()
 	models, gpus := s.kindTables(runs)
 	shown := page{
@@ -194,7 +194,7 @@ func windowOfSetting(r *run) string {
 }
 
 func roundWords(r *run) string {
-	words := []string{"every " + short(r.Setting.RoundSeconds) + " s"}
+	words := []string{"every " + shortNumber(r.Setting.RoundSeconds) + " s"}
 	words = appendIf(words, r.Setting.AtRounds, "ended jobs count as finished when their round is over")
 	return strings.Join(appendIf(words, r.Setting.Strict, "the first one without a job is the last"), ", ")
 }
@@ -228,7 +228,7 @@ func (s *study) omitted(detailed []*run) (words []string) {
 	if shown := s.shown(); len(shown) < len(s.loads) {
 		var loads []string
 		for _, load := range shown {
-			loads = append(loads, short(s.loads[load]))
+			loads = append(loads, shortNumber(s.loads[load]))
 		}
 		words = append(words, fmt.Sprintf("Of %d loads, %s jobs/h have plots of their own.", len(s.loads),
 			strings.Join(loads, ", ")))

@@ -88,14 +88,14 @@ func render(runs []outcome.Run, options Options) (files []file, err error) {
 
 // text renders the text files of a report: the plots as SVG, and the page that contains them.
 func (s *study) text(illustrations []illustration, options Options) (files []file, err error) {
-	var plates []plate
+	var plates []pageFigure
 	for _, drawn := range illustrations {
 		svg, err := drawn.figure.SVG()
 		if err != nil {
 			return nil, fmt.Errorf("%s.svg: %w", drawn.name, err)
 		}
 		files = append(files, file{drawn.name + ".svg", []byte(svg)})
-		plates = append(plates, newPlate(drawn, svg))
+		plates = append(plates, newPageFigure(drawn, svg))
 	}
 	html, err := s.page(plates, options)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 // seeds. A baseline is no policy of the planner, so it has no panel. It is shown as one more series in every panel with
 // its workload and cluster.
 type study struct {
-	runs   []*run
-	guests []*run    // baselines once more, for panels after their first
-	panels []string  // titles
-	series []series  // in the order of their first runs
-	loads  []float64 // jobs an hour, ascending; 0 for workloads that were not generated
-	turned bool      // panels stand for allocators and series for policies
+	runs           []*run
+	baselineCopies []*run    // baselines once more, for panels after their first
+	panels         []string  // titles
+	series         []series  // in the order of their first runs
+	loads          []float64 // jobs an hour, ascending; 0 for workloads that were not generated
+	isTransposed   bool      // panels stand for allocators and series for policies
 }
 
 // series is the name and the look of the runs that are compared as one, in every panel.
@@ -33,15 +33,15 @@ type series struct {
 // run is one outcome with its position in the study.
 type run struct {
 	*outcome.Run
-	summary       outcome.Summary
-	fault         error // why there is no summary
-	panel, series int
-	guest         bool      // a baseline in the panel of another policy
-	load          int       // index in study.loads
-	base          *run      // the same run with proportional shares: itself for such a run, nil if there is none
-	completions   []float64 // seconds, ascending, of the finished jobs in the window
-	models, gpus  []outcome.Row
-	label         string // distinguishes the run from all others
+	summary          outcome.Summary
+	fault            error // why there is no summary
+	panel, series    int
+	isSharedBaseline bool      // a baseline in the panel of another policy
+	load             int       // index in study.loads
+	base             *run      // the same run with proportional shares: itself for such a run, nil if there is none
+	completions      []float64 // seconds, ascending, of the finished jobs in the window
+	models, gpus     []outcome.Row
+	label            string // distinguishes the run from all others
 }
 
 // panelOf is what the runs of a panel have in common: the policy, the workload and the cluster.
@@ -75,12 +75,12 @@ func newStudy(outcomes []outcome.Run) *study {
 		places := placesOf(setting, panels)
 		r := newRun(&outcomes[i], places[0], slices.Index(kinds, seriesOf(setting)),
 			slices.Index(s.loads, setting.Load))
-		r.guest = panels[r.panel] != panelOf(setting)
+		r.isSharedBaseline = panels[r.panel] != panelOf(setting)
 		s.runs = append(s.runs, r)
 		for _, p := range places[1:] {
 			again := *r
 			again.panel = p
-			s.guests = append(s.guests, &again)
+			s.baselineCopies = append(s.baselineCopies, &again)
 		}
 	}
 	s.name(panels, kinds)
@@ -92,7 +92,7 @@ func newStudy(outcomes []outcome.Run) *study {
 func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 	all := distinct(outcomes, panelOf)
 	return slices.DeleteFunc(slices.Clone(all), func(p outcome.Setting) bool {
-		return p.IsBaseline() && slices.ContainsFunc(all, func(q outcome.Setting) bool { return besides(p, q) })
+		return p.IsBaseline() && slices.ContainsFunc(all, func(q outcome.Setting) bool { return matchesBaseline(p, q) })
 	})
 }
 
@@ -100,15 +100,15 @@ func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 func placesOf(s outcome.Setting, panels []outcome.Setting) (places []int) {
 	own := panelOf(s)
 	for i, p := range panels {
-		if p == own || s.IsBaseline() && besides(own, p) {
+		if p == own || s.IsBaseline() && matchesBaseline(own, p) {
 			places = append(places, i)
 		}
 	}
 	return places
 }
 
-// besides says whether a panel is of a planner's policy and has the same workload and cluster as the baseline.
-func besides(baseline, panel outcome.Setting) bool {
+// matchesBaseline says whether a panel is of a planner's policy and has the same workload and cluster as the baseline.
+func matchesBaseline(baseline, panel outcome.Setting) bool {
 	if panel.IsBaseline() {
 		return false
 	}
@@ -155,7 +155,7 @@ func (s *study) compare() {
 			bases[r.Setting] = r
 		}
 	}
-	for _, r := range slices.Concat(s.runs, s.guests) {
+	for _, r := range slices.Concat(s.runs, s.baselineCopies) {
 		setting := r.Setting
 		setting.Allocator = outcome.Proportional
 		if r.base = bases[setting]; r.Setting == setting {
@@ -178,9 +178,9 @@ func (s *study) name(panels, kinds []outcome.Setting) {
 		s.series = append(s.series, series{label, figure.StyleOf(styleFor(k.Allocator, taken))})
 	}
 	if len(s.series) == 1 && len(s.panels) > 1 {
-		s.turn()
+		s.transpose()
 	}
-	for _, r := range slices.Concat(s.runs, s.guests) {
+	for _, r := range slices.Concat(s.runs, s.baselineCopies) {
 		r.label = s.runLabel(r)
 	}
 }
@@ -194,7 +194,7 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return splitWords(s.Split) },
 	func(s outcome.Setting) string { return choose(s.Static, "static", "dynamic") },
 	func(s outcome.Setting) string { return fmt.Sprintf("%d cores per GPU", s.Ratio) },
-	func(s outcome.Setting) string { return "rounds of " + short(s.RoundSeconds) + " s" },
+	func(s outcome.Setting) string { return "rounds of " + shortNumber(s.RoundSeconds) + " s" },
 	func(s outcome.Setting) string { return restartWords(s) },
 	func(s outcome.Setting) string { return choose(s.AtRounds, "ends at rounds", "ends at once") },
 	func(s outcome.Setting) string { return choose(s.Strict, "strict", "not strict") },
@@ -239,15 +239,15 @@ func styleFor(allocator string, taken []bool) int {
 	return style
 }
 
-// turn makes policies the series of a single panel, if there is only one allocator. There are no guests then, since a
-// baseline would be a second series.
-func (s *study) turn() {
+// transpose makes policies the series of a single panel, if there is only one allocator. There are no guests then,
+// since a baseline would be a second series.
+func (s *study) transpose() {
 	title := s.series[0].label
 	s.series = nil
 	for i, panel := range s.panels {
 		s.series = append(s.series, series{panel, figure.StyleOf(i)})
 	}
-	s.panels, s.turned = []string{title}, true
+	s.panels, s.isTransposed = []string{title}, true
 	for _, r := range s.runs {
 		r.panel, r.series = 0, r.panel
 	}
@@ -256,7 +256,7 @@ func (s *study) turn() {
 // runLabel distinguishes a run from all others.
 func (s *study) runLabel(r *run) string {
 	parts := []string{s.panels[r.panel], s.series[r.series].label}
-	if r.guest {
+	if r.isSharedBaseline {
 		parts = parts[1:]
 	}
 	if len(s.loads) > 1 {
@@ -276,9 +276,9 @@ func (s *study) seeds() int {
 	return len(seeds)
 }
 
-// at returns the runs at a position, which differ at most in their seeds.
-func (s *study) at(panel, series, load int) (runs []*run) {
-	for _, list := range [][]*run{s.runs, s.guests} {
+// runsAt returns the runs at a position, which differ at most in their seeds.
+func (s *study) runsAt(panel, series, load int) (runs []*run) {
+	for _, list := range [][]*run{s.runs, s.baselineCopies} {
 		for _, r := range list {
 			if r.panel == panel && r.series == series && r.load == load {
 				runs = append(runs, r)
@@ -318,8 +318,8 @@ const mostDetailed = 12
 func (s *study) detailed() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
-			found := s.at(p, k, len(s.loads)-1)
-			if len(found) > 0 && !slices.Contains(s.guests, found[0]) && len(runs) < mostDetailed {
+			found := s.runsAt(p, k, len(s.loads)-1)
+			if len(found) > 0 && !slices.Contains(s.baselineCopies, found[0]) && len(runs) < mostDetailed {
 				runs = append(runs, found[0])
 			}
 		}
@@ -345,7 +345,7 @@ func restartWords(s outcome.Setting) string {
 	if s.RestartSeconds == 0 {
 		return "restarts cost nothing"
 	}
-	return "restarts cost " + short(s.RestartSeconds) + " s"
+	return "restarts cost " + shortNumber(s.RestartSeconds) + " s"
 }
 
 func untilWords(seconds float64) string {
@@ -359,7 +359,7 @@ func loadWords(load float64) string {
 	if load == 0 {
 		return "not generated"
 	}
-	return short(load) + " jobs/h"
+	return shortNumber(load) + " jobs/h"
 }
 
 // quantity is one of a run's statistics.

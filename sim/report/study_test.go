@@ -441,7 +441,7 @@ func TestBaselinesStandBesideEveryPolicy(t *testing.T) {
 	for panel, want := range []int{4, 3, 1} {
 		n := 0
 		for series := range s.series {
-			n += len(s.at(panel, series, 0))
+			n += len(s.runsAt(panel, series, 0))
 		}
 		if n != want {
 			t.Errorf("panel %s has %d runs, want %d", s.panels[panel], n, want)

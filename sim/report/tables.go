@@ -36,7 +36,7 @@ type row struct {
 // cell is a formatted number and its exact value, which is empty if there is none.
 type cell struct{ Text, Value string }
 
-func newCell(text string, value float64) cell { return cell{text, short(value)} }
+func newCell(text string, value float64) cell { return cell{text, shortNumber(value)} }
 
 // nothing is a cell without a number.
 var nothing = cell{Text: "–"}
@@ -44,7 +44,7 @@ var nothing = cell{Text: "–"}
 // results makes the table of all runs, and marks the best of each contest.
 func (s *study) results() results {
 	table := results{Panel: "Policy", Series: "Allocator", Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
-	if s.turned {
+	if s.isTransposed {
 		table.Panel, table.Series = table.Series, table.Panel
 	}
 	shortest := s.shortest()
@@ -88,7 +88,7 @@ func (s *study) row(r *run) row {
 		Panel: s.panels[r.panel], Series: s.series[r.series].label,
 		Load: loadWords(r.Setting.Load), Seed: strconv.FormatInt(r.Setting.Seed, 10),
 	}
-	if r.guest {
+	if r.isSharedBaseline {
 		shown.Panel = nothing.Text
 	}
 	if r.fault != nil {
@@ -142,7 +142,7 @@ const mostKinds = 60
 func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	for p := range s.panels {
 		var members []*run
-		for _, r := range slices.Concat(s.guestsOf(runs), runs) {
+		for _, r := range slices.Concat(s.baselineCopiesOf(runs), runs) {
 			if r.panel == p && r.fault == nil {
 				members = append(members, r)
 			}
@@ -156,9 +156,9 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	return models, gpus
 }
 
-// guestsOf returns the further places of baselines among the runs.
-func (s *study) guestsOf(runs []*run) (guests []*run) {
-	for _, g := range s.guests {
+// baselineCopiesOf returns the further places of baselines among the runs.
+func (s *study) baselineCopiesOf(runs []*run) (guests []*run) {
+	for _, g := range s.baselineCopies {
 		if slices.ContainsFunc(runs, func(r *run) bool { return r.Run == g.Run }) {
 			guests = append(guests, g)
 		}
@@ -184,14 +184,16 @@ func (s *study) kindTable(runs []*run, by func(*run) []outcome.Row, name func(ou
 			bases = by(r.base)
 		}
 		for i := range table.Rows {
-			table.Rows[i].Cells = append(table.Rows[i].Cells, kindCells(like(rows, kinds[i]), like(bases, kinds[i]))...)
+			table.Rows[i].Cells = append(
+				table.Rows[i].Cells,
+				kindCells(matchingRow(rows, kinds[i]), matchingRow(bases, kinds[i]))...)
 		}
 	}
 	return table
 }
 
-// like returns the row of the same kind; the zero row if there is none.
-func like(rows []outcome.Row, as outcome.Row) outcome.Row {
+// matchingRow returns the row of the same kind; the zero row if there is none.
+func matchingRow(rows []outcome.Row, as outcome.Row) outcome.Row {
 	i := slices.IndexFunc(rows, func(r outcome.Row) bool { return r.Model == as.Model && r.GPUs == as.GPUs })
 	if i < 0 {
 		return outcome.Row{}
@@ -281,7 +283,7 @@ func (s *study) wait(r *run, job outcome.Job) wait {
 
 // shownAs distinguishes a run from all others that are shown individually.
 func (s *study) shownAs(r *run) string {
-	if r.guest {
+	if r.isSharedBaseline {
 		return s.columnTitle(r)
 	}
 	return s.panels[r.panel] + " · " + s.columnTitle(r)

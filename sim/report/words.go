@@ -75,8 +75,8 @@ func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 
 // count formats a whole number.
 func count(n int) string { return thousands(strconv.Itoa(n)) }
 
-// short formats a number with as few digits as possible.
-func short(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
+// shortNumber formats a number with as few digits as possible.
+func shortNumber(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
 // thousands adds commas to the whole part of a number.
 func thousands(number string) string {

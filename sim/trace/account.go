@@ -43,10 +43,10 @@ func (j *accounted) add(r run) []run {
 	return append(j.runs, r)
 }
 
-// fold turns a job's runs into one entry, or counts why it was left out. Components run at the same time, so the job
+// addJob turns a job's runs into one entry, or counts why it was left out. Components run at the same time, so the job
 // takes as long as the longest of them, also in its past. A job that did not run is left out with the reason from its
 // last run; a job without GPUs is left out by take.
-func (l *log) fold(j accounted) {
+func (l *log) addJob(j accounted) {
 	slices.SortStableFunc(j.runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
 	})
@@ -58,7 +58,7 @@ func (l *log) fold(j accounted) {
 		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+int(c.gpus)
 	}
 	if e.GPUs > 0 && e.Duration == 0 {
-		l.dropped.add(j.stillness())
+		l.dropped.add(j.noRunReason())
 		return
 	}
 	if told.Past.Known() {
@@ -127,8 +127,8 @@ func (j *accounted) components() []component {
 	return list
 }
 
-// stillness says why a job did not run.
-func (j *accounted) stillness() string {
+// noRunReason says why a job did not run.
+func (j *accounted) noRunReason() string {
 	switch last := j.runs[len(j.runs)-1]; {
 	case last.started == unknown:
 		return neverStarted

@@ -9,10 +9,10 @@ import (
 type reckoning int
 
 const (
-	untold  reckoning = iota
-	wall              // clock times without a zone
-	zoned             // clock times with a zone
-	counted           // seconds
+	noReckoning reckoning = iota
+	wall                  // clock times without a zone
+	zoned                 // clock times with a zone
+	counted               // seconds
 )
 
 func (r reckoning) String() string {
@@ -47,9 +47,9 @@ var layouts = []struct {
 func (c *clock) read(at place, field, text string) (float64, error) {
 	seconds, as, zone := parseTime(text)
 	switch {
-	case as == untold:
+	case as == noReckoning:
 		return 0, at.wrong(field, text, "a time from 1970 on, such as 2026-03-31T23:59:59")
-	case c.reckoning == untold:
+	case c.reckoning == noReckoning:
 		c.reckoning, c.zone = as, zone
 	case c.reckoning != as:
 		return 0, at.wrong(field, text, c.reckoning.String()+", as before")
@@ -67,7 +67,7 @@ func parseTime(text string) (float64, reckoning, *time.Location) {
 			return float64(t.Unix()) + float64(t.Nanosecond())/1e9, l.reckoning, fixed(t)
 		}
 	}
-	return 0, untold, nil
+	return 0, noReckoning, nil
 }
 
 // fixed returns a time's zone without the name that the local machine may have for it, so that a log reads the same on

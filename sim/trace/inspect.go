@@ -79,7 +79,13 @@ const (
 
 // Inspect summarises a trace.
 func Inspect(t *Trace) Summary {
-	c := census{users: tallied{}, queues: tallied{}, models: tallied{}, states: tallied{}, gpus: map[int]int{}}
+	c := census{
+		users:  nameCounts{},
+		queues: nameCounts{},
+		models: nameCounts{},
+		states: nameCounts{},
+		gpus:   map[int]int{},
+	}
 	for _, j := range t.Jobs {
 		c.add(j.User, "", j.Model, "", j.GPUs)
 		c.arrivals, c.lengths = append(c.arrivals, j.Arrival), append(c.lengths, float64(j.Iterations))
@@ -109,7 +115,7 @@ func unitOf(t *Trace) string {
 
 // census counts the jobs of a trace.
 type census struct {
-	users, queues, models, states tallied
+	users, queues, models, states nameCounts
 	gpus                          map[int]int
 	arrivals, lengths             []float64
 	gpuSeconds                    float64
@@ -131,17 +137,17 @@ func (c *census) counts() []GPUCount {
 	return list
 }
 
-// tallied counts jobs by name; jobs without a name are not counted.
-type tallied map[string]int
+// nameCounts counts jobs by name; jobs without a name are not counted.
+type nameCounts map[string]int
 
-func (t tallied) add(name string) {
+func (t nameCounts) add(name string) {
 	if name != "" {
 		t[name]++
 	}
 }
 
 // parts lists the names, the most frequent first.
-func (t tallied) parts() []Part {
+func (t nameCounts) parts() []Part {
 	var list []Part
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		list = append(list, Part{name, t[name]})
@@ -156,7 +162,7 @@ func (s *Summary) arrive(arrivals []float64) {
 	if len(arrivals) == 0 {
 		return
 	}
-	s.Span = inMilliseconds(slices.Max(arrivals) - slices.Min(arrivals))
+	s.Span = roundToMillis(slices.Max(arrivals) - slices.Min(arrivals))
 	if s.Span > 0 {
 		s.Load, s.Rate = s.GPUHours/(s.Span/hour), float64(len(arrivals)-1)/(s.Span/hour)
 	}

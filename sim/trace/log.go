@@ -23,13 +23,13 @@ const BrokenRecord = "a record with more or fewer fields than the header: is the
 // log gathers the entries of a site's log. Their times are relative to the clock's origin until trace is called.
 type log struct {
 	clock    clock
-	names    names
+	names    interner
 	entries  []Entry
 	dropped  tally
 	adjusted tally
 }
 
-func newLog() *log { return &log{names: names{}} }
+func newLog() *log { return &log{names: interner{}} }
 
 // take stores an entry, or counts why it was left out. It returns whether the entry was stored. These entries can be
 // read but not simulated; an entry that cannot be read is an error of the reader.
@@ -70,7 +70,7 @@ func (l *log) traceSince(beginning float64) *Trace {
 	slices.SortStableFunc(t.Entries, func(a, b Entry) int { return cmp.Compare(a.Submitted, b.Submitted) })
 	for i := range t.Entries {
 		e := &t.Entries[i]
-		e.Submitted = inMilliseconds(e.Submitted - beginning)
+		e.Submitted = roundToMillis(e.Submitted - beginning)
 		if e.Told != nil {
 			e.Told.Past = e.Told.Past.Since(beginning)
 		}
@@ -81,5 +81,5 @@ func (l *log) traceSince(beginning float64) *Trace {
 	return t
 }
 
-// inMilliseconds rounds to milliseconds, which removes rounding errors of sums.
-func inMilliseconds(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
+// roundToMillis rounds to milliseconds, which removes rounding errors of sums.
+func roundToMillis(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

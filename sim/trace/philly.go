@@ -58,7 +58,7 @@ type phillyLog struct {
 // take stores a job, or counts why it was left out. The reason is that of its last attempt. A job whose submission is
 // known moves the beginning of the trace even if it is left out, as in the artifact.
 func (p *phillyLog) take(at place, j phillyJob) error {
-	if unsaid(j.Submitted) || len(j.Attempts) == 0 {
+	if isBlankTime(j.Submitted) || len(j.Attempts) == 0 {
 		p.log.dropped.add(unattempted(j))
 		return nil
 	}
@@ -108,7 +108,7 @@ func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 		to          *string
 		field, text string
 	}{{&e.User, "user", j.User}, {&e.Queue, "vc", j.Cluster}, {&e.State, "status", j.Status}} {
-		if *l.to, err = at.label(l.field, p.log.names.keep(l.text)); err != nil {
+		if *l.to, err = at.label(l.field, p.log.names.intern(l.text)); err != nil {
 			return e, err
 		}
 	}
@@ -119,9 +119,9 @@ func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 // ran is the duration of an attempt, or why the attempt is not valid.
 func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string, err error) {
 	switch {
-	case unsaid(a.Start):
+	case isBlankTime(a.Start):
 		return 0, neverStarted, nil
-	case unsaid(a.End):
+	case isBlankTime(a.End):
 		return 0, "no end (still running, or not logged)", nil
 	}
 	start, err := p.log.clock.read(at, "start_time", a.Start)
@@ -140,5 +140,5 @@ func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string,
 	return end - start, "", nil
 }
 
-// unsaid says whether the log lacks a time.
-func unsaid(text string) bool { return text == "" || text == "None" }
+// isBlankTime says whether the log lacks a time.
+func isBlankTime(text string) bool { return text == "" || text == "None" }

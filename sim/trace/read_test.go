@@ -220,7 +220,7 @@ func TestAPodThatSharesAGPUGetsAWholeOneAndOneWithoutIsLeftOut(t *testing.T) {
 
 func TestAccountingIsPutTogetherToJobs(t *testing.T) {
 	got := open(t, "sacct.txt")
-	same(t, "entries", untold(got.Entries), []trace.Entry{
+	same(t, "entries", noReckoning(got.Entries), []trace.Entry{
 		{ID: "1005", User: "bob", Queue: "gpu", Submitted: 0, Duration: 5400, GPUs: 4, State: "COMPLETED", Place: 4},
 		{ID: "1001", User: "ann", Queue: "gpu", Submitted: 3600, Duration: 7200, GPUs: 2, State: "COMPLETED", Place: 0},
 		{ID: "1003_1", User: "ann", Queue: "gpu", Submitted: 7200, Duration: 600, GPUs: 2, State: "FAILED", Place: 1},

@@ -27,7 +27,7 @@ func readRecorded(name string, r io.Reader) (*Trace, error) {
 		}
 		return err
 	}
-	jobs := recordedJobs{names: names{}, seen: map[string]int{}}
+	jobs := recordedJobs{names: interner{}, seen: map[string]int{}}
 	for t.next() {
 		if err := jobs.read(t); err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func (t *table) ratio(value string) (int, error) {
 // recordedJobs gathers jobs and their line numbers.
 type recordedJobs struct {
 	columns struct{ id, model, arrival, iterations, gpus, user column }
-	names   names
+	names   interner
 	seen    map[string]int
 	jobs    []recordedJob
 }

@@ -38,7 +38,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	}
 	a.log.entries = make([]Entry, 0, len(a.jobs))
 	for _, j := range a.jobs {
-		a.log.fold(j)
+		a.log.addJob(j)
 		a.records.Requeues += j.repeats()
 	}
 	a.records.Jobs = len(a.jobs)
@@ -67,12 +67,12 @@ type accounting struct {
 		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
 		priority, name, reqMem, nodes, cpus, allocGRES, reqGRES column
 	}
-	records Records
-	prose   int // the only column of the header with text from users; -1: none, or several
-	log     *log
-	jobs    []accounted
-	index   map[string]int // into jobs, by cluster and ID
-	known   map[labels]*labels
+	records    Records
+	textColumn int // the only column of the header with text from users; -1: none, or several
+	log        *log
+	jobs       []accounted
+	index      map[string]int // into jobs, by cluster and ID
+	known      map[labels]*labels
 }
 
 // open binds the columns of the header. It requires columns for the job ID, the submission, the GPUs and the duration.
@@ -90,7 +90,7 @@ func (a *accounting) open(t *table) error {
 	c.name, c.reqMem = t.find("JobName"), t.find("ReqMem")
 	c.nodes, c.cpus = t.find("AllocNodes", "NNodes"), t.find("AllocCPUS", "NCPUS")
 	a.records.Columns = slices.Clone(t.header)
-	a.prose = proseOf(t.header)
+	a.textColumn = textColumnOf(t.header)
 	if c.alloc.missing() && c.req.missing() && c.allocGRES.missing() && c.reqGRES.missing() {
 		return t.errorf("no column AllocTRES or ReqTRES, nor AllocGRES or ReqGRES as before Slurm 20.11: " +
 			"want one in the header, for the number of GPUs")
@@ -111,15 +111,15 @@ func (t *table) headless(err error) error {
 	case slices.ContainsFunc(t.fields, func(field string) bool { return jobIDs.MatchString(strings.TrimSpace(field)) }):
 		return t.errorf("%s is a record: want the header before it, as sacct prints it without --noheader",
 			legible(line))
-	case len(t.fields) == 1 && slices.ContainsFunc(strings.FieldsFunc(line, divides),
+	case len(t.fields) == 1 && slices.ContainsFunc(strings.FieldsFunc(line, isSeparator),
 		func(word string) bool { return columnName(word) == columnName("JobID") }):
 		return t.errorf("%s has no | between its columns: want what sacct prints with --parsable2", legible(line))
 	}
 	return err
 }
 
-// divides says whether a character may separate columns in a converted table.
-func divides(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
+// isSeparator says whether a character may separate columns in a converted table.
+func isSeparator(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
 
 // jobIDs matches the job IDs that Slurm prints; a step has a suffix after a point.
 var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)
@@ -194,7 +194,7 @@ func (a *accounting) run(t *table, component string) (r run, err error) {
 	if r.labels, err = a.labels(t, component); err != nil {
 		return r, err
 	}
-	unended := !c.end.missing() && untimed(t.text(c.end)) && r.started != unknown
+	unended := !c.end.missing() && isMissingTime(t.text(c.end)) && r.started != unknown
 	r.running = unended || r.state == "RUNNING" || r.state == "SUSPENDED"
 	return r, nil
 }
@@ -211,14 +211,14 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 	}
 	// Slurm adds the user that cancelled a job to CANCELLED; a trace does not need it.
 	state, _, _ := strings.Cut(t.text(a.columns.state), " ")
-	if state, err = t.label(a.columns.state.name, a.log.names.keep(state)); err != nil {
+	if state, err = t.label(a.columns.state.name, a.log.names.intern(state)); err != nil {
 		return nil, err
 	}
 	name := t.text(a.columns.name)
 	if !isLabel(name) {
 		name = "" // users choose any names, so a log is not refused for one that cannot be printed
 	}
-	l := labels{a.log.names.keep(component), user, queue, state, a.log.names.keep(name)}
+	l := labels{a.log.names.intern(component), user, queue, state, a.log.names.intern(name)}
 	if a.known[l] == nil {
 		a.known[l] = &l
 	}
@@ -228,14 +228,14 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 // unknown stands for a time or duration that the log does not have.
 const unknown = -1
 
-// untimed says whether the text of a time means that there is none.
-func untimed(text string) bool {
+// isMissingTime says whether the text of a time means that there is none.
+func isMissingTime(text string) bool {
 	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
 }
 
 // moment reads a time; unknown if the record has none, as for a job that never started.
 func (a *accounting) moment(t *table, c column) (float64, error) {
-	if untimed(t.text(c)) {
+	if isMissingTime(t.text(c)) {
 		return unknown, nil
 	}
 	return t.timeAt(&a.log.clock, c)
@@ -253,10 +253,10 @@ func (a *accounting) ended(t *table, r run) (float64, error) {
 // elapsed is the duration of a run, from the best source that the record has.
 func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	c := &a.columns
-	if text := t.text(c.elapsedRaw); !untimed(text) {
+	if text := t.text(c.elapsedRaw); !isMissingTime(text) {
 		return t.secondsAt(c.elapsedRaw)
 	}
-	if text := t.text(c.elapsed); !untimed(text) {
+	if text := t.text(c.elapsed); !isMissingTime(text) {
 		return t.elapsedAt(c.elapsed)
 	}
 	ended, err := a.moment(t, c.end)

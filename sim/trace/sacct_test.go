@@ -16,11 +16,11 @@ func accounted(t *testing.T, header string, records ...string) trace.Entry {
 	if len(got.Entries) != 1 {
 		t.Fatalf("%v: %d jobs, want one: %+v", records, len(got.Entries), got)
 	}
-	return untold(got.Entries)[0]
+	return noReckoning(got.Entries)[0]
 }
 
-// untold are entries without what only Slurm's accounting tells.
-func untold(entries []trace.Entry) []trace.Entry {
+// noReckoning are entries without what only Slurm's accounting tells.
+func noReckoning(entries []trace.Entry) []trace.Entry {
 	all := slices.Clone(entries)
 	for i := range all {
 		all[i].Told = nil

@@ -173,13 +173,13 @@ func (t *table) timeAt(clock *clock, c column) (float64, error) {
 }
 
 // labelAt reads a text that many lines share.
-func (t *table) labelAt(c column, kept names) (string, error) {
+func (t *table) labelAt(c column, kept interner) (string, error) {
 	text, err := t.label(c.name, t.text(c))
-	return kept.keep(text), err
+	return kept.intern(text), err
 }
 
 // modelAt reads a label that must not be empty.
-func (t *table) modelAt(c column, kept names) (string, error) {
+func (t *table) modelAt(c column, kept interner) (string, error) {
 	if t.text(c) == "" {
 		return "", t.wrong(c.name, "", "the name of a model")
 	}

@@ -107,7 +107,7 @@ func (p Past) Known() bool { return p.Runs > 0 }
 // Since shifts the origin of the times by seconds.
 func (p Past) Since(seconds float64) Past {
 	if p.Known() {
-		p.Started, p.Ended = inMilliseconds(p.Started-seconds), inMilliseconds(p.Ended-seconds)
+		p.Started, p.Ended = roundToMillis(p.Started-seconds), roundToMillis(p.Ended-seconds)
 	}
 	return p
 }

@@ -15,14 +15,23 @@ type Records struct {
 	Broken   int      // records with more or fewer fields than the header
 }
 
-// prose are columns with text from users, which may contain a |.
-var prose = []string{"JobName", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir", "SubmitLine", "WCKey"}
+// textColumns are columns with text from users, which may contain a |.
+var textColumns = []string{
+	"JobName",
+	"Comment",
+	"AdminComment",
+	"SystemComment",
+	"Extra",
+	"WorkDir",
+	"SubmitLine",
+	"WCKey",
+}
 
-// proseOf returns the index of the only such column in the header; -1 if there is none, or several, since then a |
+// textColumnOf returns the index of the only such column in the header; -1 if there is none, or several, since then a |
 // cannot be attributed.
-func proseOf(header []string) int {
+func textColumnOf(header []string) int {
 	found := -1
-	for _, name := range prose {
+	for _, name := range textColumns {
 		for i, field := range header {
 			if columnName(field) != columnName(name) {
 				continue
@@ -40,11 +49,11 @@ func proseOf(header []string) int {
 // fields before it are copied, since appending to them would overwrite those behind.
 func (a *accounting) rejoin(t *table) {
 	surplus := len(t.fields) - len(t.header)
-	if surplus <= 0 || a.prose < 0 {
+	if surplus <= 0 || a.textColumn < 0 {
 		return
 	}
-	text := strings.Join(t.fields[a.prose:a.prose+surplus+1], t.separator)
-	t.fields = append(append(t.fields[:a.prose:a.prose], text), t.fields[a.prose+surplus+1:]...)
+	text := strings.Join(t.fields[a.textColumn:a.textColumn+surplus+1], t.separator)
+	t.fields = append(append(t.fields[:a.textColumn:a.textColumn], text), t.fields[a.textColumn+surplus+1:]...)
 }
 
 // repeats is the number of runs beyond the first of each component.

@@ -133,10 +133,10 @@ func legible(value string) string {
 	return printable.Quote(value, 0)
 }
 
-// names stores each text once, so that a log with few users does not hold each name a hundred thousand times.
-type names map[string]string
+// interner stores each text once, so that a log with few users does not hold each name a hundred thousand times.
+type interner map[string]string
 
-func (n names) keep(text string) string {
+func (n interner) intern(text string) string {
 	if kept, known := n[text]; known {
 		return kept
 	}

@@ -49,8 +49,8 @@ func WriteRatio(w io.Writer, cpusPerGPU int) error {
 // arrivals returns the format for the arrivals of these jobs.
 func arrivals(jobs []Job) func(float64) string {
 	for _, j := range jobs {
-		if at := inMilliseconds(j.Arrival); at != math.Trunc(at) {
-			return func(x float64) string { return pythonic(inMilliseconds(x)) }
+		if at := roundToMillis(j.Arrival); at != math.Trunc(at) {
+			return func(x float64) string { return pythonic(roundToMillis(x)) }
 		}
 	}
 	return func(x float64) string { return strconv.FormatFloat(math.Round(x), 'f', -1, 64) }

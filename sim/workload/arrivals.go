@@ -30,11 +30,11 @@ func ParseArrivals(text string) (Arrivals, error) {
 	return choose("arrivals", text, Poisson, Static, Uniform, Daily)
 }
 
-// clock draws the next arrival in seconds since the beginning of the trace, never before the previous one.
-type clock func(t *twister) float64
+// arrivalFunc draws the next arrival in seconds since the beginning of the trace, never before the previous one.
+type arrivalFunc func(t *twister) float64
 
 // clock returns how arrivals are drawn at a load in jobs an hour.
-func (a Arrivals) clock(load float64) (clock, error) {
+func (a Arrivals) clock(load float64) (arrivalFunc, error) {
 	if a != Static && !inRange(load, leastLoad, math.MaxFloat64) {
 		return nil, wrong("load", fmt.Sprint(load), "jobs an hour, from 0.000001")
 	}
@@ -55,7 +55,7 @@ func (a Arrivals) clock(load float64) (clock, error) {
 }
 
 // poisson draws exponential gaps, each rounded up to a second.
-func poisson(load float64) clock {
+func poisson(load float64) arrivalFunc {
 	at := 0.0
 	return func(t *twister) float64 {
 		at += math.Ceil(gap(t, load))
@@ -68,7 +68,7 @@ func gap(t *twister, load float64) float64 { return -ln(1-t.random()) / load * 6
 
 // static divides by 1000 instead of adding 0.001, which no float64 represents exactly: a sum would accumulate the
 // error, while job 3 arrives at exactly the float64 nearest to 0.003.
-func static() clock {
+func static() arrivalFunc {
 	jobs := 0
 	return func(*twister) float64 {
 		at := float64(jobs) / 1000
@@ -78,7 +78,7 @@ func static() clock {
 }
 
 // equalGaps multiplies instead of adding the gap, so that its rounding error does not accumulate.
-func equalGaps(load float64) clock {
+func equalGaps(load float64) arrivalFunc {
 	jobs := 0
 	return func(*twister) float64 {
 		jobs++
@@ -93,7 +93,7 @@ var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 15
 
 // daily draws gaps for the mean rate, and stretches them where the rate is lower (and compresses them where it is
 // higher).
-func daily(load float64) clock {
+func daily(load float64) arrivalFunc {
 	at := 0.0
 	return func(t *twister) float64 {
 		at = stretched(at, gap(t, load))

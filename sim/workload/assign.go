@@ -37,9 +37,9 @@ func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	case BySplit:
 		return &controller{parts: parts, total: make([]int, len(parts))}, nil
 	case Random:
-		return lotteryOf(parts), nil
+		return newRandomAssigner(parts), nil
 	case RoundRobin:
-		return &carousel{classes: served(parts, len(classes))}, nil
+		return &roundRobinAssigner{classes: served(parts, len(classes))}, nil
 	default:
 		_, err := ParseAssign(string(a))
 		return nil, err
@@ -81,32 +81,32 @@ func (c *controller) lack(i int) float64 {
 	return c.parts[i].share - float64(c.total[i])/float64(c.jobs)
 }
 
-// lottery draws a part by its share, and one of its classes.
-type lottery struct {
+// randomAssigner draws a part by its share, and one of its classes.
+type randomAssigner struct {
 	parts  []part
 	shares shares
 }
 
-func lotteryOf(parts []part) *lottery {
+func newRandomAssigner(parts []part) *randomAssigner {
 	weights := make([]float64, len(parts))
 	for i, p := range parts {
 		weights[i] = p.share
 	}
-	return &lottery{parts, sharesOf(weights)}
+	return &randomAssigner{parts, sharesOf(weights)}
 }
 
-func (l *lottery) next(t *twister) int {
+func (l *randomAssigner) next(t *twister) int {
 	classes := l.parts[l.shares.pick(t)].classes
 	return classes[t.below(len(classes))]
 }
 
-// carousel takes classes in turn.
-type carousel struct {
+// roundRobinAssigner takes classes in turn.
+type roundRobinAssigner struct {
 	classes []int
 	jobs    int
 }
 
-func (c *carousel) next(*twister) int {
+func (c *roundRobinAssigner) next(*twister) int {
 	class := c.classes[c.jobs%len(c.classes)]
 	c.jobs++
 	return class

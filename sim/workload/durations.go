@@ -35,11 +35,11 @@ func ParseDurations(text string) (Durations, error) {
 	return d, err
 }
 
-// length draws a job's duration in seconds.
-type length func(t *twister) float64
+// durationFunc draws a job's duration in seconds.
+type durationFunc func(t *twister) float64
 
 // length parses the name or distribution.
-func (d Durations) length() (length, error) {
+func (d Durations) length() (durationFunc, error) {
 	kind, parameters, _ := strings.Cut(string(d), ":")
 	switch {
 	case d == PaperDurations:
@@ -60,7 +60,7 @@ func (d Durations) length() (length, error) {
 
 // shortAndLong draws minutes as powers of ten: with exponents from low to middle for four of five jobs, and from middle
 // to high for the fifth.
-func shortAndLong(low, middle, high float64) length {
+func shortAndLong(low, middle, high float64) durationFunc {
 	return func(t *twister) float64 {
 		if t.random() >= 0.8 {
 			return 60 * pow10(t.uniform(middle, high))
@@ -69,7 +69,7 @@ func shortAndLong(low, middle, high float64) length {
 	}
 }
 
-func (d Durations) fixed(text string) (length, error) {
+func (d Durations) fixed(text string) (durationFunc, error) {
 	seconds, ok := seconds(text)
 	if !ok {
 		return nil, d.wrong("fixed:2h")
@@ -77,25 +77,25 @@ func (d Durations) fixed(text string) (length, error) {
 	return func(*twister) float64 { return seconds }, nil
 }
 
-func (d Durations) exponential(text string) (length, error) {
+func (d Durations) exponential(text string) (durationFunc, error) {
 	mean, ok := seconds(text)
 	if !ok {
 		return nil, d.wrong("exponential:90m")
 	}
-	return sane(func(t *twister) float64 { return -ln(1-t.random()) * mean }), nil
+	return redrawLong(func(t *twister) float64 { return -ln(1-t.random()) * mean }), nil
 }
 
-func (d Durations) lognormal(text string) (length, error) {
+func (d Durations) lognormal(text string) (durationFunc, error) {
 	first, second, _ := strings.Cut(text, ",")
 	median, ok := seconds(first)
 	sigma, err := strconv.ParseFloat(strings.TrimSpace(second), 64)
 	if !ok || err != nil || !inRange(sigma, 0, 10) {
 		return nil, d.wrong("lognormal:30m,2.0 with a standard deviation from 0 to 10")
 	}
-	return sane(func(t *twister) float64 { return median * exp(sigma*t.gauss()) }), nil
+	return redrawLong(func(t *twister) float64 { return median * exp(sigma*t.gauss()) }), nil
 }
 
-func (d Durations) uniform(text string) (length, error) {
+func (d Durations) uniform(text string) (durationFunc, error) {
 	first, second, _ := strings.Cut(text, "-")
 	low, lowOK := seconds(first)
 	high, highOK := seconds(second)
@@ -115,9 +115,9 @@ func seconds(text string) (float64, bool) {
 	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
 }
 
-// sane repeats draws of more than the longest duration. If the mean or median is a valid duration, at least half of the
-// draws are kept.
-func sane(draw length) length {
+// redrawLong repeats draws of more than the longest duration. If the mean or median is a valid duration, at least half
+// of the draws are kept.
+func redrawLong(draw durationFunc) durationFunc {
 	return func(t *twister) float64 {
 		for {
 			if seconds := draw(t); seconds <= longest {

@@ -83,7 +83,7 @@ func ParseLogDurations(text string) (LogDurations, error) {
 }
 
 // length is nil for the log's own durations.
-func (d LogDurations) length() (length, error) {
+func (d LogDurations) length() (durationFunc, error) {
 	if d == "" || d == OwnDurations {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func ParseLogArrivals(text string) (LogArrivals, error) {
 func (a LogArrivals) own() bool { return a == "" || a == OwnArrivals }
 
 // clock is nil for the log's own arrivals.
-func (a LogArrivals) clock(load float64) (clock, error) {
+func (a LogArrivals) clock(load float64) (arrivalFunc, error) {
 	if a.own() {
 		return nil, nil
 	}
@@ -120,16 +120,16 @@ func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.D
 	if err != nil {
 		return nil, nil, err
 	}
-	kept, dropped := options.sift(entries)
+	kept, dropped := options.filterEntries(entries)
 	if len(kept) == 0 {
 		return nil, dropped, nothingLeft(len(entries), dropped)
 	}
-	if m.length != nil {
+	if m.nextDuration != nil {
 		for i := range kept {
-			kept[i].seconds = m.length(m.lengths)
+			kept[i].seconds = m.nextDuration(m.lengths)
 		}
 	}
-	if m.clock == nil {
+	if m.nextArrival == nil {
 		options.retime(kept)
 	}
 	if !options.asTheyWere() {
@@ -154,12 +154,12 @@ func nothingLeft(entries int, dropped []trace.Dropped) error {
 
 // maker is the state with which jobs are made.
 type maker struct {
-	classes []Class
-	class   assigner
-	clock   clock  // nil: arrivals are the log's own
-	length  length // nil: durations are the log's own
-	main    *twister
-	lengths *twister
+	classes      []Class
+	class        assigner
+	nextArrival  arrivalFunc  // nil: arrivals are the log's own
+	nextDuration durationFunc // nil: durations are the log's own
+	main         *twister
+	lengths      *twister
 }
 
 // maker checks the options and prepares the generators.
@@ -168,10 +168,10 @@ func (o *FromLog) maker() (m *maker, err error) {
 		return nil, err
 	}
 	m = &maker{classes: o.Classes, main: seeded(o.Seed), lengths: seeded(o.Seed)}
-	if m.length, err = o.Durations.length(); err != nil {
+	if m.nextDuration, err = o.Durations.length(); err != nil {
 		return nil, err
 	}
-	if m.clock, err = o.Arrivals.clock(o.Load); err != nil {
+	if m.nextArrival, err = o.Arrivals.clock(o.Load); err != nil {
 		return nil, err
 	}
 	m.class, err = cmp.Or(o.Assign, BySplit).assigner(o.Split, o.Classes)
@@ -232,8 +232,8 @@ func (m *maker) jobs(kept []keptEntry) []trace.Job {
 	jobs := make([]trace.Job, len(kept))
 	for i, k := range kept {
 		arrival := k.arrival
-		if m.clock != nil {
-			arrival = m.clock(m.main)
+		if m.nextArrival != nil {
+			arrival = m.nextArrival(m.main)
 		}
 		class := &m.classes[m.class.next(m.main)]
 		jobs[i] = trace.Job{ID: i, Model: class.Name, User: k.user, GPUs: k.gpus, Arrival: arrival,

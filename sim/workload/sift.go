@@ -26,15 +26,15 @@ func told(e *trace.Entry) trace.Told {
 	return *e.Told
 }
 
-// sift keeps the entries that become jobs, in their order, and counts the others by reason, in the order in which
-// reasons first occur.
-func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
+// filterEntries keeps the entries that become jobs, in their order, and counts the others by reason, in the order in
+// which reasons first occur.
+func (o *FromLog) filterEntries(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
 	var counts tally
 	for i := range entries {
 		e := &entries[i]
 		gpus, why := o.fit(e.GPUs)
 		if why == "" {
-			why = o.refusal(e)
+			why = o.dropReason(e)
 		}
 		if why == "" && o.Jobs > 0 && len(kept) == o.Jobs {
 			why = fmt.Sprintf("behind the first %d that would be kept", o.Jobs)
@@ -109,8 +109,8 @@ func (m LogMix) of(gpus int) int {
 // latest bounds a submission time, in seconds since the first one in the log: three thousand years.
 const latest = 1e11
 
-// refusal is why an entry does not become a job, apart from its GPUs; empty: it does.
-func (o *FromLog) refusal(e *trace.Entry) string {
+// dropReason is why an entry does not become a job, apart from its GPUs; empty: it does.
+func (o *FromLog) dropReason(e *trace.Entry) string {
 	switch {
 	case !inRange(e.Submitted, -latest, latest):
 		return "submitted at no moment that a calendar has"

@@ -45,10 +45,10 @@ func New(config Config) (trace.Source, error) {
 	if g.size, err = cmp.Or(config.GPUs, OneGPU).sizes(); err != nil {
 		return nil, err
 	}
-	if g.length, err = cmp.Or(config.Durations, PaperDurations).length(); err != nil {
+	if g.nextDuration, err = cmp.Or(config.Durations, PaperDurations).length(); err != nil {
 		return nil, err
 	}
-	if g.clock, err = cmp.Or(config.Arrivals, Poisson).clock(config.Load); err != nil {
+	if g.nextArrival, err = cmp.Or(config.Arrivals, Poisson).clock(config.Load); err != nil {
 		return nil, err
 	}
 	if g.class, err = cmp.Or(config.Assign, BySplit).assigner(config.Split, config.Classes); err != nil {
@@ -63,15 +63,15 @@ func New(config Config) (trace.Source, error) {
 
 // generator is a workload from which some jobs have been drawn.
 type generator struct {
-	classes []Class
-	main    *twister
-	lengths *twister // draws durations; may be main
-	clock   clock
-	length  length
-	size    sizes
-	class   assigner
-	jobs    int // in total; 0: endless
-	drawn   int
+	classes      []Class
+	main         *twister
+	lengths      *twister // draws durations; may be main
+	nextArrival  arrivalFunc
+	nextDuration durationFunc
+	size         sizes
+	class        assigner
+	jobs         int // in total; 0: endless
+	drawn        int
 }
 
 // Next draws a job. The order of the draws is the artifact's.
@@ -79,8 +79,8 @@ func (g *generator) Next() (trace.Job, bool) {
 	if g.jobs > 0 && g.drawn == g.jobs {
 		return trace.Job{}, false
 	}
-	arrival := g.clock(g.main)
-	seconds := g.length(g.lengths)
+	arrival := g.nextArrival(g.main)
+	seconds := g.nextDuration(g.lengths)
 	gpus := g.size.draw(g.main)
 	class := &g.classes[g.class.next(g.main)]
 	job := trace.Job{ID: g.drawn, Model: class.Name, GPUs: gpus, Arrival: arrival,

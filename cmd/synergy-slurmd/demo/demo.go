@@ -27,7 +27,7 @@ func Run(ctx context.Context, out io.Writer) error {
 	}
 	var all []outcome
 	for _, a := range []policy.Allocator{policy.Proportional(), policy.Greedy(), policy.Tune()} {
-		came, err := perform(ctx, jobs, order, a, func(s *scene) error {
+		came, err := simulate(ctx, jobs, order, a, func(s *scene) error {
 			// Only the rounds of the daemon's default allocator are shown. The others run for the comparison.
 			if a.Name != policy.Tune().Name || s.quiet() {
 				return nil
@@ -55,10 +55,10 @@ that is 1.00×. Some models need less for the same speed; others are faster with
 
 `
 
-// perform runs the workload from beginning to end under one policy and allocator, and passes each round to watch.
-func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator, watch func(*scene) error) (
+// simulate runs the workload from beginning to end under one policy and allocator, and passes each round to watch.
+func simulate(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator, watch func(*scene) error) (
 	outcome, error) {
-	y, err := newPlay(jobs, p, a)
+	y, err := newSimulation(jobs, p, a)
 	if err != nil {
 		return outcome{}, err
 	}

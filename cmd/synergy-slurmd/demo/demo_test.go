@@ -46,7 +46,7 @@ func deal(seed uint64) []job {
 // scenes plays a workload and keeps every round.
 func scenes(t *testing.T, seed uint64, p policy.Policy, a policy.Allocator) ([]*scene, outcome) {
 	t.Helper()
-	y, err := newPlay(deal(seed), p, a)
+	y, err := newSimulation(deal(seed), p, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func nothingIsLost(t *testing.T, all []*scene) {
 }
 
 func TestARestartCostsASaveAndAWarmUp(t *testing.T) {
-	y, err := newPlay(workload(), policy.FIFO(), policy.Proportional())
+	y, err := newSimulation(workload(), policy.FIFO(), policy.Proportional())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func TestTheOutcomeIsWhatThreeLonelyJobsDid(t *testing.T) {
 		{policy.Tune(), "2:50", "5:40", 3, 0},
 	}
 	for _, want := range wants {
-		o, err := perform(ctx, jobs, policy.FIFO(), want.allocator, unseen)
+		o, err := simulate(ctx, jobs, policy.FIFO(), want.allocator, unseen)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func (o outcome) cores() float64 {
 }
 
 // outcome sums up the accounting of all jobs.
-func (y *play) outcome() outcome {
+func (y *simulation) outcome() outcome {
 	o := outcome{allocator: y.runner.Settings.Allocator.Name, slowest: y.slowest}
 	for id := 1; id <= y.slurm.Submitted(); id++ {
 		// Each submitted job has a history.

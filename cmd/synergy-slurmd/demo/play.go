@@ -23,8 +23,8 @@ const (
 // tooLong is more rounds than any workload here needs: two days.
 const tooLong = 600
 
-// play is one run of the workload on an empty cluster.
-type play struct {
+// simulation is one run of the workload on an empty cluster.
+type simulation struct {
 	jobs     []job
 	profiles map[string]*sensitivity.Profile // by model
 	clock    *slurmtest.Clock
@@ -38,10 +38,10 @@ type play struct {
 // start is when the virtual clock starts. It is not shown.
 func start() time.Time { return time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC) }
 
-// newPlay sets up the emulated cluster and schedules the submissions of the jobs.
-func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
+// newSimulation sets up the emulated cluster and schedules the submissions of the jobs.
+func newSimulation(jobs []job, p policy.Policy, a policy.Allocator) (*simulation, error) {
 	clock := slurmtest.NewClock(start())
-	y := &play{
+	y := &simulation{
 		jobs: jobs, profiles: map[string]*sensitivity.Profile{}, clock: clock,
 		slurm: slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(nodes, server, partition)}),
 	}
@@ -58,7 +58,7 @@ func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
 }
 
 // daemon is the daemon's own runner with its default settings, on the emulated Slurm.
-func (y *play) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
+func (y *simulation) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
 	return &bridge.Runner{
 		Slurm: y.slurm, Ledger: &ledger.Memory{}, Clock: y.clock, Profiles: y.profile,
 		Settings: bridge.Settings{
@@ -71,7 +71,7 @@ func (y *play) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
 }
 
 // profile finds a profile by the name in a job's comment.
-func (y *play) profile(name string) (*sensitivity.Profile, error) {
+func (y *simulation) profile(name string) (*sensitivity.Profile, error) {
 	p, known := y.profiles[strings.TrimSuffix(name, extension)]
 	if !known {
 		return nil, fmt.Errorf("profile %s: not found", name)
@@ -79,14 +79,14 @@ func (y *play) profile(name string) (*sensitivity.Profile, error) {
 	return p, nil
 }
 
-func (y *play) submit(j job, p *sensitivity.Profile) {
+func (y *simulation) submit(j job, p *sensitivity.Profile) {
 	if _, err := y.slurm.Submit(j.spec(p)); err != nil {
 		y.refused = errors.Join(y.refused, err)
 	}
 }
 
 // run holds rounds until all jobs have ended, and passes each round to watch.
-func (y *play) run(ctx context.Context, watch func(*scene) error) (outcome, error) {
+func (y *simulation) run(ctx context.Context, watch func(*scene) error) (outcome, error) {
 	y.clock.Advance(0) // submits the jobs that are there from the beginning
 	for range tooLong {
 		began := y.clock.Now()
@@ -108,4 +108,4 @@ func (y *play) run(ctx context.Context, watch func(*scene) error) (outcome, erro
 }
 
 // over reports whether all jobs have been submitted and have ended.
-func (y *play) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.present == 0 }
+func (y *simulation) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.present == 0 }

@@ -68,7 +68,7 @@ func (s *scene) running() (jobs int, free gres.Vector) {
 }
 
 // round holds one round and observes its result.
-func (y *play) round(ctx context.Context) (*scene, error) {
+func (y *simulation) round(ctx context.Context) (*scene, error) {
 	report, err := y.runner.Round(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("round %d: %w", report.Round, err)
@@ -101,7 +101,7 @@ func (y *play) round(ctx context.Context) (*scene, error) {
 
 // decided is a job with what the round decided for it. Jobs have the numbers 1, 2, … in the order of the workload,
 // which is that of submission.
-func (y *play) decided(j *policy.Job, d policy.Decision, report bridge.Report) row {
+func (y *simulation) decided(j *policy.Job, d policy.Decision, report bridge.Report) row {
 	r := row{id: j.ID, model: j.Name, gpus: j.GPUs, done: min(1, part(j.Done, y.jobs[j.ID-1].length)), text: d.Why}
 	for _, step := range report.Steps {
 		if step.Job == j.ID && step.Error != "" {
@@ -127,7 +127,7 @@ func (y *play) decided(j *policy.Job, d policy.Decision, report bridge.Report) r
 }
 
 // place notes where a job runs behind the round, with what, and how fast. The lowest speed of all rounds is noted, too.
-func (y *play) place(r *row, after slurm.Observed) {
+func (y *simulation) place(r *row, after slurm.Observed) {
 	for _, j := range after.Jobs {
 		if j.ID == r.id && j.State == slurm.Running {
 			r.node, r.size, r.speed = strings.Join(j.Runs.Nodes, "+"), j.Runs.PerNode, y.speed(r.model, j.Runs.PerNode)
@@ -137,7 +137,7 @@ func (y *play) place(r *row, after slurm.Observed) {
 }
 
 // ended is a job that was there in the last round and has ended.
-func (y *play) ended(id int) row {
+func (y *simulation) ended(id int) row {
 	h, _ := y.slurm.History(id)
 	text := "after " + hours(h.Ended.Sub(h.Submitted))
 	if h.End != slurmtest.Completed {
@@ -147,7 +147,7 @@ func (y *play) ended(id int) row {
 }
 
 // speed is how fast a model trains with this size, relative to the proportional share.
-func (y *play) speed(model string, size gres.Vector) float64 {
+func (y *simulation) speed(model string, size gres.Vector) float64 {
 	return y.profiles[model].Gain(size, gres.Proportional(server, size.GPUs))
 }
 

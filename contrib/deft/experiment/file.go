@@ -322,7 +322,7 @@ func (r *reader) checkTogether(f File) {
 
 // checkHeldBack remarks on a control that holds no model back, although it looks as if it did.
 func (r *reader) checkHeldBack(f File) {
-	says := f.says()
+	says := f.impliedPreset()
 	if says == None && slices.ContainsFunc(f.Models, func(m Model) bool { return m.Control.On }) {
 		r.remark("control: nobody is held back, as with the preset %s: want controlsync or controlEvent in a model of "+
 			"priority 0, or the sync_level layer", None)

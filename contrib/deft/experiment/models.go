@@ -173,9 +173,9 @@ func (k reference) size() string {
 	return fmt.Sprintf("%d lines and batch %d", k.height, k.batch)
 }
 
-// more returns how many times as much input a job of the model reads as the reference. The pictures of all references
-// have the usual shape, so their width follows from the height.
-func (k reference) more(m Model) float64 {
+// inputRatio returns how many times as much input a job of the model reads as the reference. The pictures of all
+// references have the usual shape, so their width follows from the height.
+func (k reference) inputRatio(m Model) float64 {
 	batch := float64(m.Batch) / float64(k.batch)
 	if k.anyPicture {
 		return batch
@@ -186,8 +186,8 @@ func (k reference) more(m Model) float64 {
 // scaled returns the reference's work, scaled to the model's picture and batch. The GPU time grows with all of the
 // input, the number of kernels with the batch alone; the length of a kernel follows.
 func (k reference) scaled(m Model) Work {
-	by := math.Pow(k.more(m), growth)
-	count := float64(k.work.Count) * pictures(m.Batch) / pictures(k.batch)
+	by := math.Pow(k.inputRatio(m), growth)
+	count := float64(k.work.Count) * kernelFactor(m.Batch) / kernelFactor(k.batch)
 	n := int(min(mostAssumed, math.Round(count)))
 	each := max(shortest, time.Duration(by*float64(k.work.GPU())/float64(n)))
 	w := Work{Kernels: predict.Kernels{Count: n, Each: each}}
@@ -195,8 +195,8 @@ func (k reference) scaled(m Model) Work {
 	return w
 }
 
-// pictures returns how many times as many kernels a batch has as one picture.
-func pictures(batch int) float64 { return 1 + float64(perPicture*float64(batch-1)) }
+// kernelFactor returns how many times as many kernels a batch has as one picture.
+func kernelFactor(batch int) float64 { return 1 + float64(perPicture*float64(batch-1)) }
 
 // nearest returns the reference of the model itself, or else of its family, whose input size is most like the model's.
 // Sizes are compared by their ratio: half as much is as far as twice as much.
@@ -206,7 +206,7 @@ func nearest(m Model) reference {
 		all = known(family(m.Name))
 	}
 	return slices.MinFunc(all, func(a, b reference) int {
-		return cmp.Compare(math.Abs(math.Log(a.more(m))), math.Abs(math.Log(b.more(m))))
+		return cmp.Compare(math.Abs(math.Log(a.inputRatio(m))), math.Abs(math.Log(b.inputRatio(m))))
 	})
 }
 

@@ -58,7 +58,7 @@ const (
 // gap here, and Jobs adds it to each step.
 func (f File) Emulated(p Preset, work []Work) testbed.Config {
 	if p == AsSaid {
-		p = f.says()
+		p = f.impliedPreset()
 	}
 	c := testbed.Config{Duration: f.Duration, LeastSteps: LeastJobs, Mode: testbed.Queue}
 	switch p {
@@ -92,9 +92,9 @@ func (w Work) Jobs(base time.Time, steps []testbed.Step) []Job {
 	return jobs
 }
 
-// says returns the preset that the file's own settings amount to: AsSaid if the queue of a preempted model is bounded,
-// else another.
-func (f File) says() Preset {
+// impliedPreset returns the preset that the file's own settings amount to: AsSaid if the queue of a preempted model is
+// bounded, else another.
+func (f File) impliedPreset() Preset {
 	preset := None
 	for _, m := range f.Models {
 		switch {

@@ -144,8 +144,13 @@ func Summarise(jobs []Job, alone time.Duration) Summary {
 		}
 	}
 	slices.Sort(took)
-	s := Summary{Jobs: len(jobs), Mean: sum / time.Duration(len(jobs)), P50: at(took, .5), P95: at(took, .95),
-		Late: late}
+	s := Summary{
+		Jobs: len(jobs),
+		Mean: sum / time.Duration(len(jobs)),
+		P50:  quantile(took, .5),
+		P95:  quantile(took, .95),
+		Late: late,
+	}
 	if span := jobs[len(jobs)-1].End.Sub(jobs[0].Start); span > 0 {
 		s.Rate = float64(len(jobs)) / span.Seconds()
 	}
@@ -156,7 +161,7 @@ func Summarise(jobs []Job, alone time.Duration) Summary {
 	return s
 }
 
-// at returns a quantile of sorted times.
-func at(sorted []time.Duration, part float64) time.Duration {
+// quantile returns a quantile of sorted times.
+func quantile(sorted []time.Duration, part float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(math.Ceil(part*float64(len(sorted))))-1)]
 }

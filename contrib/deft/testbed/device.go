@@ -58,22 +58,22 @@ func (s *sliced) next() {
 	})
 }
 
-// filled is a device that does all its work at once, each at the speed measured under MPS.
-type filled struct {
+// mpsDevice is a device that does all its work at once, each at the speed measured under MPS.
+type mpsDevice struct {
 	engine *engine
 	now    []work
 	since  time.Duration
 	plan   int // the number of the newest plan; older ones are ignored
 }
 
-func (f *filled) submit(j *job, took time.Duration, done func()) {
+func (f *mpsDevice) submit(j *job, took time.Duration, done func()) {
 	f.progress()
 	f.now = append(f.now, work{job: j, left: took, done: done})
 	f.replan()
 }
 
 // progress counts what was done since the speeds last changed.
-func (f *filled) progress() {
+func (f *mpsDevice) progress() {
 	passed := f.engine.now - f.since
 	f.since = f.engine.now
 	for i := range f.now {
@@ -83,7 +83,7 @@ func (f *filled) progress() {
 
 // replan plans a call of finish for when the next piece of work will be done. The time is rounded up by a nanosecond,
 // so that nothing is left of the work then.
-func (f *filled) replan() {
+func (f *mpsDevice) replan() {
 	f.plan++
 	first := time.Duration(-1)
 	for _, w := range f.now {
@@ -107,7 +107,7 @@ func (f *filled) replan() {
 }
 
 // finish calls back for all work that is done.
-func (f *filled) finish() {
+func (f *mpsDevice) finish() {
 	f.progress()
 	var ended []work
 	var left []work
@@ -148,7 +148,7 @@ const together = 0.62 + 0.69
 // speed returns the speed of a job of the class with the present work on the device. Jobs of one class are equals:
 // alone on the device they divide what two equals do together, and beside the other class they divide the speed that
 // was measured for one.
-func (f *filled) speed(class share.Class) float64 {
+func (f *mpsDevice) speed(class share.Class) float64 {
 	highs, lows := 0, 0
 	for _, w := range f.now {
 		if w.job.Class == share.High {
@@ -170,7 +170,7 @@ func (f *filled) speed(class share.Class) float64 {
 }
 
 // measured returns the speeds for Low's part of the threads, interpolated linearly between the measured ones.
-func (f *filled) measured() speeds {
+func (f *mpsDevice) measured() speeds {
 	if f.engine.SameClass {
 		return equal
 	}

@@ -59,7 +59,7 @@ func run(c Config) (Result, error) {
 	case Slicing:
 		e.device = &sliced{engine: e}
 	case Fill:
-		e.device = &filled{engine: e}
+		e.device = &mpsDevice{engine: e}
 	default:
 		e.device = &queue{engine: e}
 	}
@@ -115,13 +115,13 @@ func (e *engine) over(j *job) bool {
 type job struct {
 	*engine
 	Client
-	id     turns.Client
-	random *rand.Rand
-	steps  []Step
-	step   Step    // the open step
-	longer float64 // the factor on the length of the open step, from the jitter
-	left   int     // kernels left in the open step
-	held   func()  // what it does when it may go on; nil: it is not held back
+	id          turns.Client
+	random      *rand.Rand
+	steps       []Step
+	step        Step    // the open step
+	longer      float64 // the factor on the length of the open step, from the jitter
+	left        int     // kernels left in the open step
+	whenResumed func()  // what it does when it may go on; nil: it is not held back
 
 	turn turn
 }
@@ -178,7 +178,7 @@ func (j *job) batch() int {
 // piece submits the next kernels, unless the job is frozen or, in mode Kernels, a High job has a step open.
 func (j *job) piece() {
 	if j.turn.frozen || j.Mode == Kernels && j.Class == share.Low && j.high > 0 {
-		j.held = j.piece
+		j.whenResumed = j.piece
 		return
 	}
 	n := j.batch()
@@ -231,8 +231,8 @@ func (e *engine) resume() {
 
 // goOn lets the job go on where it was held back; if it was not, nothing happens.
 func (j *job) goOn() {
-	if then := j.held; then != nil {
-		j.held = nil
+	if then := j.whenResumed; then != nil {
+		j.whenResumed = nil
 		then()
 	}
 }

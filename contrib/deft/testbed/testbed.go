@@ -182,13 +182,13 @@ func (c Client) check() error {
 	return nil
 }
 
-// filled returns the Config with defaults for unset fields. Mode Turns has neither look-ahead nor a least share, and
-// keeps no slice that is not used.
-func (c Config) filled() Config {
-	or(&c.Slice, DefaultSlice)
-	or(&c.Sync, DefaultSync)
-	or(&c.RoundTrip, DefaultRoundTrip)
-	or(&c.Idle, DefaultIdle)
+// withDefaults returns the Config with defaults for unset fields. Mode Turns has neither look-ahead nor a least share,
+// and keeps no slice that is not used.
+func (c Config) withDefaults() Config {
+	setDefault(&c.Slice, DefaultSlice)
+	setDefault(&c.Sync, DefaultSync)
+	setDefault(&c.RoundTrip, DefaultRoundTrip)
+	setDefault(&c.Idle, DefaultIdle)
 	if c.Threads == 0 {
 		c.Threads = 1
 	}
@@ -205,8 +205,8 @@ func (c Config) filled() Config {
 	return c
 }
 
-// or sets a duration that is unset.
-func or(d *time.Duration, otherwise time.Duration) {
+// setDefault sets a duration that is unset.
+func setDefault(d *time.Duration, otherwise time.Duration) {
 	if *d == 0 {
 		*d = otherwise
 	}
@@ -217,7 +217,7 @@ func Run(c Config) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
 	}
-	result, err := run(c.filled())
+	result, err := run(c.withDefaults())
 	if err != nil {
 		return Result{}, err
 	}
@@ -236,7 +236,7 @@ func (c Config) compare(i int, outcome *Outcome) error {
 	client.Every = 0
 	alone := Config{Clients: []Client{client}, Mode: Queue, Duration: c.Duration, LeastSteps: c.LeastSteps,
 		Jitter: c.Jitter, Seed: c.Seed + uint64(i)}
-	result, err := run(alone.filled())
+	result, err := run(alone.withDefaults())
 	if err != nil {
 		return fmt.Errorf("client %d alone: %w", i+1, err)
 	}

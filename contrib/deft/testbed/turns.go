@@ -8,14 +8,14 @@ import (
 
 // turn is the state of a job's slice. It behaves like the clients of the broker.
 type turn struct {
-	seq      uint64
-	has      bool          // it has the GPU
-	ends     time.Duration // when its lease ends
-	yield    bool          // it was told to yield
-	busy     bool          // a step is under way
-	frozen   bool
-	released int    // counts the moments at which it could have been released, so that an old plan is ignored
-	then     func() // what the job does with the slice that it asked for
+	seq         uint64
+	hasGPU      bool          // it has the GPU
+	ends        time.Duration // when its lease ends
+	yield       bool          // it was told to yield
+	busy        bool          // a step is under way
+	frozen      bool
+	released    int    // counts the moments at which it could have been released, so that an old plan is ignored
+	whenGranted func() // what the job does with the slice that it asked for
 }
 
 // tell passes an event to the arbiter and carries out the effects. Messages to a job take half a round trip; freezing
@@ -30,7 +30,7 @@ func (e *engine) tell(event turns.Event) {
 			j.turn.frozen = false
 			e.after(0, j.goOn)
 		case turns.Grant, turns.Yield:
-			e.after(e.RoundTrip/2, func() { j.heard(effect) })
+			e.after(e.RoundTrip/2, func() { j.handleEffect(effect) })
 		case turns.Offence:
 		}
 	}
@@ -56,13 +56,13 @@ func (e *engine) wake() {
 // acquire gets the GPU for the job and then calls then.
 func (j *job) acquire(then func()) {
 	j.turn.released++
-	if j.turn.has {
+	if j.turn.hasGPU {
 		j.turn.busy = true
 		then()
 		return
 	}
 	j.turn.seq++
-	j.turn.then = then
+	j.turn.whenGranted = then
 	ask := turns.Event{Kind: turns.Ask, Client: j.id, Seq: j.turn.seq}
 	if !j.Undeclared {
 		ask.Estimate = j.Client.Step()
@@ -73,19 +73,19 @@ func (j *job) acquire(then func()) {
 	j.after(j.RoundTrip/2, func() { j.tell(ask) })
 }
 
-// heard handles a grant or a yield when it has reached the job.
-func (j *job) heard(effect turns.Effect) {
+// handleEffect handles a grant or a yield when it has reached the job.
+func (j *job) handleEffect(effect turns.Effect) {
 	switch {
 	case effect.Seq != j.turn.seq:
-	case effect.Verb == turns.Yield && j.turn.has:
+	case effect.Verb == turns.Yield && j.turn.hasGPU:
 		j.turn.yield = true
 		if !j.turn.busy {
 			j.release()
 		}
 	case effect.Verb == turns.Grant:
-		j.turn.has, j.turn.busy, j.turn.yield = true, true, false
+		j.turn.hasGPU, j.turn.busy, j.turn.yield = true, true, false
 		j.turn.ends = j.now + effect.Lease
-		j.turn.then()
+		j.turn.whenGranted()
 	}
 }
 
@@ -111,7 +111,7 @@ func (j *job) stepEnded(gap time.Duration) {
 
 // release gives the slice back. The arbiter hears of it after half a round trip.
 func (j *job) release() {
-	j.turn.has = false
+	j.turn.hasGPU = false
 	j.turn.released++
 	event := turns.Event{Kind: turns.Release, Client: j.id, Seq: j.turn.seq}
 	j.after(j.RoundTrip/2, func() { j.tell(event) })

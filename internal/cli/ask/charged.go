@@ -71,21 +71,21 @@ func firstSubmitted(runs []story.Run, since time.Time) time.Time {
 	return since
 }
 
-// which identifies a job. Its number is not enough, since Slurm may use a number again.
-type which struct {
+// jobKey identifies a job. Its number is not enough, since Slurm may use a number again.
+type jobKey struct {
 	job       int
 	submitted int64
 }
 
-func whichOf(r *story.Run) which { return which{r.Job, r.Submitted.Unix()} }
+func jobKeyOf(r *story.Run) jobKey { return jobKey{r.Job, r.Submitted.Unix()} }
 
 // firstRuns are the earliest of these runs of each job.
-func firstRuns(runs []story.Run) map[which]*story.Run {
-	first := make(map[which]*story.Run)
+func firstRuns(runs []story.Run) map[jobKey]*story.Run {
+	first := make(map[jobKey]*story.Run)
 	for i := range runs {
 		r := &runs[i]
-		if known, is := first[whichOf(r)]; !is || r.Began.Before(known.Began) {
-			first[whichOf(r)] = r
+		if known, is := first[jobKeyOf(r)]; !is || r.Began.Before(known.Began) {
+			first[jobKeyOf(r)] = r
 		}
 	}
 	return first
@@ -93,8 +93,8 @@ func firstRuns(runs []story.Run) map[which]*story.Run {
 
 // billsOf sums up by user what runs were charged between two moments. first has the first run of each job, which may be
 // before.
-func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weights, since, until time.Time) bills {
-	by, seen := map[string]*bill{}, map[which]bool{}
+func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weights, since, until time.Time) bills {
+	by, seen := map[string]*bill{}, map[jobKey]bool{}
 	for i := range runs {
 		r := &runs[i]
 		b := by[r.User]
@@ -102,11 +102,11 @@ func billsOf(runs []story.Run, first map[which]*story.Run, weights billing.Weigh
 			b = &bill{User: r.User}
 			by[r.User] = b
 		}
-		if of := whichOf(r); !seen[of] {
+		if of := jobKeyOf(r); !seen[of] {
 			seen[of] = true
 			b.Jobs++
 		}
-		b.add(r, first[whichOf(r)], hoursWithin(r, since, until), weights)
+		b.add(r, first[jobKeyOf(r)], hoursWithin(r, since, until), weights)
 	}
 	all := bills{}
 	for _, b := range by {

@@ -12,8 +12,8 @@ type Failed struct{ Err error }
 func (f Failed) Error() string { return f.Err.Error() }
 func (f Failed) Unwrap() error { return f.Err }
 
-// done wraps an error that no better command line would have avoided; nil stays nil.
-func done(err error) error {
+// asFailed wraps an error that no better command line would have avoided; nil stays nil.
+func asFailed(err error) error {
 	if err != nil {
 		return Failed{err}
 	}

@@ -39,7 +39,7 @@ type explained struct {
 
 // Run writes the answer for the job of this number. What is left out is told to notes.
 func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, now time.Time) error {
-	if err := within(o.Within); err != nil {
+	if err := checkWithin(o.Within); err != nil {
 		return err
 	}
 	job, err := jobNumber(name)
@@ -52,12 +52,12 @@ func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, no
 	}
 	a := explained{Story: told}
 	if report := o.lastRound(ctx, notes); report != nil {
-		a.ask(report)
+		a.addWhy(report)
 		a.foresee(report, stopsAfter(ctx, o.Within)())
 	}
 	// Neither the last round nor the rounds that are kept know the job.
 	if a.Why == nil && !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
-		return Failed{o.stranger(ctx, job, fmt.Sprintf("none of the %s knows it", over))}
+		return Failed{o.unseenJobError(ctx, job, fmt.Sprintf("none of the %s knows it", over))}
 	}
 	return write(out, &a, o.JSON, now)
 }
@@ -89,8 +89,8 @@ func jobNumber(name string) (int, error) {
 	return job, nil
 }
 
-// within checks a time for looking ahead.
-func within(limit time.Duration) error {
+// checkWithin checks a time for looking ahead.
+func checkWithin(limit time.Duration) error {
 	if limit < time.Second || limit > time.Hour {
 		return fmt.Errorf("--within %s: want a time from 1s to 1h", limit)
 	}
@@ -109,14 +109,14 @@ func (s *Source) WhyNot(ctx context.Context, name string) (bridge.Report, story.
 	}
 	why := story.AskWhyNot(job, &report)
 	if why.State == story.StateUnknown {
-		err = Failed{s.stranger(ctx, job, fmt.Sprintf("round %d has not seen it", report.Round))}
+		err = Failed{s.unseenJobError(ctx, job, fmt.Sprintf("round %d has not seen it", report.Round))}
 	}
 	return report, why, err
 }
 
-// stranger is the error for a job that was not seen with our directive. It asks Slurm for the reason, and otherwise
-// lists the possible ones.
-func (s *Source) stranger(ctx context.Context, job int, unseen string) error {
+// unseenJobError is the error for a job that was not seen with our directive. It asks Slurm for the reason, and
+// otherwise lists the possible ones.
+func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) error {
 	d, _ := s.Health(ctx) // without an answer the managed partitions are left out
 	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
 	defer cancel()
@@ -158,8 +158,8 @@ func unmanaged(says slurmjob.Status, err error, partitions []string, unseen stri
 	return unseen + ": ask again when the next round has been held"
 }
 
-// ask adds why the job does not run, or has no more cores. Why stays nil if the round does not know the job.
-func (a *explained) ask(report *bridge.Report) {
+// addWhy adds why the job does not run, or has no more cores. Why stays nil if the round does not know the job.
+func (a *explained) addWhy(report *bridge.Report) {
 	if why := story.AskWhyNot(a.Job, report); why.State != story.StateUnknown {
 		a.Why = &why
 	}

@@ -54,7 +54,7 @@ func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) 
 		}
 	}
 	if o.CSV {
-		return done(csv.NewWriter(out).WriteAll(a.csv()))
+		return asFailed(csv.NewWriter(out).WriteAll(a.csv()))
 	}
 	return write(out, a, o.JSON, now)
 }

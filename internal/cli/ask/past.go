@@ -157,7 +157,7 @@ func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 		}
 	}
 	text, err := past.Round(number)
-	return text, done(err)
+	return text, asFailed(err)
 }
 
 // roundOfLedger is a round of the ledger with all that is needed to plan it again, as text.

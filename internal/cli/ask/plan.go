@@ -38,7 +38,7 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	s, err := shelfOf(o.Profiles)
+	s, err := loadProfileSet(o.Profiles)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	s.tell(notes)
-	who, how, err := rulers(cmp.Or(o.Policy, file.Policy), cmp.Or(o.Allocator, file.Allocator))
+	s.printMissing(notes)
+	who, how, err := policyAndAllocator(cmp.Or(o.Policy, file.Policy), cmp.Or(o.Allocator, file.Allocator))
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

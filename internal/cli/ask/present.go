@@ -48,7 +48,7 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	if err != nil {
 		return whatif.Case{}, err
 	}
-	s, err := shelfOf(p.Profiles)
+	s, err := loadProfileSet(p.Profiles)
 	if err != nil {
 		return whatif.Case{}, err
 	}
@@ -56,14 +56,14 @@ func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (w
 	if err != nil {
 		return whatif.Case{}, fmt.Errorf("%s: %w", p.Snapshot, err)
 	}
-	s.tell(notes)
+	s.printMissing(notes)
 	return caseOf(file, p.Snapshot)
 }
 
 // of is the case that a round saw. The report is written as a snapshot's file and read again, so that it is checked as
 // strictly as a file and its jobs get their profiles in the same way.
 func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error) {
-	s, err := shelfOf(p.Profiles)
+	s, err := loadProfileSet(p.Profiles)
 	if err != nil {
 		return whatif.Case{}, err
 	}
@@ -76,13 +76,13 @@ func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error
 	if err != nil {
 		return whatif.Case{}, Failed{fmt.Errorf("the last round: %w", err)}
 	}
-	s.tell(notes)
+	s.printMissing(notes)
 	return caseOf(file, "the last round")
 }
 
 // caseOf is the case of a snapshot, with its policy and allocator by name. from names the snapshot in errors.
 func caseOf(file snapshot.File, from string) (whatif.Case, error) {
-	who, how, err := rulers(file.Policy, file.Allocator)
+	who, how, err := policyAndAllocator(file.Policy, file.Allocator)
 	if err != nil {
 		return whatif.Case{}, fmt.Errorf("%s: %w", from, err)
 	}
@@ -109,8 +109,8 @@ const (
 	fallbackAllocator = "tune"
 )
 
-// rulers are the policy and the allocator of these names.
-func rulers(who, how string) (policy.Policy, policy.Allocator, error) {
+// policyAndAllocator are the policy and the allocator of these names.
+func policyAndAllocator(who, how string) (policy.Policy, policy.Allocator, error) {
 	first, err := policy.ParsePolicy(cmp.Or(who, fallbackPolicy))
 	if err != nil {
 		return policy.Policy{}, policy.Allocator{}, fmt.Errorf("%w: name it with --policy", err)
@@ -134,7 +134,7 @@ func readAll(path string, input io.Reader) ([]byte, error) {
 	if path != standard {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, cause(err))
+			return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
 		}
 		defer file.Close()
 		input = file
@@ -142,15 +142,15 @@ func readAll(path string, input io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(input, mostBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, cause(err))
+		return nil, fmt.Errorf("%s: %w", path, withoutPath(err))
 	case len(text) > mostBytes:
 		return nil, fmt.Errorf("%s: more than %d bytes: want a snapshot", path, mostBytes)
 	}
 	return text, nil
 }
 
-// cause drops the path from an operating system's error, since the message has it already.
-func cause(err error) error {
+// withoutPath drops the path from an operating system's error, since the message has it already.
+func withoutPath(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
 		return of.Err
@@ -158,22 +158,22 @@ func cause(err error) error {
 	return err
 }
 
-// shelf finds profiles by the names that jobs give, and remembers which are missing.
-type shelf struct {
+// profileSet finds profiles by the names that jobs give, and remembers which are missing.
+type profileSet struct {
 	profiles map[string]*sensitivity.Profile // by file name, without its extension
 	missing  map[string]int                  // number of jobs, by missing name
 	names    []string                        // missing ones, in the order in which they came
 }
 
-// shelfOf has the profiles of these folders, or else the paper's.
-func shelfOf(folders []string) (*shelf, error) {
-	s := &shelf{profiles: map[string]*sensitivity.Profile{}, missing: map[string]int{}}
+// loadProfileSet has the profiles of these folders, or else the paper's.
+func loadProfileSet(folders []string) (*profileSet, error) {
+	s := &profileSet{profiles: map[string]*sensitivity.Profile{}, missing: map[string]int{}}
 	if len(folders) == 0 {
 		return s, s.add(profiles.FS)
 	}
 	for _, folder := range folders {
 		if err := s.add(os.DirFS(folder)); err != nil {
-			return nil, fmt.Errorf("--profiles %s: %w", folder, cause(err))
+			return nil, fmt.Errorf("--profiles %s: %w", folder, withoutPath(err))
 		}
 	}
 	return s, nil
@@ -182,7 +182,7 @@ func shelfOf(folders []string) (*shelf, error) {
 const profileExtension = ".json"
 
 // add reads the profiles of a folder. A name that is known already is skipped: the first folder wins.
-func (s *shelf) add(folder fs.FS) error {
+func (s *profileSet) add(folder fs.FS) error {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (s *shelf) add(folder fs.FS) error {
 }
 
 // find is the profile that a job names, with or without the extension; nil: there is none, which is counted for tell.
-func (s *shelf) find(name string) *sensitivity.Profile {
+func (s *profileSet) find(name string) *sensitivity.Profile {
 	p := s.profiles[strings.TrimSuffix(name, profileExtension)]
 	if p == nil {
 		if s.missing[name] == 0 {
@@ -220,8 +220,8 @@ func (s *shelf) find(name string) *sensitivity.Profile {
 // toldNames is how many missing profiles are named.
 const toldNames = 10
 
-// tell prints which profiles are missing.
-func (s *shelf) tell(notes io.Writer) {
+// printMissing prints which profiles are missing.
+func (s *profileSet) printMissing(notes io.Writer) {
 	for i, name := range s.names {
 		if i == toldNames {
 			fmt.Fprintf(notes, "synergy: %d more profiles are missing\n", len(s.names)-i)

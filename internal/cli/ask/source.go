@@ -15,8 +15,8 @@ import (
 // Where neither is named, the daemon on this host is asked, and if none answers the usual ledger is read.
 type Source struct{ Daemon, Ledger string }
 
-// readings are what a source can be asked.
-type readings interface {
+// roundReader are what a source can be asked.
+type roundReader interface {
 	// Reports are the reports of the rounds that are kept.
 	Reports(ctx context.Context) ([]bridge.Report, error)
 	// Latest is the report of the last round; ErrNoRound: there was none.
@@ -25,7 +25,7 @@ type readings interface {
 
 // Reports are the reports of all rounds that are kept.
 func (s *Source) Reports(ctx context.Context) (all []bridge.Report, err error) {
-	err = s.ask(func(from readings) error {
+	err = s.ask(func(from roundReader) error {
 		all, err = from.Reports(ctx)
 		return err
 	})
@@ -34,7 +34,7 @@ func (s *Source) Reports(ctx context.Context) (all []bridge.Report, err error) {
 
 // Latest is the report of the last round; ErrNoRound: there was none.
 func (s *Source) Latest(ctx context.Context) (last bridge.Report, err error) {
-	err = s.ask(func(from readings) error {
+	err = s.ask(func(from roundReader) error {
 		last, err = from.Latest(ctx)
 		return err
 	})
@@ -44,12 +44,12 @@ func (s *Source) Latest(ctx context.Context) (last bridge.Report, err error) {
 // ask asks the ledger that was named, or else the daemon. If none was named and no daemon answers, it asks the usual
 // ledger. If that one is missing or may not be read by this user, the error is the daemon's: the ledger was only a
 // second choice.
-func (s *Source) ask(question func(readings) error) error {
+func (s *Source) ask(question func(roundReader) error) error {
 	if s.Ledger != "" && s.Daemon != "" {
 		return errors.New("--ledger, --daemon: are two places to read rounds: want one of them")
 	}
 	if s.Ledger != "" {
-		return question(shut(s.Ledger))
+		return question(ledgerFile(s.Ledger))
 	}
 	daemon, err := s.client()
 	if err != nil {
@@ -57,7 +57,8 @@ func (s *Source) ask(question func(readings) error) error {
 	}
 	err = question(daemon)
 	if s.Daemon == "" && errors.Is(err, ErrSilent) {
-		if kept := question(shut(UsualLedger)); !errors.Is(kept, os.ErrNotExist) && !errors.Is(kept, os.ErrPermission) {
+		if kept := question(ledgerFile(UsualLedger)); !errors.Is(kept, os.ErrNotExist) &&
+			!errors.Is(kept, os.ErrPermission) {
 			return kept
 		}
 	}
@@ -112,10 +113,10 @@ func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 	return d, err
 }
 
-// shut is the path of the ledger of a daemon that is down.
-type shut string
+// ledgerFile is the path of the ledger of a daemon that is down.
+type ledgerFile string
 
-func (s shut) Reports(context.Context) (all []bridge.Report, err error) {
+func (s ledgerFile) Reports(context.Context) (all []bridge.Report, err error) {
 	err = s.read(func(book *ledger.Book) error {
 		all, err = book.Reports()
 		return err
@@ -123,7 +124,7 @@ func (s shut) Reports(context.Context) (all []bridge.Report, err error) {
 	return all, err
 }
 
-func (s shut) Latest(context.Context) (last bridge.Report, err error) {
+func (s ledgerFile) Latest(context.Context) (last bridge.Report, err error) {
 	err = s.read(func(book *ledger.Book) error {
 		last, err = book.Latest()
 		if errors.Is(err, ledger.ErrNoReport) {
@@ -136,7 +137,7 @@ func (s shut) Latest(context.Context) (last bridge.Report, err error) {
 
 // read opens the ledger, lets look read it, and closes it at once, because a daemon that starts meanwhile needs the
 // lock on the file.
-func (s shut) read(look func(*ledger.Book) error) error {
+func (s ledgerFile) read(look func(*ledger.Book) error) error {
 	book, err := openLedger(string(s))
 	if err != nil {
 		return err

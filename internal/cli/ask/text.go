@@ -42,7 +42,7 @@ func write(out io.Writer, a answer, asJSON bool, now time.Time) error {
 func JSON(out io.Writer, answer any) error {
 	encoder := json.NewEncoder(out)
 	encoder.SetIndent("", "  ")
-	return done(encoder.Encode(answer))
+	return asFailed(encoder.Encode(answer))
 }
 
 // Text writes answers for people. Foreign text reaches it only through functions that make it printable.
@@ -68,7 +68,7 @@ func NewText(out io.Writer) *Text {
 }
 
 // Err is the first error in writing.
-func (t *Text) Err() error { return done(t.err) }
+func (t *Text) Err() error { return asFailed(t.err) }
 
 // Blank writes an empty line.
 func (t *Text) Blank() { t.write("\n") }

@@ -83,7 +83,7 @@ func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.T
 		picture = strings.Join(lines[:min(len(lines), t.rows-1)], "")
 	}
 	_, err := io.WriteString(out, before+picture)
-	return done(err)
+	return asFailed(err)
 }
 
 // look reads the last round, if there was one since the last look. It asks for the number first, since a report may be

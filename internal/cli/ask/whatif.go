@@ -96,14 +96,16 @@ func (q *WhatIf) check() error {
 	case q.CoresPerGPU > 0 && q.CoresPerNode != "":
 		return errors.New("--cores-per-gpu and --cores-per-node: want one of them")
 	}
-	return within(q.Within)
+	return checkWithin(q.Within)
 }
 
 // changes are the changes that the flags name, those of the cluster first, in the order in which they are applied. No
 // change at all is an error, unless a job is named: then Run searches for one.
 func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
-	for _, of := range []func() (whatif.Change, error){q.added, q.drained, q.cores, q.memory, q.ordered, q.sized,
-		func() (whatif.Change, error) { return q.asked(is) }, q.saving, q.profiled, q.preferred} {
+	for _, of := range []func() (whatif.Change, error){q.nodesChange, q.drainChange, q.cores, q.memory, q.policyChange,
+		q.allocatorChange,
+		func() (whatif.Change, error) { return q.requestChange(is) }, q.checkpointChange, q.profileChange,
+		q.firstChange} {
 		change, err := of()
 		if err != nil {
 			return nil, err
@@ -118,8 +120,8 @@ func (q *WhatIf) changes(is *whatif.Case) (list []whatif.Change, err error) {
 	return list, nil
 }
 
-// added is the change of --add-nodes; nil: not given. Each of the following functions is one flag's change.
-func (q *WhatIf) added() (whatif.Change, error) {
+// nodesChange is the change of --add-nodes; nil: not given. Each of the following functions is one flag's change.
+func (q *WhatIf) nodesChange() (whatif.Change, error) {
 	if q.AddNodes == "" {
 		return nil, nil
 	}
@@ -132,8 +134,8 @@ func (q *WhatIf) added() (whatif.Change, error) {
 	return whatif.AddNodes{N: n, Like: name}, nil
 }
 
-// drained is the change of --drain.
-func (q *WhatIf) drained() (whatif.Change, error) {
+// drainChange is the change of --drain.
+func (q *WhatIf) drainChange() (whatif.Change, error) {
 	if q.Drain == "" {
 		return nil, nil
 	}
@@ -193,8 +195,8 @@ func (q *WhatIf) memory() (whatif.Change, error) {
 	return whatif.Memory{Amount: gres.Memory(amount * unit), How: relative(q.MemoryPerNode)}, nil
 }
 
-// ordered is the change of --policy.
-func (q *WhatIf) ordered() (whatif.Change, error) {
+// policyChange is the change of --policy.
+func (q *WhatIf) policyChange() (whatif.Change, error) {
 	if q.Policy == "" {
 		return nil, nil
 	}
@@ -205,8 +207,8 @@ func (q *WhatIf) ordered() (whatif.Change, error) {
 	return whatif.By{Policy: p}, nil
 }
 
-// sized is the change of --allocator.
-func (q *WhatIf) sized() (whatif.Change, error) {
+// allocatorChange is the change of --allocator.
+func (q *WhatIf) allocatorChange() (whatif.Change, error) {
 	if q.Allocator == "" {
 		return nil, nil
 	}
@@ -217,33 +219,33 @@ func (q *WhatIf) sized() (whatif.Change, error) {
 	return whatif.Sized{Allocator: a}, nil
 }
 
-// asked is the change of --gpus and --nodes, which are one request. Without --gpus the job keeps its GPUs; without
-// --nodes their number of nodes is free.
-func (q *WhatIf) asked(is *whatif.Case) (whatif.Change, error) {
+// requestChange is the change of --gpus and --nodes, which are one request. Without --gpus the job keeps its GPUs;
+// without --nodes their number of nodes is free.
+func (q *WhatIf) requestChange(is *whatif.Case) (whatif.Change, error) {
 	if q.GPUs == 0 && q.Nodes == 0 {
 		return nil, nil
 	}
 	return whatif.NewRequest(is, q.Job, q.GPUs, q.Nodes), nil
 }
 
-// saving is the change of --checkpoint.
-func (q *WhatIf) saving() (whatif.Change, error) {
+// checkpointChange is the change of --checkpoint.
+func (q *WhatIf) checkpointChange() (whatif.Change, error) {
 	if !q.Checkpoint {
 		return nil, nil
 	}
 	return whatif.Checkpoint{Job: q.Job}, nil
 }
 
-// preferred is the change of --first.
-func (q *WhatIf) preferred() (whatif.Change, error) {
+// firstChange is the change of --first.
+func (q *WhatIf) firstChange() (whatif.Change, error) {
 	if !q.First {
 		return nil, nil
 	}
 	return whatif.First{Job: q.Job}, nil
 }
 
-// profiled is the change of --profile.
-func (q *WhatIf) profiled() (whatif.Change, error) {
+// profileChange is the change of --profile.
+func (q *WhatIf) profileChange() (whatif.Change, error) {
 	if q.Profile == "" {
 		return nil, nil
 	}
@@ -254,7 +256,7 @@ func (q *WhatIf) profiled() (whatif.Change, error) {
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, sensitivity.MaxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("--profile %s: %w", q.Profile, cause(err))
+		return nil, fmt.Errorf("--profile %s: %w", q.Profile, withoutPath(err))
 	}
 	p, err := sensitivity.Parse(text)
 	if err != nil {

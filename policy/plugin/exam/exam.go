@@ -103,8 +103,8 @@ var meanings = map[string]string{
 
 // Every again-th snapshot is asked for a second time, and after every apart-th the planner is restarted before that.
 const (
-	again = 5
-	apart = 25
+	repeatEvery  = 5
+	restartEvery = 25
 )
 
 // patience is the number of successive snapshots without a plan after which the exam ends: a planner that never answers
@@ -113,7 +113,7 @@ const patience = 3
 
 // Hold holds the exam. The error is that of ctx; the verdict then covers what was asked until then.
 func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
-	h := newHearing(planner, paper)
+	h := newExamRun(planner, paper)
 	for n := range paper.Snapshots {
 		if err := h.ask(ctx, n); err != nil {
 			return h.verdict, err
@@ -128,8 +128,8 @@ func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	return h.verdict, nil
 }
 
-// hearing is the state of an exam.
-type hearing struct {
+// examRun is the state of an exam.
+type examRun struct {
 	planner Planner
 	paper   Paper
 	verdict Verdict
@@ -138,14 +138,14 @@ type hearing struct {
 	silent  int // successive snapshots without a plan
 }
 
-// newHearing makes a hearing with a line for each promise, in the order of the report.
-func newHearing(planner Planner, paper Paper) *hearing {
+// newExamRun makes a hearing with a line for each promise, in the order of the report.
+func newExamRun(planner Planner, paper Paper) *examRun {
 	order := []string{answers, inTime}
 	for _, p := range policy.Promises() {
 		order = append(order, string(p))
 	}
 	order = append(order, deterministic)
-	h := &hearing{planner: planner, paper: paper, lines: map[string]*Line{}}
+	h := &examRun{planner: planner, paper: paper, lines: map[string]*Line{}}
 	h.verdict.Lines = make([]Line, len(order))
 	for i, name := range order {
 		h.verdict.Lines[i] = Line{Promise: name, Means: meanings[name]}
@@ -155,7 +155,7 @@ func newHearing(planner Planner, paper Paper) *hearing {
 }
 
 // ask asks for a plan of snapshot n and marks all promises. The last and every again-th snapshot is asked twice.
-func (h *hearing) ask(ctx context.Context, n int) error {
+func (h *examRun) ask(ctx context.Context, n int) error {
 	c := Snapshot(h.paper.Seed, n)
 	if h.paper.Only != nil {
 		c = *h.paper.Only
@@ -179,14 +179,14 @@ func (h *hearing) ask(ctx context.Context, n int) error {
 	h.silent = 0
 	h.time(took)
 	h.promises(n, c, plan)
-	if last := n == h.paper.Snapshots-1; last || n%again == again-1 {
+	if last := n == h.paper.Snapshots-1; last || n%repeatEvery == repeatEvery-1 {
 		return h.repeat(ctx, n, c, plan)
 	}
 	return nil
 }
 
 // time adds the time of one plan to the verdict.
-func (h *hearing) time(took time.Duration) {
+func (h *examRun) time(took time.Duration) {
 	v := &h.verdict
 	v.Planned++
 	h.sum += took
@@ -202,7 +202,7 @@ func tooLate(took, within time.Duration) error {
 }
 
 // promises marks each promise of policy.Check, with its first breach. Promises in ofGrants count only on a new grant.
-func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
+func (h *examRun) promises(n int, c policy.Cluster, plan policy.Plan) {
 	first := map[policy.Promise]error{}
 	for _, breach := range breaches(policy.Check(c, plan)) {
 		if first[breach.Promise] == nil {
@@ -249,8 +249,8 @@ func breaches(err error) []*policy.Breach {
 }
 
 // repeat asks for the same plan again, every apart-th time and at the end after a restart, and marks determinism.
-func (h *hearing) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
-	if n == h.paper.Snapshots-1 || n%apart == apart-1 {
+func (h *examRun) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
+	if n == h.paper.Snapshots-1 || n%restartEvery == restartEvery-1 {
 		h.planner.Restart()
 	}
 	second, err := h.planner.Ask(ctx, n+1, c, h.paper.Policy, h.paper.Allocator)
@@ -290,7 +290,7 @@ func text(d policy.Decision) []byte {
 }
 
 // mark records the outcome of one promise on snapshot n.
-func (h *hearing) mark(promise string, n int, c policy.Cluster, err error) {
+func (h *examRun) mark(promise string, n int, c policy.Cluster, err error) {
 	l := h.lines[promise]
 	l.Asked++
 	if err == nil {

@@ -264,7 +264,7 @@ func TestASecondDaemonsLessonsAreTakenOverAndNotWrittenOver(t *testing.T) {
 	if err := first.Keep(mine); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Keep(theirs); !errors.Is(err, errOvertaken) {
+	if err := second.Keep(theirs); !errors.Is(err, errNewerEntry) {
 		t.Errorf("the second writes over what it never read: %v", err)
 	}
 	known := second.Of(mine.Key())

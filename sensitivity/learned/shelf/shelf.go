@@ -198,7 +198,7 @@ func (s *Shelf) keep(e *learned.Entry) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.yield(e.Key()); err != nil {
+	if err := s.adoptNewer(e.Key()); err != nil {
 		return err
 	}
 	return s.put(e, text)
@@ -207,7 +207,7 @@ func (s *Shelf) keep(e *learned.Entry) error {
 // put writes the entry to disk and then to memory. What was written counts even if the final sync fails, although it
 // may then not outlast a crash. Entries in memory go only after their files are gone.
 func (s *Shelf) put(e *learned.Entry, text []byte) error {
-	crowded := s.crowdedOut(e)
+	crowded := s.evictedBy(e)
 	if err := s.replace(fileOf(e.Key()), text, crowded); err != nil {
 		return err
 	}
@@ -218,13 +218,13 @@ func (s *Shelf) put(e *learned.Entry, text []byte) error {
 	return s.disk.sync()
 }
 
-// errOvertaken means that another daemon has written this entry since the store was read. Its entry is taken over, and
+// errNewerEntry means that another daemon has written this entry since the store was read. Its entry is taken over, and
 // the new one is dropped, since it follows from older data.
-var errOvertaken = errors.New("another daemon has written it meanwhile: want a folder for each")
+var errNewerEntry = errors.New("another daemon has written it meanwhile: want a folder for each")
 
-// yield takes over a newer entry that another daemon has written for the key. It then returns errOvertaken. If no valid
-// file is there, the new entry may be written.
-func (s *Shelf) yield(key learned.Key) error {
+// adoptNewer takes over a newer entry that another daemon has written for the key. It then returns errNewerEntry. If no
+// valid file is there, the new entry may be written.
+func (s *Shelf) adoptNewer(key learned.Key) error {
 	there, err := readEntry(s.dir, fileOf(key))
 	if err != nil {
 		return nil // there is none, or it is not valid
@@ -233,12 +233,12 @@ func (s *Shelf) yield(key learned.Key) error {
 		return nil
 	}
 	s.entries[key] = there
-	return errOvertaken
+	return errNewerEntry
 }
 
-// crowdedOut returns the entries that make room for a new one: those with the oldest updates, of its user if that user
+// evictedBy returns the entries that make room for a new one: those with the oldest updates, of its user if that user
 // has too many entries, and of the user with the most if the store is full.
-func (s *Shelf) crowdedOut(next *learned.Entry) (gone []*learned.Entry) {
+func (s *Shelf) evictedBy(next *learned.Entry) (gone []*learned.Entry) {
 	of, all := map[string]int{}, 0
 	for key := range s.entries {
 		if key != next.Key() {

@@ -102,14 +102,14 @@ func lines(m Model, at []int) result {
 		}
 		return m.Points[at[len(at)-1]].Rate
 	}
-	r := judged(m, Outcome{Errors: off(m, Fit(m), rate)})
+	r := judged(m, Outcome{Errors: relativeErrors(m, Fit(m), rate)})
 	r.trials = len(at)
 	return r
 }
 
 func hard(m Model) result {
 	first, last := m.Points[0], m.Points[len(m.Points)-1]
-	r := judged(m, Outcome{Errors: off(m, Fit(m), func(cores int) float64 {
+	r := judged(m, Outcome{Errors: relativeErrors(m, Fit(m), func(cores int) float64 {
 		return min(first.Rate*float64(cores)/float64(first.Cores), last.Rate)
 	})})
 	r.trials = 2

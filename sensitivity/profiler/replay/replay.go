@@ -49,7 +49,7 @@ func follow(m Model, q profiler.Question, try func(profiler.Trial) profiler.Run)
 			runs = append(runs, run)
 		}
 	}
-	out.Errors = off(m, out.Fit, func(cores int) float64 { return out.Curve.At(float64(cores)).Rate })
+	out.Errors = relativeErrors(m, out.Fit, func(cores int) float64 { return out.Curve.At(float64(cores)).Rate })
 	return out
 }
 
@@ -62,8 +62,8 @@ func Fit(m Model) []float64 {
 	return profiler.Isotonic(rates, weights)
 }
 
-// off returns how far rates are off the fit, in %, by point.
-func off(m Model, fit []float64, rate func(cores int) float64) []float64 {
+// relativeErrors returns how far rates are off the fit, in %, by point.
+func relativeErrors(m Model, fit []float64, rate func(cores int) float64) []float64 {
 	errors := make([]float64, len(fit))
 	for i, p := range m.Points {
 		errors[i] = 100 * math.Abs(rate(p.Cores)/fit[i]-1)

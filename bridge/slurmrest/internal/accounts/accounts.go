@@ -271,7 +271,7 @@ func (a *association) read() limits.Association {
 // serviceList is the answer about QOS; a service is one QOS.
 type serviceList struct {
 	complaint
-	QOS []service `json:"qos"`
+	QOS []qosEntry `json:"qos"`
 }
 
 func services(a *serviceList) ([]limits.QOS, wire.Complaint) {
@@ -282,7 +282,7 @@ func services(a *serviceList) ([]limits.QOS, wire.Complaint) {
 	return told, a.said()
 }
 
-type service struct {
+type qosEntry struct {
 	Name   string   `json:"name"`
 	Flags  []string `json:"flags"`
 	Limits struct {
@@ -319,7 +319,7 @@ type service struct {
 }
 
 // read converts a QOS. Factor stays 0, which means none, where LimitFactor is unset.
-func (s *service) read() limits.QOS {
+func (s *qosEntry) read() limits.QOS {
 	most := &s.Limits.Max
 	q := limits.QOS{
 		Name: s.Name, OverPartition: slices.Contains(s.Flags, "OVERRIDE_PARTITION_QOS"),

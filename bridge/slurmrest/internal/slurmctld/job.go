@@ -25,7 +25,7 @@ func job(j *JobInfo) wire.Job {
 		CPUsPerGRES: j.CpusPerTres, MemoryPerGRES: j.MemoryPerTres,
 		RequiredNodes: j.RequiredNodes, ExcludedNodes: j.ExcludedNodes, Features: j.Features,
 		ExitCode: number(j.ExitCode.ReturnCode), ExitSignal: number(j.ExitCode.Signal.Id),
-		Holds: each(j.JobResources.Nodes.Allocation, func(n *JobResNode) wire.Held {
+		Holds: convertAll(j.JobResources.Nodes.Allocation, func(n *JobResNode) wire.Held {
 			return wire.Held{Node: n.Name, CPUs: int(n.Cpus.Count), Memory: n.Memory.Allocated}
 		}),
 		Devices: j.GresDetail,
@@ -64,9 +64,9 @@ func description(c wire.Change) JobDescMsg {
 		c.RequiredNodes = &[]string{""}
 	}
 	return JobDescMsg{
-		BeginTime: some(c.Begin), Tasks: short(c.Tasks), CpusPerTask: short(c.CPUsPerTask),
-		MinimumCpus: short(c.CPUs), MinimumCpusPerNode: short(c.CPUsPerNode),
-		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
+		BeginTime: setNumber(c.Begin), Tasks: asInt32(c.Tasks), CpusPerTask: asInt32(c.CPUsPerTask),
+		MinimumCpus: asInt32(c.CPUs), MinimumCpusPerNode: asInt32(c.CPUsPerNode),
+		MemoryPerNode: setNumber(c.MemoryPerNode), MemoryPerCpu: setNumber(c.MemoryPerCPU),
 		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, TresPerJob: c.PerJob, TresPerTask: c.PerTask,
 		Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
 		Dependency: c.Dependency, Deadline: c.Deadline,
@@ -95,16 +95,16 @@ func submission(s wire.Submission) JobSubmitReq {
 	return JobSubmitReq{Job: &described}
 }
 
-// some is a number that is set; nil, which is not sent and changes nothing, for nil.
-func some(n *int64) *OptionalNumber {
+// setNumber is a number that is set; nil, which is not sent and changes nothing, for nil.
+func setNumber(n *int64) *OptionalNumber {
 	if n == nil {
 		return nil
 	}
 	return &OptionalNumber{Set: true, Number: *n}
 }
 
-// short converts a number to the API's width; nil, which is not sent and changes nothing, for nil.
-func short(n *int) *int32 {
+// asInt32 converts a number to the API's width; nil, which is not sent and changes nothing, for nil.
+func asInt32(n *int) *int32 {
 	if n == nil {
 		return nil
 	}

@@ -40,8 +40,8 @@ func Call[A, T any](path string, request *http.Request, err error, told func(*A)
 	}}
 }
 
-// each converts every item of a list.
-func each[A, T any](list []A, read func(*A) T) []T {
+// convertAll converts every item of a list.
+func convertAll[A, T any](list []A, read func(*A) T) []T {
 	all := make([]T, len(list))
 	for i := range list {
 		all[i] = read(&list[i])
@@ -52,10 +52,10 @@ func each[A, T any](list []A, read func(*A) T) []T {
 // complains converts the errors and warnings of an answer.
 func complains(errors []Error, warnings []Warning) wire.Complaint {
 	return wire.Complaint{
-		Errors: each(errors, func(e *Error) wire.Error {
+		Errors: convertAll(errors, func(e *Error) wire.Error {
 			return wire.Error{Number: int(e.ErrorNumber), Text: e.Error, Description: e.Description}
 		}),
-		Warnings: each(warnings, func(w *Warning) string { return w.Description }),
+		Warnings: convertAll(warnings, func(w *Warning) string { return w.Description }),
 	}
 }
 
@@ -69,7 +69,7 @@ func complaint(body []byte) (wire.Complaint, error) {
 func (s speaker) ping() wire.Call[[]wire.Controller] {
 	request, err := NewPingRequest(s.here)
 	return Call("/ping/", request, err, func(a *PingArrayResp) ([]wire.Controller, []Error, []Warning) {
-		return each(a.Pings, func(p *ControllerPing) wire.Controller {
+		return convertAll(a.Pings, func(p *ControllerPing) wire.Controller {
 			return wire.Controller{Answers: p.Responding}
 		}), a.Errors, a.Warnings
 	})
@@ -91,7 +91,7 @@ func (s speaker) time() wire.Call[int64] {
 func (s speaker) states() wire.Call[[]wire.State] {
 	request, err := NewGetJobStatesRequest(s.here)
 	return Call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
-		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
+		return convertAll(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
 			a.Errors, a.Warnings
 	})
 }
@@ -116,20 +116,20 @@ func (s speaker) job(id int) wire.Call[[]wire.Job] {
 }
 
 func listing(a *JobInfoResp) ([]wire.Job, []Error, []Warning) {
-	return each(a.Jobs, job), a.Errors, a.Warnings
+	return convertAll(a.Jobs, job), a.Errors, a.Warnings
 }
 
 func (s speaker) nodes() wire.Call[[]wire.Node] {
 	request, err := NewGetNodesRequest(s.here)
 	return Call("/nodes/", request, err, func(a *NodesResp) ([]wire.Node, []Error, []Warning) {
-		return each(a.Nodes, node), a.Errors, a.Warnings
+		return convertAll(a.Nodes, node), a.Errors, a.Warnings
 	})
 }
 
 func (s speaker) reservations() wire.Call[[]wire.Reservation] {
 	request, err := NewGetReservationsRequest(s.here)
 	return Call("/reservations/", request, err, func(a *ReservationResp) ([]wire.Reservation, []Error, []Warning) {
-		return each(a.Reservations, func(r *ReservationInfo) wire.Reservation {
+		return convertAll(a.Reservations, func(r *ReservationInfo) wire.Reservation {
 			return wire.Reservation{Name: r.Name, From: number(r.StartTime), To: number(r.EndTime), Nodes: r.NodeList}
 		}), a.Errors, a.Warnings
 	})
@@ -163,7 +163,7 @@ var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: 
 func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
 	request, err := NewSignalJobRequest(s.here, job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
 	return Call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {
-		return each(a.Status, func(k *KillJobsRespJob) wire.Error {
+		return convertAll(a.Status, func(k *KillJobsRespJob) wire.Error {
 			return wire.Error{Number: int(k.Error.Code), Text: k.Error.String, Description: k.Error.Message}
 		}), a.Errors, a.Warnings
 	})
@@ -180,7 +180,7 @@ func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
 	return Call("/jobs/requeue", request, err, func(a *JobsRequeueResp) ([]wire.Error, []Error, []Warning) {
 		var outcomes []wire.Error
 		for _, job := range a.Status {
-			outcomes = append(outcomes, each(job, func(e *JobArrayResponseMsgEntry) wire.Error {
+			outcomes = append(outcomes, convertAll(job, func(e *JobArrayResponseMsgEntry) wire.Error {
 				return wire.Error{Number: int(e.ErrorCode), Text: e.Error}
 			})...)
 		}
