@@ -27,7 +27,7 @@ func (t *activeRound) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("lease")
-	if err := (preemptor{a}).ask(ctx); err != nil {
+	if err := askVictims(ctx, a); err != nil {
 		return err
 	}
 	t.phase("ask")
@@ -229,7 +229,7 @@ func (a *executor) observeAgain(ctx context.Context) error {
 // secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
 func (a *executor) advance(ctx context.Context) error {
 	a.noteSecured()
-	if err := (preemptor{a}).advance(ctx); err != nil {
+	if err := advancePreemptions(ctx, a); err != nil {
 		return err
 	}
 	a.failBlockedStarts()

@@ -64,7 +64,7 @@ func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	t.observation.secured = a.steps.secured()
 	updateRecords(t.observation.managed, a.at)
 	a.smallRound = t
-	if anew, err := (arraySplitter{t}).split(ctx); anew || err != nil {
+	if anew, err := splitArrays(ctx, t); anew || err != nil {
 		return false, err // the next observation shows the tasks
 	}
 	t.refusals = t.refusalsOf(&t.observation)
@@ -82,10 +82,10 @@ func (a admission) plan(ctx context.Context) error {
 	t.applyLimits(&t.report.Snapshot)
 	keepRunningButRecall(&t.report.Snapshot)
 	a.withhold(&t.report.Snapshot)
-	if err := (safePlanner{t}).planSafely(ctx); err != nil {
+	if err := planSafely(ctx, t); err != nil {
 		return fmt.Errorf("plan beside the round: %w", err)
 	}
-	t.observation.jobsBehindBlocked = queue{t}.jobsBehindBlocked(t.report.Plan)
+	t.observation.jobsBehindBlocked = jobsBehindBlocked(t, t.report.Plan)
 	t.observation.expiring = t.expiring(&t.observation, t.report.Plan, 0)
 	t.report.Steps = a.admissible(smallSteps(&t.observation, t.diff(&t.observation, t.report.Plan)))
 	return nil

@@ -20,20 +20,17 @@ import (
 // An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits
 // existing nodes, and no node is named.
 
-// queue is the part of a round that deals with the place of jobs in Slurm's own queue.
-type queue struct{ *activeRound }
-
 // mayArm says that jobs may be armed in this round, besides those for which others are preempted (see secure). They may
 // not during a preemption, nor while nodes are cleared over several rounds, since an eligible job would take what is
 // freed for another. Nor may they while the plan starts a job on a shared GPU: Slurm's main scheduler stops at the
 // first job for which it has no room, and would not reach the job with the slot behind it.
-func (t queue) mayArm(plan policy.Plan) bool {
+func mayArm(t *activeRound, plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
-		!t.grantsSharedGPU(plan)
+		!grantsSharedGPU(t, plan)
 }
 
 // grantsSharedGPU says that the plan starts a job on a GPU that it may share.
-func (t queue) grantsSharedGPU(plan policy.Plan) bool {
+func grantsSharedGPU(t *activeRound, plan policy.Plan) bool {
 	for i, tn := range t.observation.managed {
 		if g := plan.Decisions[i].Grant; tn.State == slurm.Pending && g != nil && g.Device != "" {
 			return true
@@ -45,13 +42,13 @@ func (t queue) grantsSharedGPU(plan policy.Plan) bool {
 // jobsToArm lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those
 // that are armed already and not behind twice that number. So a job whose place in line changes a little is not leased
 // and armed again each time. It is nil if no job may be armed in this round (mayArm).
-func (t queue) jobsToArm(plan policy.Plan) map[int]policy.Next {
+func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
 	if !t.observation.mayArm {
 		return nil
 	}
 	ahead := map[int]policy.Next{}
-	snapshot, failing := t.withFailing()
+	snapshot, failing := withFailing(t)
 	place := 0 // position in line
 	for next := range t.queuePlanner.Ahead(snapshot, t.order(), t.Settings.Allocator) {
 		if !failing[next.Job] && !waitsForRoom(plan, next.Job) {
@@ -73,7 +70,7 @@ func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 // withFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of these
 // jobs. Slurm may know a reason that a round does not, such as another user's job that goes first. As eligible jobs
 // they keep their place and start when Slurm lets them.
-func (t queue) withFailing() (policy.Cluster, map[int]bool) {
+func withFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
 	for i, tn := range t.observation.managed {

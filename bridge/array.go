@@ -55,17 +55,14 @@ func (r *Runner) untouchedReason(j *slurm.Job) string {
 	return ""
 }
 
-// arraySplitter is the part of a round that splits arrays.
-type arraySplitter struct{ *activeRound }
-
-// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether the cluster is to be
+// splitArrays gives tasks of arrays jobs of their own, as many as may soon start, and says whether the cluster is to be
 // observed anew. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
 // round. If Slurm itself is unreachable, the next call shows it.
-func (t arraySplitter) split(ctx context.Context) (anew bool, err error) {
+func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
 	}
-	for _, array := range t.due() {
+	for _, array := range dueSplits(t) {
 		err := t.Splitter.Split(ctx, array.ID, array.tasks)
 		switch {
 		case err == nil:
@@ -105,11 +102,11 @@ type arraySplitPlan struct {
 	idle   int // those of them that wait
 }
 
-// due lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
+// dueSplits lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
 // Slurm's order of priority. The GPUs of the cluster bound the waiting tasks of all arrays together, but each array
 // gets at least one job.
-func (t arraySplitter) due() []arraySplitPlan {
-	all := t.splittableArrays()
+func dueSplits(t *activeRound) []arraySplitPlan {
+	all := splittableArrays(t)
 	if len(all) == 0 {
 		return nil
 	}
@@ -142,7 +139,7 @@ func (t arraySplitter) due() []arraySplitPlan {
 // splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. A
 // task that is held, or may not start for another reason of its own, is not counted as active: in Slurm, too, only
 // running tasks count for %N.
-func (t arraySplitter) splittableArrays() []arraySplitPlan {
+func splittableArrays(t *activeRound) []arraySplitPlan {
 	var all []arraySplitPlan
 	for _, tn := range t.observation.managed {
 		soon := t.Clock.Elapsed() < t.splitFailures[tn.ID].again
@@ -166,7 +163,7 @@ func (t arraySplitter) splittableArrays() []arraySplitPlan {
 		}
 		waits := j.State == slurm.Pending && !j.Completing
 		switch {
-		case waits && !t.mayGoOn(j), j.State == slurm.Finished && !j.Completing:
+		case waits && !isPlannable(t, j), j.State == slurm.Finished && !j.Completing:
 			continue
 		case waits:
 			s.idle++
@@ -176,8 +173,8 @@ func (t arraySplitter) splittableArrays() []arraySplitPlan {
 	return all
 }
 
-// mayGoOn says that a waiting job is managed and not barred.
-func (t arraySplitter) mayGoOn(j *slurm.Job) bool {
+// isPlannable says that a waiting job is managed and not barred.
+func isPlannable(t *activeRound, j *slurm.Job) bool {
 	tn := t.observation.find(j.ID)
 	return tn != nil && tn.treatmentAt(t.observation.at) == managed && t.startBarOf(tn, &t.observation) == (barReason{})
 }

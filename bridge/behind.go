@@ -36,11 +36,11 @@ func (r rank) compare(other rank) int {
 // jobsBehindBlocked are the jobs that a plan starts although Slurm has no room for a job that it considers first, in
 // the partition in which each would start. Jobs that cannot be armed are left out: those that get a shared GPU, since
 // an armed job names none, and those that count in a quota of cores or memory (policy.Cluster.Rationed).
-func (t queue) jobsBehindBlocked(plan policy.Plan) map[int]bool {
+func jobsBehindBlocked(t *activeRound, plan policy.Plan) map[int]bool {
 	if t.Settings.Ahead <= 0 {
 		return nil
 	}
-	first := t.firstBlocked(plan)
+	first := firstBlocked(t, plan)
 	if len(first) == 0 {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (t queue) jobsBehindBlocked(plan policy.Plan) map[int]bool {
 // the plan: an unmanaged job, or one that is armed. Jobs that this round has armed for its own starts do not count,
 // since it leases them again when they are in the way (leaseBlockers). All other managed jobs wait under leases, where
 // Slurm passes over them.
-func (t queue) firstBlocked(plan policy.Plan) map[string]rank {
+func firstBlocked(t *activeRound, plan policy.Plan) map[string]rank {
 	var first map[string]rank
 	note := func(j *slurm.Job) {
 		if first == nil {

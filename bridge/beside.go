@@ -40,21 +40,21 @@ func (s Slowed) String() string {
 		"nobody further is put there as long as it runs", s.Part, share.HighKeeps)
 }
 
-// measure takes the reports of class high jobs on shared GPUs into account. A job without reports is left alone.
-func (r gpuSharing) measure(s *sortedObservation) {
+// measureShared takes the reports of class high jobs on shared GPUs into account. A job without reports is left alone.
+func measureShared(r *Runner, s *sortedObservation) {
 	if r.Settings.Audit <= 0 || !slices.ContainsFunc(s.managed, (*managedJob).hasSlot) {
 		return
 	}
-	sharers := r.sharers()
+	sharers := sharersByGPU(r)
 	for _, t := range s.managed {
 		if !t.hasSlot() || !t.directives.Reports || t.directives.BadProgress != nil || len(t.Runs.Nodes) != 1 {
 			continue
 		}
-		if request := r.shareRequestOf(t); request == nil || request.Class != share.High {
+		if request := shareRequestOf(r, t); request == nil || request.Class != share.High {
 			continue
 		}
 		there := sharers[nodeGPU{t.Runs.Nodes[0], t.Runs.Shard}]
-		doubt := t.record.Beside.addReport(t, there, claimedSpeed(r.Runner, t), s.at, r.Settings.Audit)
+		doubt := t.record.Beside.addReport(t, there, claimedSpeed(r, t), s.at, r.Settings.Audit)
 		if doubt != "" {
 			t.ignore(IgnoredProgress, doubt)
 		}
@@ -146,23 +146,23 @@ func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 }
 
 // keptSpeed is what was found of a job in its present run; nil: nothing.
-func (r gpuSharing) keptSpeed(t *managedJob) *policy.Kept {
+func keptSpeed(r *Runner, t *managedJob) *policy.Kept {
 	if r.Settings.Audit <= 0 || !t.hasSlot() || !t.record.Beside.Run.Equal(t.Started) {
 		return nil
 	}
 	return t.record.Beside.Kept
 }
 
-// sharers are, for each GPU of which any job has a part, the jobs that have one, ascending in ID. Completing jobs still
-// count.
-func (r gpuSharing) sharers() map[nodeGPU][]*managedJob {
+// sharersByGPU are, for each GPU of which any job has a part, the jobs that have one, ascending in ID. Completing jobs
+// still count.
+func sharersByGPU(r *Runner) map[nodeGPU][]*managedJob {
 	all := map[nodeGPU][]*managedJob{}
 	for _, t := range r.cache.jobs {
 		if t.State != slurm.Running && !t.Completing {
 			continue
 		}
 		for _, name := range t.Runs.Nodes {
-			for _, device := range r.partsOn(t, name) {
+			for _, device := range sharedDevicesOn(r, t, name) {
 				at := nodeGPU{name, device}
 				all[at] = append(all[at], t)
 			}
@@ -171,9 +171,9 @@ func (r gpuSharing) sharers() map[nodeGPU][]*managedJob {
 	return all
 }
 
-// partsOn are the GPUs of a node of which a job has a part, by type; nil: it has none, or whole GPUs. Slurm's lists for
-// all of the job's nodes are taken together, so for a job on several nodes there may be too many.
-func (r gpuSharing) partsOn(t *managedJob, name string) (devices []string) {
+// sharedDevicesOn are the GPUs of a node of which a job has a part, by type; nil: it has none, or whole GPUs. Slurm's
+// lists for all of the job's nodes are taken together, so for a job on several nodes there may be too many.
+func sharedDevicesOn(r *Runner, t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}
 	}

@@ -58,8 +58,8 @@ const replans = 4
 
 // replanWithoutContended makes the plan again as long as other jobs would get what the preempted ones leave; those
 // stay.
-func (t safePlanner) replanWithoutContended(ctx context.Context) error {
-	for n := 1; len(t.observation.contenders) > 0 && t.fixContended(); n++ {
+func replanWithoutContended(ctx context.Context, t *activeRound) error {
+	for n := 1; len(t.observation.contenders) > 0 && fixContended(t); n++ {
 		if n > replans {
 			fixRunning(&t.report.Snapshot)
 		}
@@ -72,11 +72,11 @@ func (t safePlanner) replanWithoutContended(ctx context.Context) error {
 
 // fixContended fixes the preempted jobs on nodes where another job would get what is meant for the plan's jobs. It
 // says whether there are any.
-func (t safePlanner) fixContended() (any bool) {
-	handovers := t.handovers()
+func fixContended(t *activeRound) (any bool) {
+	handovers := handoversByPlace(t)
 	for _, i := range t.victims() {
 		if slices.ContainsFunc(t.observation.managed[i].nodePlaces, func(place int) bool {
-			return place != unmanagedPlace && t.preemptionIsWasted(place, handovers[place])
+			return place != unmanagedPlace && preemptionIsWasted(t, place, handovers[place])
 		}) {
 			t.report.Snapshot.Jobs[i].Fixed, any = true, true
 		}
@@ -109,8 +109,8 @@ type plannedStart struct {
 	size  gres.Vector
 }
 
-// handovers are those of all nodes that preempted jobs leave, by place (index among the managed nodes).
-func (t safePlanner) handovers() map[int]*handover {
+// handoversByPlace are those of all nodes that preempted jobs leave, by place (index among the managed nodes).
+func handoversByPlace(t *activeRound) map[int]*handover {
 	all := map[int]*handover{}
 	for _, i := range t.victims() {
 		tn := t.observation.managed[i]
@@ -131,7 +131,7 @@ func (t safePlanner) handovers() map[int]*handover {
 		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && (tn.State != slurm.Running || !isUnchanged(tn, d)) {
 			for _, place := range t.observation.topology.find(d.Grant.Nodes) {
 				if h := all[place]; h != nil {
-					t.addGrant(h, i, d)
+					addHandoverGrant(t, h, i, d)
 				}
 			}
 		}
@@ -142,10 +142,10 @@ func (t safePlanner) handovers() map[int]*handover {
 	return all
 }
 
-// addGrant adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off, its grant
-// is a shared GPU, or it counts in a quota of cores or memory. A job that shrinks there is not counted in back: it only
-// gives something back.
-func (t safePlanner) addGrant(h *handover, i int, d *policy.Decision) {
+// addHandoverGrant adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off,
+// its grant is a shared GPU, or it counts in a quota of cores or memory. A job that shrinks there is not counted in
+// back: it only gives something back.
+func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	tn := t.observation.managed[i]
 	switch {
 	case tn.State == slurm.Pending:
@@ -161,7 +161,7 @@ func (t safePlanner) addGrant(h *handover, i int, d *policy.Decision) {
 // preemptionIsWasted says that preemption on a node would be for nothing: another job would get what is meant for the
 // plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, with the plan's jobs that
 // can be armed in their places; the plan's other jobs come last.
-func (t safePlanner) preemptionIsWasted(place int, h *handover) bool {
+func preemptionIsWasted(t *activeRound, place int, h *handover) bool {
 	n := &t.observation.nodes[t.observation.topology.managed[place]]
 	left, taken, next := h.room, false, 0
 	// It takes the plan's next jobs for which before holds; false if one of them finds no room.

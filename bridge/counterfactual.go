@@ -38,35 +38,32 @@ type counterfactual struct {
 	sized []int                  // indices of the jobs that keep an earlier size
 }
 
-// counterfactuals is the part of a round that sizes running jobs under all assumptions.
-type counterfactuals struct{ *activeRound }
-
-// applySizes puts the sizes under the true assumption into the snapshot, and notes those under the other two for the
-// savings.
-func (t counterfactuals) applySizes() {
+// applyCounterfactualSizes puts the sizes under the true assumption into the snapshot, and notes those under the other
+// two for the savings.
+func applyCounterfactualSizes(t *activeRound) {
 	real := t.report.Snapshot.Jobs
 	if t.Settings.Savings {
 		nobody, everybody := func(*managedJob) bool { return false }, func(*managedJob) bool { return true }
-		for i, placed := range t.sized(slices.Clone(real), nobody, &t.sizes.noneDeclared) {
+		for i, placed := range counterfactualSizes(t, slices.Clone(real), nobody, &t.sizes.noneDeclared) {
 			t.observation.managed[i].noSavePlacement = placed
 		}
-		for i, placed := range t.sized(slices.Clone(real), everybody, &t.sizes.allDeclared) {
+		for i, placed := range counterfactualSizes(t, slices.Clone(real), everybody, &t.sizes.allDeclared) {
 			t.observation.managed[i].allSavePlacement = placed
 		}
 	}
-	for i, placed := range t.sized(real, (*managedJob).canSave, &t.sizes.declared) {
+	for i, placed := range counterfactualSizes(t, real, (*managedJob).canSave, &t.sizes.declared) {
 		tn := t.observation.managed[i]
 		tn.shadowPlacement = placed
 		real[i].Fixed = real[i].Fixed || !tn.canSave() // it keeps the size of its start
 	}
 }
 
-// sized puts into jobs the sizes under an assumption, and returns them by index.
-func (t counterfactuals) sized(jobs []policy.Job, saves func(*managedJob) bool,
+// counterfactualSizes puts into jobs the sizes under an assumption, and returns them by index.
+func counterfactualSizes(t *activeRound, jobs []policy.Job, saves func(*managedJob) bool,
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
 	c.Jobs = jobs
-	return (&counterfactual{activeRound: t.activeRound, c: &c, saves: saves, sizes: sizes}).sizeRuns()
+	return (&counterfactual{activeRound: t, c: &c, saves: saves, sizes: sizes}).sizeRuns()
 }
 
 // sizeRuns sizes the running jobs, and returns what each would hold, by index.

@@ -123,7 +123,7 @@ func (a *executor) isDue(s *step) bool {
 	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
 }
 
-// outOfTime says that the time limit comes before a job's grace is over.
-func (a preemptor) outOfTime(s *step) bool {
+// limitBeforeGrace says that the time limit comes before a job's grace is over.
+func limitBeforeGrace(a *executor, s *step) bool {
 	return a.askedBeforeLimit(s.job) && !a.now().Before(s.job.endTime().Add(-stopMargin))
 }

@@ -35,12 +35,9 @@ func (m *Match) Fits(j *slurm.Job) bool {
 // matchesPattern says whether text matches the pattern. An empty pattern fits all.
 func matchesPattern(pattern, text string) bool { return pattern == "" || spelling.Fits(pattern, text) }
 
-// ruleMatcher is the part of a Runner that applies the rules.
-type ruleMatcher struct{ *Runner }
-
 // assumedDirectives are the directives that the first fitting rule assumes for a job, with the job's own reports; nil:
 // no rule fits, or the job needs none.
-func (r ruleMatcher) assumedDirectives(t *managedJob) *directive.Directives {
+func assumedDirectives(r *Runner, t *managedJob) *directive.Directives {
 	own := t.directives
 	if !r.Settings.Shadow || own.Managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
 		return nil

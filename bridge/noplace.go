@@ -71,12 +71,9 @@ type handBackMark struct {
 	Wait  int       `json:"wait"`
 }
 
-// noPlaceFinder is the part of a round that hands back jobs without a place.
-type noPlaceFinder struct{ *activeRound }
-
 // markHandBacks marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores
 // nothing, so there each round says anew what it would do.
-func (t noPlaceFinder) markHandBacks() {
+func markHandBacks(t *activeRound) {
 	// By array; 0 are jobs of none, which is never looked up. The tasks of an array have the same request, so where one
 	// has no place, neither has the common record.
 	arrays := map[int]*NoPlace{}
@@ -84,9 +81,9 @@ func (t noPlaceFinder) markHandBacks() {
 		if tn.StandsForTasks() {
 			continue // its tasks show it
 		}
-		found := t.find(tn, &t.report.Plan.Decisions[i])
-		if tn.record.NoPlace = found; t.isHandBackDue(&found) {
-			t.leaveToSlurm(tn, found)
+		found := findNoPlace(t, tn, &t.report.Plan.Decisions[i])
+		if tn.record.NoPlace = found; isHandBackDue(t, &found) {
+			leaveToSlurm(t, tn, found)
 			arrays[tn.Array] = &found
 		}
 	}
@@ -99,13 +96,13 @@ func (t noPlaceFinder) markHandBacks() {
 		if p := arrays[tn.Array]; tn.StandsForTasks() && tn.State == slurm.Pending && p != nil {
 			found := *p
 			found.Wait = tn.Restarts
-			t.leaveToSlurm(tn, found)
+			leaveToSlurm(t, tn, found)
 		}
 	}
 }
 
-// find is the finding of this round; zero: the job has a place, or waits for something else.
-func (t noPlaceFinder) find(tn *managedJob, d *policy.Decision) NoPlace {
+// findNoPlace is the finding of this round; zero: the job has a place, or waits for something else.
+func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	if tn.State != slurm.Pending || tn.managedByRule {
 		return NoPlace{}
 	}
@@ -113,7 +110,7 @@ func (t noPlaceFinder) find(tn *managedJob, d *policy.Decision) NoPlace {
 	if !before.Since.IsZero() && before.Wait == tn.Restarts {
 		found.Since, found.Refused = earlier(before.Since, t.observation.at), before.Refused
 	}
-	if found.Cause, found.Why = t.why(tn, d, found.Refused); !slices.Contains(noPlaceCauses, found.Cause) {
+	if found.Cause, found.Why = whyNoPlace(t, tn, d, found.Refused); !slices.Contains(noPlaceCauses, found.Cause) {
 		return NoPlace{}
 	}
 	if f := &tn.record.Refused; f.counts(t.observation.at) && found.Cause == causeOfReason(f.Reason) {
@@ -122,8 +119,8 @@ func (t noPlaceFinder) find(tn *managedJob, d *policy.Decision) NoPlace {
 	return found
 }
 
-// why is why a job does not start: what Slurm said of the planned size, or else what the plan says.
-func (t noPlaceFinder) why(tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
+// whyNoPlace is why a job does not start: what Slurm said of the planned size, or else what the plan says.
+func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
 	f := &tn.record.Refused
 	switch {
 	case refusedSize != "":
@@ -148,12 +145,12 @@ func (a *executor) refuseSize(s *step, err error) {
 
 // isHandBackDue says that an earlier round, at least half a round ago, found no place either. One finding alone may be
 // due to a restarting controller.
-func (t noPlaceFinder) isHandBackDue(p *NoPlace) bool {
+func isHandBackDue(t *activeRound, p *NoPlace) bool {
 	return !t.small && !p.Since.IsZero() && t.observation.at.Sub(p.Since) >= t.Settings.Round/2
 }
 
 // leaveToSlurm makes a job Slurm's.
-func (t noPlaceFinder) leaveToSlurm(tn *managedJob, p NoPlace) {
+func leaveToSlurm(t *activeRound, tn *managedJob, p NoPlace) {
 	tn.untouchedBecause, tn.bar = p.Why, barReason{p.Cause, p.Why}
 	if !t.Settings.Shadow {
 		p.Slurms = true

@@ -103,7 +103,7 @@ func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 		said := directive.Parse(j.Comment)
 		t.directives, t.profileLookup = &said, r.cache.profileOf(&said)
 	}
-	if said := (ruleMatcher{r}).assumedDirectives(t); said != nil {
+	if said := assumedDirectives(r, t); said != nil {
 		t.directives, t.profileLookup, t.managedByRule = said, r.cache.profileOf(said), true
 	}
 	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs &&
@@ -169,7 +169,7 @@ func (r *Runner) attachProfile(t *managedJob) {
 	if found := r.contradictionOf(t); found != nil && profile != nil {
 		profile, t.note = nil, found.String()
 	}
-	if refused := (gpuSharing{r}).shareRefused(t); refused != "" && t.note == "" {
+	if refused := shareRefused(r, t); refused != "" && t.note == "" {
 		t.note = "is put on no GPU that others use: " + refused
 	}
 	if t.topology == r.cache.topology && t.profile == profile {

@@ -153,7 +153,7 @@ func (t *activeRound) mayStart(tn *managedJob) bool {
 
 // fixUsageLimited fixes running jobs that would be refused when they start again: usage over time does not come back
 // when they stop.
-func (t safePlanner) fixUsageLimited() {
+func fixUsageLimited(t *activeRound) {
 	if t.refusals == nil {
 		return
 	}
@@ -169,7 +169,7 @@ func (t safePlanner) fixUsageLimited() {
 
 // replaceStuckProbes plans again if the plan has no place for a job that is to be tried: another one of its group that
 // has a place is tried instead. Otherwise one job without room would keep all of its group waiting.
-func (t safePlanner) replaceStuckProbes(ctx context.Context) error {
+func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	stuck := map[*retryState]*managedJob{} // and which job is tried instead
 	for i, tn := range t.observation.managed {
 		p := t.refusals.retryStateOf(tn)
@@ -181,7 +181,7 @@ func (t safePlanner) replaceStuckProbes(ctx context.Context) error {
 	if len(stuck) == 0 {
 		return nil
 	}
-	t.unbar(stuck)
+	unbarProbes(t, stuck)
 	if err := t.makePlan(ctx); err != nil {
 		return err
 	}
@@ -195,13 +195,13 @@ func (t safePlanner) replaceStuckProbes(ctx context.Context) error {
 			stuck[p], p.probe = tn, tn
 		}
 	}
-	t.barRefused()
+	barRefused(t)
 	return t.makePlan(ctx)
 }
 
-// unbar lets a plan start all jobs of these groups that are barred as refused. A job that is barred for another reason
-// stays barred.
-func (t safePlanner) unbar(kinds map[*retryState]*managedJob) {
+// unbarProbes lets a plan start all jobs of these groups that are barred as refused. A job that is barred for another
+// reason stays barred.
+func unbarProbes(t *activeRound, kinds map[*retryState]*managedJob) {
 	for i, tn := range t.observation.managed {
 		if _, is := kinds[t.refusals.retryStateOf(tn)]; is && tn.State == slurm.Pending {
 			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.refusalBarOf(tn, t.observation.at).why {
@@ -212,17 +212,17 @@ func (t safePlanner) unbar(kinds map[*retryState]*managedJob) {
 }
 
 // barRefused bars the jobs of refused groups, except those that are to be tried.
-func (t safePlanner) barRefused() {
+func barRefused(t *activeRound) {
 	if t.refusals == nil {
 		return
 	}
-	t.barEach(func(tn *managedJob) barReason { return t.refusals.refusalBarOf(tn, t.observation.at) })
+	barEach(t, func(tn *managedJob) barReason { return t.refusals.refusalBarOf(tn, t.observation.at) })
 }
 
 // holdProbes bars the jobs to be tried, too, and jobs behind others in Slurm's order.
-func (t safePlanner) holdProbes() {
-	behind := queue(t).jobsBehindBlocked(t.report.Plan)
-	t.barEach(func(tn *managedJob) barReason {
+func holdProbes(t *activeRound) {
+	behind := jobsBehindBlocked(t, t.report.Plan)
+	barEach(t, func(tn *managedJob) barReason {
 		switch p := t.refusals.retryStateOf(tn); {
 		case p != nil:
 			return p.bar("it is tried again when nobody has to give way")
@@ -234,7 +234,7 @@ func (t safePlanner) holdProbes() {
 }
 
 // barEach bars the waiting jobs that are not barred yet for the reason that why returns, if any.
-func (t safePlanner) barEach(why func(*managedJob) barReason) {
+func barEach(t *activeRound, why func(*managedJob) barReason) {
 	for i, tn := range t.observation.managed {
 		if j := &t.report.Snapshot.Jobs[i]; tn.State == slurm.Pending && j.Barred == "" {
 			tn.bar = why(tn)
@@ -245,7 +245,7 @@ func (t safePlanner) barEach(why func(*managedJob) barReason) {
 
 // preemptsForUnsureStart says that the plan preempts a job while it also tries a refused job, or starts one that is
 // behind others in Slurm's order: the preemption might be for such a job, and for nothing.
-func (t safePlanner) preemptsForUnsureStart() bool {
+func preemptsForUnsureStart(t *activeRound) bool {
 	if len(t.victims()) == 0 {
 		return false
 	}
@@ -254,7 +254,7 @@ func (t safePlanner) preemptsForUnsureStart() bool {
 			return true
 		}
 	}
-	return len(queue(t).jobsBehindBlocked(t.report.Plan)) > 0
+	return len(jobsBehindBlocked(t, t.report.Plan)) > 0
 }
 
 // refusal is Slurm's reason for not starting a job whose start was sent. It is empty if Slurm may still start the job,

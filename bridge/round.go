@@ -211,7 +211,7 @@ func (t *activeRound) run(ctx context.Context) error {
 
 // carryOut stores the intent, takes the steps and settles. In shadow mode it only settles.
 func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
-	saving{t}.book()
+	bookSavings(t)
 	if t.Settings.Shadow {
 		return t.settle(nil)
 	}
@@ -254,7 +254,7 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 	if err := t.observeAndAccount(ctx, old); err != nil {
 		return err
 	}
-	anew, err := arraySplitter{t}.split(ctx)
+	anew, err := splitArrays(ctx, t)
 	if err == nil && anew {
 		err = t.observeAndAccount(ctx, old)
 	}
@@ -266,7 +266,7 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 		t.restartGraces(t.observation.at)
 	}
 	t.auditSpeeds(&t.observation)
-	gpuSharing{t.Runner}.measure(&t.observation)
+	measureShared(t.Runner, &t.observation)
 	t.observation.addReports()
 	profileLearner{t}.learn(&t.observation)
 	t.reportLostJobs(t.observation.debtors)
@@ -278,7 +278,7 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
-		if kept := (gpuSharing{t.Runner}).keptSpeed(tn); kept != nil {
+		if kept := keptSpeed(t.Runner, tn); kept != nil {
 			t.report.Slowed = append(t.report.Slowed, Slowed{tn.ID, *kept})
 		}
 		if found := tn.offence(); found != nil {
@@ -332,7 +332,7 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.ignoredReason != "" {
 		notes = append(notes, Note{t.ID, t.ignoredReason})
 	}
-	if kept := (gpuSharing{r}).keptSpeed(t); kept != nil {
+	if kept := keptSpeed(r, t); kept != nil {
 		notes = append(notes, Note{t.ID, Slowed{t.ID, *kept}.String()})
 	}
 	if found := t.offence(); found != nil {
@@ -365,12 +365,12 @@ func (t *activeRound) decide(ctx context.Context) error {
 	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
 	t.applyLimits(&t.report.Snapshot)
 	if t.Settings.Shadow {
-		counterfactuals{t}.applySizes()
+		applyCounterfactualSizes(t)
 	}
 	if t.small {
 		keepRunningButRecall(&t.report.Snapshot)
 	}
-	if err := (safePlanner{t}).planSafely(ctx); err != nil {
+	if err := planSafely(ctx, t); err != nil {
 		return err
 	}
 	if t.Settings.Profiled && !t.small {
@@ -380,14 +380,10 @@ func (t *activeRound) decide(ctx context.Context) error {
 	if t.Settings.Explain {
 		t.report.Waits = t.waits()
 	}
-	noPlaceFinder{t}.markHandBacks()
-	q := queue{t}
-	t.observation.mayArm = q.mayArm(t.report.Plan)
-	t.observation.jobsToArm, t.observation.jobsBehindBlocked = q.jobsToArm(
-		t.report.Plan,
-	), q.jobsBehindBlocked(
-		t.report.Plan,
-	)
+	markHandBacks(t)
+	t.observation.mayArm = mayArm(t, t.report.Plan)
+	t.observation.jobsToArm = jobsToArm(t, t.report.Plan)
+	t.observation.jobsBehindBlocked = jobsBehindBlocked(t, t.report.Plan)
 	if t.Settings.Watched || !t.small {
 		t.observation.expiring = t.expiring(&t.observation, t.report.Plan, t.expiryHorizon())
 	}
@@ -399,27 +395,24 @@ func (t *activeRound) decide(ctx context.Context) error {
 	return nil
 }
 
-// safePlanner is the part of a round that plans until a plan is safe to carry out.
-type safePlanner struct{ *activeRound }
-
 // planSafely makes a plan that preempts no job for a start that Slurm may refuse, and none whose place another job
 // would get.
-func (t safePlanner) planSafely(ctx context.Context) error {
-	t.barRefused()
-	t.fixUsageLimited()
+func planSafely(ctx context.Context, t *activeRound) error {
+	barRefused(t)
+	fixUsageLimited(t)
 	if err := t.makePlan(ctx); err != nil {
 		return err
 	}
-	if err := t.replaceStuckProbes(ctx); err != nil {
+	if err := replaceStuckProbes(ctx, t); err != nil {
 		return err
 	}
-	if t.preemptsForUnsureStart() {
-		t.holdProbes()
+	if preemptsForUnsureStart(t) {
+		holdProbes(t)
 		if err := t.makePlan(ctx); err != nil {
 			return err
 		}
 	}
-	return t.replanWithoutContended(ctx)
+	return replanWithoutContended(ctx, t)
 }
 
 // makePlan makes a plan with the site's own planner or the built-in one.

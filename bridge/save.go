@@ -14,15 +14,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// saving is the part of a round that reports what to enter in the ledger of savings.
-type saving struct{ *activeRound }
-
 // mostChecks bounds the progress windows that are kept between two full rounds.
 const mostChecks = 10_000
 
-// book adds the entry to the report. Progress windows that ended in small rounds are part of the next full round. A
-// window of an observation that led to no round is seen again.
-func (t saving) book() {
+// bookSavings adds the entry to the report. Progress windows that ended in small rounds are part of the next full
+// round. A window of an observation that led to no round is seen again.
+func bookSavings(t *activeRound) {
 	if !t.Settings.Savings {
 		return
 	}
@@ -39,19 +36,19 @@ func (t saving) book() {
 	for n := range t.report.Snapshot.Nodes {
 		r.GPUs += t.report.Snapshot.Nodes[n].Total.GPUs
 	}
-	t.running(r)
-	t.addIdleGPUs(r)
+	addRunningJobs(t, r)
+	addIdleGPUs(t, r)
 	t.report.Savings, t.booked = r, t.observation.at
 }
 
-// running adds the running jobs.
-func (t saving) running(r *savings.Round) {
+// addRunningJobs adds the running jobs.
+func addRunningJobs(t *activeRound, r *savings.Round) {
 	var held policy.GPUCount
 	for _, tn := range t.cache.jobs {
 		switch {
 		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
 		case tn.ours && tn.untouchedBecause == "":
-			j := t.job(tn)
+			j := savingsJob(t, tn)
 			if tn.Runs.Shard != "" { // of the jobs on one device, only one counts the GPU
 				j.GPUs = held.More(policy.Placement{Nodes: tn.Runs.Nodes, PerNode: tn.Runs.PerNode,
 					Device: tn.Runs.Shard})
@@ -63,10 +60,10 @@ func (t saving) running(r *savings.Round) {
 	}
 }
 
-// job is the entry of a running job. Given is what it holds, or in shadow mode what it would hold. Asked is its user's
-// own request, which in shadow mode is what Slurm gave it. Without a profile for its GPUs the speeds are unknown, and
-// both gains are 1, that of the proportional share.
-func (t saving) job(tn *managedJob) savings.Job {
+// savingsJob is the entry of a running job. Given is what it holds, or in shadow mode what it would hold. Asked is its
+// user's own request, which in shadow mode is what Slurm gave it. Without a profile for its GPUs the speeds are
+// unknown, and both gains are 1, that of the proportional share.
+func savingsJob(t *activeRound, tn *managedJob) savings.Job {
 	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
 	if tn.profile == nil || !tn.sameGPUsOnEachNode() || slices.Contains(tn.nodePlaces, unmanagedPlace) {
 		return j
@@ -128,7 +125,7 @@ func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
 }
 
 // addIdleGPUs adds the GPUs that are idle although a job has waited for one at least since the last round.
-func (t saving) addIdleGPUs(r *savings.Round) {
+func addIdleGPUs(t *activeRound, r *savings.Round) {
 	c := &t.report.Snapshot
 	var wants []savings.Want
 	classes := map[wantClass]int{}
@@ -143,7 +140,7 @@ func (t saving) addIdleGPUs(r *savings.Round) {
 		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.Settings.Shadow {
 			r.Filled += d.Grant.Total().GPUs
 		}
-		w, class := t.want(tn, j)
+		w, class := wantOf(t, tn, j)
 		k, known := classes[class]
 		switch {
 		case known:
@@ -153,7 +150,7 @@ func (t saving) addIdleGPUs(r *savings.Round) {
 			wants = append(wants, w)
 		}
 	}
-	r.Idle = savings.Stranded(t.places(), wants)
+	r.Idle = savings.Stranded(savingsPlaces(t), wants)
 }
 
 // mostWants bounds how many kinds of waiting jobs are considered. Jobs of further kinds are not counted.
@@ -167,8 +164,8 @@ type wantClass struct {
 	own                int // ID of a job that is like no other; 0 otherwise
 }
 
-// want is what a waiting job asks for, and its class.
-func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
+// wantOf is what a waiting job asks for, and its class.
+func wantOf(t *activeRound, tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
 	w := savings.Want{Count: 1, Nodes: max(1, j.Nodes), PerNode: tn.record.Own.PerNode()}
 	nodes := t.report.Snapshot.Nodes
 	w.On = func(p int) bool {
@@ -184,8 +181,9 @@ func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
 	return w, class
 }
 
-// places are the nodes with what is really free on them; nothing on closed nodes and on those that are reserved now.
-func (t saving) places() []savings.Place {
+// savingsPlaces are the nodes with what is really free on them; nothing on closed nodes and on those that are reserved
+// now.
+func savingsPlaces(t *activeRound) []savings.Place {
 	nodes := t.report.Snapshot.Nodes
 	places := make([]savings.Place, len(nodes))
 	for n := range nodes {

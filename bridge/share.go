@@ -75,12 +75,9 @@ type slotGrant struct {
 	Device string      `json:"device"`
 }
 
-// gpuSharing is the part of a Runner that deals with shared GPUs. A seat is a slot on one: a job's place beside others.
-type gpuSharing struct{ *Runner }
-
 // shareRefused says why a job that may share a GPU is not put on a shared one. It is empty if it can be, or if the job
 // did not ask for that.
-func (r gpuSharing) shareRefused(t *managedJob) string {
+func shareRefused(r *Runner, t *managedJob) string {
 	if t.directives.Share == nil {
 		return ""
 	}
@@ -112,8 +109,8 @@ func hasBroker(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains
 
 // shareRequestOf is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the
 // class and memory with which it got the slot.
-func (r gpuSharing) shareRequestOf(t *managedJob) *share.Request {
-	if t.directives.Share == nil || r.shareRefused(t) != "" {
+func shareRequestOf(r *Runner, t *managedJob) *share.Request {
+	if t.directives.Share == nil || shareRefused(r, t) != "" {
 		return nil
 	}
 	request := *t.directives.Share
@@ -156,10 +153,10 @@ func (t *managedJob) offence() *Unruly {
 // hasSlot says that a job runs on a GPU that it may share with others.
 func (t *managedJob) hasSlot() bool { return t.State == slurm.Running && t.Runs.Shard != "" }
 
-// grantOf is what the node is told about a job that gets a slot. It is nil for a job without a slot, and for a job
-// whose need of GPU memory is unknown: such a job has the GPU for itself.
-func (r gpuSharing) grantOf(t *managedJob, g *policy.Placement) *slotGrant {
-	request := r.shareRequestOf(t)
+// sharedGrantOf is what the node is told about a job that gets a slot. It is nil for a job without a slot, and for a
+// job whose need of GPU memory is unknown: such a job has the GPU for itself.
+func sharedGrantOf(r *Runner, t *managedJob, g *policy.Placement) *slotGrant {
+	request := shareRequestOf(r, t)
 	if g.Device == "" || request == nil {
 		return nil
 	}
@@ -175,8 +172,8 @@ func (r gpuSharing) grantOf(t *managedJob, g *policy.Placement) *slotGrant {
 
 // oddShard says why a job is left alone that asks for a shard, holds one, or names a single GPU. It is empty if the
 // shard is a round's doing and the job can go on.
-func (r gpuSharing) oddShard(t *managedJob) string {
-	if t.Request.Shard == "" && r.namesDevice(t.Request.GPUType) {
+func oddShard(r *Runner, t *managedJob) string {
+	if t.Request.Shard == "" && namesDevice(r, t.Request.GPUType) {
 		return "asks for one GPU of a node by its own type"
 	}
 	if t.Request.Shard == "" {
@@ -189,7 +186,7 @@ func (r gpuSharing) oddShard(t *managedJob) string {
 	switch {
 	case own == nil || own.Shard != "":
 		return "asks for shard"
-	case t.State == slurm.Running && !r.canShareOn(t.Runs.Nodes):
+	case t.State == slurm.Running && !canShareOn(r, t.Runs.Nodes):
 		return "runs on a GPU that others may share, of which nobody knows any more how much memory it has"
 	}
 	return ""
@@ -197,7 +194,7 @@ func (r gpuSharing) oddShard(t *managedJob) string {
 
 // namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. For the planner the GPUs
 // of nodes with such types have no type.
-func (r gpuSharing) namesDevice(gpuType string) bool {
+func namesDevice(r *Runner, gpuType string) bool {
 	if gpuType == "" {
 		return false
 	}
@@ -213,16 +210,16 @@ func (r gpuSharing) namesDevice(gpuType string) bool {
 }
 
 // canShareOn says that jobs can share the GPUs of all these nodes.
-func (r gpuSharing) canShareOn(nodes []string) bool {
+func canShareOn(r *Runner, nodes []string) bool {
 	return !slices.ContainsFunc(nodes, func(name string) bool {
 		i, found := slices.BinarySearchFunc(r.cache.nodes, name,
 			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) })
-		return !found || len(r.devices(&r.cache.nodes[i])) == 0
+		return !found || len(shareableDevices(r, &r.cache.nodes[i])) == 0
 	})
 }
 
-// devices are the GPUs of a node that jobs can share; nil if their memory is unknown.
-func (r gpuSharing) devices(n *slurm.Node) []policy.Device {
+// shareableDevices are the GPUs of a node that jobs can share; nil if their memory is unknown.
+func shareableDevices(r *Runner, n *slurm.Node) []policy.Device {
 	memory := r.Settings.Sharing.memoryOn(n)
 	if memory == 0 || len(n.Devices) == 0 {
 		return nil
@@ -242,8 +239,8 @@ func (r gpuSharing) devices(n *slurm.Node) []policy.Device {
 // nodeGPU is one GPU of a node.
 type nodeGPU struct{ node, device string }
 
-// occupy notes in the snapshot which jobs use which of the GPUs that can be shared.
-func (r gpuSharing) occupy(s *sortedObservation, nodes []policy.Node) {
+// occupyDevices notes in the snapshot which jobs use which of the GPUs that can be shared.
+func occupyDevices(r *Runner, s *sortedObservation, nodes []policy.Node) {
 	if !slices.ContainsFunc(nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		return
 	}
@@ -263,7 +260,7 @@ func (r gpuSharing) occupy(s *sortedObservation, nodes []policy.Node) {
 	for i := range nodes {
 		if k, found := slices.BinarySearchFunc(s.nodes, nodes[i].Name,
 			func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }); found {
-			r.closeUnaccounted(&nodes[i], s.nodes[k].Allocated.GPUs)
+			closeUnaccounted(r, &nodes[i], s.nodes[k].Allocated.GPUs)
 		}
 	}
 }
@@ -295,7 +292,7 @@ func usedByOthers(devices []policy.Device, name string) bool {
 
 // closeUnaccounted closes GPUs of a node to sharing if more GPUs are in use than are known to be: each GPU that is not
 // known to be in use may be the one.
-func (r gpuSharing) closeUnaccounted(n *policy.Node, allocated int) {
+func closeUnaccounted(r *Runner, n *policy.Node, allocated int) {
 	used := map[string]bool{}
 	for _, d := range n.Devices {
 		if d.Foreign || d.Job != 0 {

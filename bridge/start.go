@@ -117,7 +117,7 @@ func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 func (a *executor) start(ctx context.Context, s *step) error {
 	s.began, s.secured = a.now(), false
 	u := startUpdate(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
-		gpuSharing{a.Runner}.grantOf(s.job, s.Grant))
+		sharedGrantOf(a.Runner, s.job, s.Grant))
 	u.Request.Partition = a.observation.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, slurm.ErrNotPending) {

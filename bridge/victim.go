@@ -10,13 +10,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// preemptor is the part of acting that preempts jobs.
-type preemptor struct{ *executor }
-
-// ask signals the jobs that are to leave now, or requeues those that have no checkpoint.
-func (a preemptor) ask(ctx context.Context) error {
+// askVictims signals the jobs that are to leave now, or requeues those that have no checkpoint.
+func askVictims(ctx context.Context, a *executor) error {
 	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == notBegun && a.isDue(s) })
-	err := a.forEachStep(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
+	err := a.forEachStep(ctx, victims, asked, func(s *step) error { return askVictim(ctx, a, s) })
 	for _, s := range victims {
 		if s.stage == asked && s.job.record.Asked.IsZero() {
 			s.job.record.Asked = a.now()
@@ -25,35 +22,35 @@ func (a preemptor) ask(ctx context.Context) error {
 	return err
 }
 
-// advance takes the preemptions as far as they can go now.
-func (a preemptor) advance(ctx context.Context) error {
-	if err := a.ask(ctx); err != nil {
+// advancePreemptions takes the preemptions as far as they can go now.
+func advancePreemptions(ctx context.Context, a *executor) error {
+	if err := askVictims(ctx, a); err != nil {
 		return err
 	}
-	err := a.forEachStep(ctx, a.overdueVictims(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
+	err := a.forEachStep(ctx, overdueVictims(a), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
 	if err != nil {
 		return err
 	}
-	gone := a.departed()
+	gone := departedVictims(a)
 	for _, s := range gone {
-		a.creditLastRun(s)
+		creditLastRun(a, s)
 		s.from = nil // its nodes are free, whatever happens to the other steps
 	}
-	if err := a.forEachStep(ctx, gone, done, func(s *step) error { return a.restore(ctx, s) }); err != nil {
+	if err := a.forEachStep(ctx, gone, done, func(s *step) error { return restoreVictim(ctx, a, s) }); err != nil {
 		return err
 	}
-	return a.after(ctx, gone)
+	return runAfterHooks(ctx, a, gone)
 }
 
-// askOne asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked again.
-// If that round died before it stored the record, the job is asked again. A job without a checkpoint has nothing to
-// save and is requeued at once. A job that has ended meanwhile counts as asked.
-func (a preemptor) askOne(ctx context.Context, s *step) error {
+// askVictim asks a job to save and leave. A job that an earlier round asked, according to its record, is not asked
+// again. If that round died before it stored the record, the job is asked again. A job without a checkpoint has nothing
+// to save and is requeued at once. A job that has ended meanwhile counts as asked.
+func askVictim(ctx context.Context, a *executor, s *step) error {
 	saves := s.job.canSave()
 	if saves && !s.job.record.Asked.IsZero() {
 		return nil
 	}
-	if err := a.before(ctx, s); err != nil {
+	if err := runBeforeHook(ctx, a, s); err != nil {
 		return err
 	}
 	var err error
@@ -82,9 +79,9 @@ func (s *sortedObservation) forgetIgnoredRequests(steps []Step) {
 	}
 }
 
-// before runs the hook before a job is asked. The hook gets half of the time that is left of the round, so that one
-// that hangs leaves time for other steps.
-func (a preemptor) before(ctx context.Context, s *step) error {
+// runBeforeHook runs the hook before a job is asked. The hook gets half of the time that is left of the round, so that
+// one that hangs leaves time for other steps.
+func runBeforeHook(ctx context.Context, a *executor, s *step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil
@@ -99,10 +96,10 @@ func (a preemptor) before(ctx context.Context, s *step) error {
 }
 
 // overdueVictims lists the asked jobs that still run although their grace is over or their time limit is about to come.
-func (a preemptor) overdueVictims() []*step {
+func overdueVictims(a *executor) []*step {
 	return a.steps.filter(func(s *step) bool {
 		return s.stage == asked && s.job.canSave() && a.seenNow(s.Job).State == slurm.Running &&
-			(a.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || a.outOfTime(s))
+			(a.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || limitBeforeGrace(a, s))
 	})
 }
 
@@ -112,8 +109,8 @@ func (t *managedJob) isGraceOver(now time.Time) bool {
 	return !asked.IsZero() && now.Sub(asked) >= t.directives.Grace
 }
 
-// departed lists the asked jobs that no longer run.
-func (a preemptor) departed() []*step {
+// departedVictims lists the asked jobs that no longer run.
+func departedVictims(a *executor) []*step {
 	return a.steps.filter(func(s *step) bool {
 		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != slurm.Running
 	})
@@ -121,7 +118,7 @@ func (a preemptor) departed() []*step {
 
 // creditLastRun credits a preempted job's run up to its end. That is known only of a job that was requeued: it is its
 // new time of submission.
-func (a preemptor) creditLastRun(s *step) {
+func creditLastRun(a *executor, s *step) {
 	j, there := a.find(s.Job)
 	if !there || j.State != slurm.Pending {
 		return
@@ -131,10 +128,10 @@ func (a preemptor) creditLastRun(s *step) {
 	left.record.credit(&left, a.now())
 }
 
-// restore gives a job that has left its user's own request and a lease. It is written while the last run is still being
-// cleaned up: Slurm then keeps the lease in place of its own requeue penalty. Nothing is done about a job that has
-// ended, started or been held meanwhile.
-func (a preemptor) restore(ctx context.Context, s *step) error {
+// restoreVictim gives a job that has left its user's own request and a lease. It is written while the last run is still
+// being cleaned up: Slurm then keeps the lease in place of its own requeue penalty. Nothing is done about a job that
+// has ended, started or been held meanwhile.
+func restoreVictim(ctx context.Context, a *executor, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == slurm.Pending {
 		err := a.write(ctx, s, a.leaseUpdate(s))
@@ -146,9 +143,9 @@ func (a preemptor) restore(ctx context.Context, s *step) error {
 	return nil
 }
 
-// after runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own penalty may
-// end before a hook does.
-func (a preemptor) after(ctx context.Context, gone []*step) error {
+// runAfterHooks runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own
+// penalty may end before a hook does.
+func runAfterHooks(ctx context.Context, a *executor, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil

@@ -48,7 +48,7 @@ func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 		t.record.syncWithJob(t.Job)
 		t.ours = t.ours && !(t.managedByRule && t.record != nil) // a job with a debt is not managed by a rule
 		if t.ours {
-			t.untouchedBecause = cmp.Or(r.untouchedReason(t.Job), t.allMemoryReason(), gpuSharing{r}.oddShard(t))
+			t.untouchedBecause = cmp.Or(r.untouchedReason(t.Job), t.allMemoryReason(), oddShard(r, t))
 			if p := t.leftToSlurm(); t.untouchedBecause == "" && p != nil {
 				t.untouchedBecause = p.Why
 			}
@@ -161,12 +161,12 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
 			Foreign:  n.Allocated,
 			Reserved: s.reserved[n.Name],
-			Devices:  gpuSharing{r}.devices(n),
+			Devices:  shareableDevices(r, n),
 		}
 	}
 	c.Unmanaged, c.UnmanagedGPUs = r.unmanaged(s), r.unmanagedGPUs(s, c.Rules.Horizon)
 	r.tellEnds(s, c.Nodes)
-	gpuSharing{r}.occupy(s, c.Nodes)
+	occupyDevices(r, s, c.Nodes)
 	taken := map[nodeGPU]bool{}
 	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
@@ -222,7 +222,7 @@ func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
-	j.Share, j.Kept, j.Unruly = gpuSharing{r}.shareRequestOf(t), gpuSharing{r}.keptSpeed(t), t.offence() != nil
+	j.Share, j.Kept, j.Unruly = shareRequestOf(r, t), keptSpeed(r, t), t.offence() != nil
 	if t.State != slurm.Running {
 		t.bar = r.startBarOf(t, s)
 	}
