@@ -48,7 +48,8 @@ func (t *activeRound) act(ctx context.Context) error {
 
 // executor is the state of one call of act.
 type executor struct {
-	*activeRound
+	runner *Runner
+	round  *activeRound
 	lastObservation
 	steps          steps
 	renewals       []*step       // renewals that are not urgent, the earliest begin time first
@@ -64,10 +65,11 @@ type executor struct {
 // newExecutor is the state with which a round begins to act on its steps.
 func newExecutor(t *activeRound) *executor {
 	a := &executor{
-		activeRound:     t,
+		runner:          t.runner,
+		round:           t,
 		lastObservation: lastObservation{at: t.observation.at, jobs: t.seen, nodes: t.observation.nodes},
 		until:           t.began + t.span(),
-		nextAdmission:   t.Clock.Elapsed() + admitEvery,
+		nextAdmission:   t.runner.Clock.Elapsed() + admitEvery,
 	}
 	a.take(0, false)
 	return a
@@ -77,17 +79,17 @@ func newExecutor(t *activeRound) *executor {
 // a.renewals. The steps before that get new pointers into the list. admitted marks steps that were added while the
 // round waits (admit.go).
 func (a *executor) take(from int, admitted bool) {
-	for k := range a.report.Steps {
+	for k := range a.round.report.Steps {
 		if k < from {
-			a.steps[k].Step = &a.report.Steps[k] // appending may have moved the list
+			a.steps[k].Step = &a.round.report.Steps[k] // appending may have moved the list
 			continue
 		}
-		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
-		s.job = a.observation.find(s.Job)
-		s.expires = s.Verb == Preempt && a.observation.expiring[s.Job]
+		s := &step{Step: &a.round.report.Steps[k], since: a.runner.Clock.Elapsed(), admitted: admitted}
+		s.job = a.round.observation.find(s.Job)
+		s.expires = s.Verb == Preempt && a.round.observation.expiring[s.Job]
 		// With small rounds, a preemption before a time limit is finished by them, and nothing is planned for its
 		// nodes.
-		s.unawaited = s.expires && a.Settings.Watched
+		s.unawaited = s.expires && a.runner.Settings.Watched
 		if s.Verb == Preempt && !s.expires { // no start is planned on what a job leaves at its time limit
 			s.from = s.job.Runs.Nodes
 		}
@@ -103,7 +105,7 @@ func (a *executor) take(from int, admitted bool) {
 // round can be held meanwhile. It is 0 for a small round and in shadow mode, which are over soon. Without small rounds
 // it is 0, too, since lead already asks a round earlier.
 func (t *activeRound) expiryHorizon() time.Duration {
-	if t.small || t.Settings.Shadow || !t.Settings.Watched {
+	if t.small || t.runner.Settings.Shadow || !t.runner.Settings.Watched {
 		return 0
 	}
 	return t.span()
@@ -113,16 +115,16 @@ func (t *activeRound) expiryHorizon() time.Duration {
 // start that cannot be sent at once still has its time.
 func (t *activeRound) span() time.Duration {
 	if t.small {
-		return min(2*max(smallStart, t.Settings.Looks), t.Settings.Round)
+		return min(2*max(smallStart, t.runner.Settings.Looks), t.runner.Settings.Round)
 	}
-	return t.Settings.Round
+	return t.runner.Settings.Round
 }
 
 // timeLeft is the time until the next round is due.
-func (a *executor) timeLeft() time.Duration { return a.until - a.Clock.Elapsed() }
+func (a *executor) timeLeft() time.Duration { return a.until - a.runner.Clock.Elapsed() }
 
 // now is the time by Slurm's clock.
-func (t *activeRound) now() time.Time { return t.watch.now(t.Clock) }
+func (t *activeRound) now() time.Time { return t.runner.watch.now(t.runner.Clock) }
 
 // closeOpenSteps marks the steps that were not begun, so that a later round does them. A step that was begun and not
 // finished fails with that message, unless the round does not wait for it. Two kinds of steps are dropped from the
@@ -135,7 +137,7 @@ func (a *executor) closeOpenSteps() {
 			s.PutOff = true
 		case s.stage == notBegun && !a.isDue(s):
 			early[s.Job] = true
-		case s.stage == notBegun && a.small && s.Verb == Renew:
+		case s.stage == notBegun && a.round.small && s.Verb == Renew:
 			untold[s.Job] = true
 		case s.stage == notBegun:
 			s.PutOff = true
@@ -146,7 +148,7 @@ func (a *executor) closeOpenSteps() {
 		}
 	}
 	if len(early)+len(untold) > 0 {
-		a.report.Steps = slices.DeleteFunc(a.report.Steps,
+		a.round.report.Steps = slices.DeleteFunc(a.round.report.Steps,
 			func(s Step) bool { return s.Verb == Preempt && early[s.Job] || s.Verb == Renew && untold[s.Job] })
 	}
 }
@@ -181,16 +183,16 @@ func (a *executor) followSteps(ctx context.Context) error {
 
 // pause waits until the next observation, and uses the time to renew and tell waiting jobs.
 func (a *executor) pause(ctx context.Context) error {
-	until := a.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
-	if end := a.until - a.rollBackTime(); a.Clock.Elapsed() < end {
+	until := a.runner.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
+	if end := a.until - a.rollBackTime(); a.runner.Clock.Elapsed() < end {
 		// Wake up no later than the last moment at which starts can be taken back.
 		until = min(until, end)
 	}
 	if err := a.renew(ctx, until); err != nil {
 		return err
 	}
-	if rest := until - a.Clock.Elapsed(); rest > 0 {
-		return a.Clock.Sleep(ctx, rest)
+	if rest := until - a.runner.Clock.Elapsed(); rest > 0 {
+		return a.runner.Clock.Sleep(ctx, rest)
 	}
 	return nil
 }
@@ -202,24 +204,24 @@ var pollDivisors = []time.Duration{4, 4, 2}
 // first observations follow sooner. A wait is at least ten times the slowest observation (but not above Settings.Poll),
 // so that slurmrestd has time for others.
 func (a *executor) pollInterval() time.Duration {
-	soon := a.Settings.Poll
+	soon := a.runner.Settings.Poll
 	if a.looksSinceSend < len(pollDivisors) {
 		soon /= pollDivisors[a.looksSinceSend]
 	}
-	return min(a.Settings.Poll, max(soon, 10*a.slowestLook))
+	return min(a.runner.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
 // observeAgain observes jobs, nodes and reservations again. If Slurm's clock was set, it shifts the times in all
 // records.
 func (a *executor) observeAgain(ctx context.Context) error {
-	began := a.Clock.Elapsed()
-	seen, err := a.activeRound.look(ctx, a.records)
+	began := a.runner.Clock.Elapsed()
+	seen, err := a.round.look(ctx, a.round.records)
 	if err != nil {
 		return err
 	}
 	a.looked, a.slowestLook, a.looksSinceSend, a.lookCount = began, max(
 		a.slowestLook,
-		a.Clock.Elapsed()-began,
+		a.runner.Clock.Elapsed()-began,
 	), a.looksSinceSend+1, a.lookCount+1
 	a.at, a.jobs, a.nodes, a.reservations = seen.At, seen.Jobs, seen.Nodes, seen.Reservations
 	return nil

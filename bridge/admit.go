@@ -32,8 +32,8 @@ type admission struct {
 // other than such starts. It does so only where small rounds are held, and stops when the time that is left only
 // suffices to take starts back.
 func (a admission) admit(ctx context.Context) error {
-	now := a.Clock.Elapsed()
-	if !a.Settings.Watched || now < a.nextAdmission || a.timeLeft() <= a.rollBackTime() || !a.hasAwaitedSteps() {
+	now := a.runner.Clock.Elapsed()
+	if !a.runner.Settings.Watched || now < a.nextAdmission || a.timeLeft() <= a.rollBackTime() || !a.hasAwaitedSteps() {
 		return nil
 	}
 	a.nextAdmission = now + admitEvery
@@ -57,20 +57,20 @@ func (a admission) hasAwaitedSteps() bool {
 // detectChange sorts the last observation, and says whether anything in it could allow a new start. The fingerprint
 // that it stores is the one of small rounds, so the next small round does not plan the same situation again.
 func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
-	t := &activeRound{Runner: a.Runner, began: a.began, small: true, seen: a.jobs}
-	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
+	t := &activeRound{runner: a.runner, began: a.round.began, small: true, seen: a.jobs}
+	t.report.Round, t.report.Shadow = a.round.report.Round, a.round.report.Shadow
 	seen := slurm.Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
-	t.observation = t.sort(seen, a.records())
+	t.observation = t.runner.sort(seen, a.round.records())
 	t.observation.secured = a.steps.secured()
 	updateRecords(t.observation.managed, a.at)
 	a.smallRound = t
 	if anew, err := splitArrays(ctx, t); anew || err != nil {
 		return false, err // the next observation shows the tasks
 	}
-	t.refusals = t.refusalsOf(&t.observation)
+	t.refusals = t.runner.refusalsOf(&t.observation)
 	moment := t.situationHash()
-	news = moment != a.lastSituation
-	a.lastSituation = moment
+	news = moment != a.runner.lastSituation
+	a.runner.lastSituation = moment
 	return news, nil
 }
 
@@ -78,7 +78,7 @@ func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 func (a admission) plan(ctx context.Context) error {
 	t := a.smallRound
 	t.refreshLimits(ctx)
-	t.report.Snapshot = t.snapshot(&t.observation)
+	t.report.Snapshot = t.runner.snapshot(&t.observation)
 	t.applyLimits(&t.report.Snapshot)
 	keepRunningButRecall(&t.report.Snapshot)
 	a.withhold(&t.report.Snapshot)
@@ -86,8 +86,8 @@ func (a admission) plan(ctx context.Context) error {
 		return fmt.Errorf("plan beside the round: %w", err)
 	}
 	t.observation.jobsBehindBlocked = jobsBehindBlocked(t, t.report.Plan)
-	t.observation.expiring = t.expiring(&t.observation, t.report.Plan, 0)
-	t.report.Steps = a.admissible(smallSteps(&t.observation, t.diff(&t.observation, t.report.Plan)))
+	t.observation.expiring = t.runner.expiring(&t.observation, t.report.Plan, 0)
+	t.report.Steps = a.admissible(smallSteps(&t.observation, t.runner.diff(&t.observation, t.report.Plan)))
 	return nil
 }
 
@@ -142,25 +142,25 @@ func (a admission) admissible(list []Step) []Step {
 
 // adopt takes over the small round's steps: it writes the intent again and appends them to this round's.
 func (a admission) adopt(ctx context.Context) error {
-	t, from := a.smallRound, len(a.report.Steps)
-	a.observation, a.refusals, a.seen = t.observation, t.refusals, t.seen
-	a.report.Steps = append(a.report.Steps, t.report.Steps...)
+	t, from := a.smallRound, len(a.round.report.Steps)
+	a.round.observation, a.round.refusals, a.round.seen = t.observation, t.refusals, t.seen
+	a.round.report.Steps = append(a.round.report.Steps, t.report.Steps...)
 	a.supersede(t.report.Steps)
-	if err := a.intend(); err != nil {
+	if err := a.round.intend(); err != nil {
 		return err
 	}
 	// Later writes are noted in the jobs of the new scene (written), from which the next round reads on. A job that is
 	// no longer in it keeps its old view.
 	for _, s := range a.steps {
-		if t := a.observation.find(s.Job); t != nil {
+		if t := a.round.observation.find(s.Job); t != nil {
 			s.job = t
 		}
 	}
 	a.take(from, true)
-	a.report.Outside = a.observation.outside
+	a.round.report.Outside = a.round.observation.outside
 	for _, s := range a.steps[from:] {
 		if s.Verb == Start {
-			a.report.Notes = a.appendNotes(a.report.Notes, s.job)
+			a.round.report.Notes = a.runner.appendNotes(a.round.report.Notes, s.job)
 		}
 	}
 	return a.deferStarts(ctx)

@@ -25,7 +25,7 @@ import (
 // freed for another. Nor may they while the plan starts a job on a shared GPU: Slurm's main scheduler stops at the
 // first job for which it has no room, and would not reach the job with the slot behind it.
 func mayArm(t *activeRound, plan policy.Plan) bool {
-	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
+	return t.runner.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
 		!grantsSharedGPU(t, plan)
 }
 
@@ -43,14 +43,14 @@ func grantsSharedGPU(t *activeRound, plan policy.Plan) bool {
 // that are armed already and not behind twice that number. So a job whose place in line changes a little is not leased
 // and armed again each time. It is nil if no job may be armed in this round (mayArm).
 func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
-	most := t.Settings.Ahead
+	most := t.runner.Settings.Ahead
 	if !t.observation.mayArm {
 		return nil
 	}
 	ahead := map[int]policy.Next{}
 	snapshot, failing := withFailing(t)
 	place := 0 // position in line
-	for next := range t.queuePlanner.Ahead(snapshot, t.order(), t.Settings.Allocator) {
+	for next := range t.runner.queuePlanner.Ahead(snapshot, t.order(), t.runner.Settings.Allocator) {
 		if !failing[next.Job] && !waitsForRoom(plan, next.Job) {
 			continue
 		}
@@ -74,7 +74,7 @@ func withFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
 	for i, tn := range t.observation.managed {
-		why := t.failing(tn.record, t.observation.at)
+		why := t.runner.failing(tn.record, t.observation.at)
 		if why == "" || c.Jobs[i].Barred != why {
 			continue
 		}
@@ -129,7 +129,7 @@ func (a *executor) armAll(ctx context.Context) error {
 	err := a.forEachStep(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == notBegun }), done,
 		func(s *step) error {
 			rec := s.job.record
-			u := armUpdate(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+			u := armUpdate(rec, *s.Grant, rec.Own.Nodes, a.round.report.Round, s.Why, s.job.note, a.round.now())
 			u.Request.Partition = s.job.partitionList()
 			err := a.write(ctx, s, u)
 			s.raced = errors.Is(err, slurm.ErrNotPending)

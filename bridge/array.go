@@ -59,14 +59,14 @@ func (r *Runner) untouchedReason(j *slurm.Job) string {
 // observed anew. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
 // round. If Slurm itself is unreachable, the next call shows it.
 func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
-	if t.Settings.Shadow || t.Splitter == nil {
+	if t.runner.Settings.Shadow || t.runner.Splitter == nil {
 		return false, nil
 	}
 	for _, array := range dueSplits(t) {
-		err := t.Splitter.Split(ctx, array.ID, array.tasks)
+		err := t.runner.Splitter.Split(ctx, array.ID, array.tasks)
 		switch {
 		case err == nil:
-			delete(t.splitFailures, array.ID)
+			delete(t.runner.splitFailures, array.ID)
 			anew = true
 		case errors.Is(err, slurm.ErrNotLeader), ctx.Err() != nil:
 			return anew, fmt.Errorf("give tasks of array %d jobs of their own: %w", array.ID, err)
@@ -74,7 +74,7 @@ func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
 			// it has changed: the next observation shows how
 		default:
 			// Jobs are sorted anew, since the array may be left to Slurm from now on (untouchedReason).
-			t.noteSplitFailure(array.ID, err)
+			t.runner.noteSplitFailure(array.ID, err)
 			anew = true
 		}
 	}
@@ -119,7 +119,7 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 	for _, s := range all {
 		gpus := max(1, s.Request.GPUs)
 		// As many as fill the cluster, and those that may be armed behind them.
-		most := max(1, (room+gpus-1)/gpus+t.Settings.Ahead)
+		most := max(1, (room+gpus-1)/gpus+t.runner.Settings.Ahead)
 		n := min(most-s.idle, len(s.Tasks), mostSplit)
 		if s.idle > most/2 { // enough wait: splitting one more after every start would read the array again each time
 			n = 0
@@ -142,7 +142,7 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 func splittableArrays(t *activeRound) []arraySplitPlan {
 	var all []arraySplitPlan
 	for _, tn := range t.observation.managed {
-		soon := t.Clock.Elapsed() < t.splitFailures[tn.ID].again
+		soon := t.runner.Clock.Elapsed() < t.runner.splitFailures[tn.ID].again
 		if tn.StandsForTasks() && tn.State == slurm.Pending && !tn.Dependency &&
 			!tn.record.NotBefore.After(t.observation.at) &&
 			!soon {
@@ -176,5 +176,6 @@ func splittableArrays(t *activeRound) []arraySplitPlan {
 // isPlannable says that a waiting job is managed and not barred.
 func isPlannable(t *activeRound, j *slurm.Job) bool {
 	tn := t.observation.find(j.ID)
-	return tn != nil && tn.treatmentAt(t.observation.at) == managed && t.startBarOf(tn, &t.observation) == (barReason{})
+	return tn != nil && tn.treatmentAt(t.observation.at) == managed &&
+		t.runner.startBarOf(tn, &t.observation) == (barReason{})
 }

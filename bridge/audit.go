@@ -61,7 +61,7 @@ func (r *Runner) auditSpeeds(s *sortedObservation) {
 		// Each round begins without findings. The kind in ignored counts only together with a doubt.
 		t.ignored, t.ignoredReason, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
 		if r.Settings.Audit <= 0 || t.State != slurm.Running || !t.directives.Reports || t.hasSlot() ||
-			!t.isMeasuredHere() && !(learnedReader{r}).learnsFrom(t) {
+			!t.isMeasuredHere() && !learnsFrom(r, t) {
 			continue
 		}
 		if t.directives.BadProgress != nil {
@@ -192,5 +192,5 @@ func claimedSpeed(r *Runner, t *managedJob) float64 {
 	if !t.isMeasuredHere() {
 		return 0
 	}
-	return t.profile.Rate(learnedReader{r}.measuredShare(t)) / float64(t.profile.Batch)
+	return t.profile.Rate(measuredShare(r, t)) / float64(t.profile.Batch)
 }

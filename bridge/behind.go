@@ -37,7 +37,7 @@ func (r rank) compare(other rank) int {
 // the partition in which each would start. Jobs that cannot be armed are left out: those that get a shared GPU, since
 // an armed job names none, and those that count in a quota of cores or memory (policy.Cluster.Rationed).
 func jobsBehindBlocked(t *activeRound, plan policy.Plan) map[int]bool {
-	if t.Settings.Ahead <= 0 {
+	if t.runner.Settings.Ahead <= 0 {
 		return nil
 	}
 	first := firstBlocked(t, plan)
@@ -78,7 +78,7 @@ func firstBlocked(t *activeRound, plan policy.Plan) map[string]rank {
 			}
 		}
 	}
-	for _, tn := range t.cache.jobs {
+	for _, tn := range t.runner.cache.jobs {
 		if tn.isContender(&t.observation) {
 			note(tn.Job)
 		}

@@ -4,7 +4,7 @@ import "github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 
 // certify adds a proven bound to the report: how near the plan comes to the best one.
 func (t *activeRound) certify() {
-	if t.small || !t.Settings.Certify {
+	if t.small || !t.runner.Settings.Certify {
 		return
 	}
 	cert := bound.Certify(&t.report.Snapshot, t.report.Plan)

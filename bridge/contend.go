@@ -149,7 +149,8 @@ func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	tn := t.observation.managed[i]
 	switch {
 	case tn.State == slurm.Pending:
-		armed := t.Settings.Ahead > 0 && d.Grant.Device == "" && !t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i])
+		armed := t.runner.Settings.Ahead > 0 && d.Grant.Device == "" &&
+			!t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i])
 		h.starts = append(h.starts, plannedStart{rankOf(tn.Job), armed, d.Grant.PerNode})
 	case d.Reason == policy.Shrinks:
 		h.gives = true

@@ -30,7 +30,7 @@ type whatIfSizes struct{ declared, noneDeclared, allDeclared map[int]sizedRun }
 
 // counterfactual sizes running jobs under one assumption.
 type counterfactual struct {
-	*activeRound
+	round *activeRound
 	c     *policy.Cluster
 	saves func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
 	sizes *map[int]sizedRun      // sizes of the last round; replaced by those of this one
@@ -42,16 +42,16 @@ type counterfactual struct {
 // two for the savings.
 func applyCounterfactualSizes(t *activeRound) {
 	real := t.report.Snapshot.Jobs
-	if t.Settings.Savings {
+	if t.runner.Settings.Savings {
 		nobody, everybody := func(*managedJob) bool { return false }, func(*managedJob) bool { return true }
-		for i, placed := range counterfactualSizes(t, slices.Clone(real), nobody, &t.sizes.noneDeclared) {
+		for i, placed := range counterfactualSizes(t, slices.Clone(real), nobody, &t.runner.sizes.noneDeclared) {
 			t.observation.managed[i].noSavePlacement = placed
 		}
-		for i, placed := range counterfactualSizes(t, slices.Clone(real), everybody, &t.sizes.allDeclared) {
+		for i, placed := range counterfactualSizes(t, slices.Clone(real), everybody, &t.runner.sizes.allDeclared) {
 			t.observation.managed[i].allSavePlacement = placed
 		}
 	}
-	for i, placed := range counterfactualSizes(t, real, (*managedJob).canSave, &t.sizes.declared) {
+	for i, placed := range counterfactualSizes(t, real, (*managedJob).canSave, &t.runner.sizes.declared) {
 		tn := t.observation.managed[i]
 		tn.shadowPlacement = placed
 		real[i].Fixed = real[i].Fixed || !tn.canSave() // it keeps the size of its start
@@ -63,7 +63,7 @@ func counterfactualSizes(t *activeRound, jobs []policy.Job, saves func(*managedJ
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
 	c.Jobs = jobs
-	return (&counterfactual{activeRound: t, c: &c, saves: saves, sizes: sizes}).sizeRuns()
+	return (&counterfactual{round: t, c: &c, saves: saves, sizes: sizes}).sizeRuns()
 }
 
 // sizeRuns sizes the running jobs, and returns what each would hold, by index.
@@ -85,7 +85,7 @@ func (t *managedJob) actualPlacement() *policy.Placement {
 // that have just begun, and in a full round those that could be sized again. Left as they are: jobs that are
 // completing, that hold different numbers of GPUs on their nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
-	for i, tn := range s.observation.managed {
+	for i, tn := range s.round.observation.managed {
 		j := &s.c.Jobs[i]
 		if j.Running == nil || tn.Completing || !tn.sameGPUsOnEachNode() ||
 			slices.Contains(tn.nodePlaces, unmanagedPlace) {
@@ -96,7 +96,7 @@ func (s *counterfactual) restoreSizes() {
 		if known {
 			j.Running = was.holds
 		}
-		if !known || s.saves(tn) && !s.small {
+		if !known || s.saves(tn) && !s.round.small {
 			s.fresh = append(s.fresh, i)
 		} else {
 			s.sized = append(s.sized, i)
@@ -121,12 +121,12 @@ func (s *counterfactual) sizeFresh() {
 		j := &c.Jobs[i]
 		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, topPriority
 		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false
-		j.Saves = s.saves(s.observation.managed[i])
+		j.Saves = s.saves(s.round.observation.managed[i])
 	}
-	plan := policy.Decide(c, policy.Slurm(), s.Settings.Allocator)
+	plan := policy.Decide(c, policy.Slurm(), s.round.runner.Settings.Allocator)
 	good := policy.Check(c, plan) == nil
 	for _, i := range s.fresh {
-		g, held := plan.Decisions[i].Grant, s.observation.managed[i].actualPlacement()
+		g, held := plan.Decisions[i].Grant, s.round.observation.managed[i].actualPlacement()
 		if !good || g == nil || !slices.Equal(g.Nodes, held.Nodes) {
 			g = held
 		}
@@ -148,7 +148,7 @@ func (s *counterfactual) revertOvercommitted() (undone bool) {
 		}
 	}
 	for _, i := range slices.Concat(s.fresh, s.sized) {
-		g, held := s.c.Jobs[i].Running, s.observation.managed[i].actualPlacement()
+		g, held := s.c.Jobs[i].Running, s.round.observation.managed[i].actualPlacement()
 		over := slices.ContainsFunc(g.Nodes, func(n string) bool { return free[n].CPUs < 0 || free[n].Memory < 0 })
 		if over && !g.Equal(*held) {
 			s.c.Jobs[i].Running, undone = held, true
@@ -162,7 +162,7 @@ func (s *counterfactual) remember() map[int]*policy.Placement {
 	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
 	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))
 	for _, i := range slices.Concat(s.fresh, s.sized) {
-		tn, j := s.observation.managed[i], &s.c.Jobs[i]
+		tn, j := s.round.observation.managed[i], &s.c.Jobs[i]
 		placed[i], sizes[tn.ID] = j.Running, sizedRun{tn.Started, j.Running}
 	}
 	*s.sizes = sizes

@@ -11,7 +11,7 @@ import (
 // couldStartBeforeNextRound says that the step's job could start before the next round: it does not depend on the lease
 // job, and its begin time comes before this round ends, or less than StartTimeout later.
 func (a *executor) couldStartBeforeNextRound(s *step) bool {
-	return s.job.Lease == 0 && s.job.Begin.Before(a.now().Add(a.timeLeft()+a.Settings.StartTimeout))
+	return s.job.Lease == 0 && s.job.Begin.Before(a.round.now().Add(a.timeLeft()+a.runner.Settings.StartTimeout))
 }
 
 // deferStarts writes to waiting jobs that are to be handed back, restored, or renewed at once because they could start
@@ -26,7 +26,7 @@ func (a *executor) deferStarts(ctx context.Context) error {
 // writeWaitOrRelease hands the step's job back to Slurm, or restores or renews it. If Slurm has started a job that was
 // to be restored, the step is done: the job runs as it was.
 func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
-	err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
+	err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 	if s.raced = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.raced {
 		return nil
 	}
@@ -43,13 +43,13 @@ func (t *activeRound) waitOrReleaseUpdate(s *step) slurm.Update {
 
 // leaseUpdate is the update that lets the step's job wait: its user's own request, and a lease.
 func (t *activeRound) leaseUpdate(s *step) slurm.Update {
-	return t.waitUpdate(s.job, t.report.Round, s.Why, t.now())
+	return t.runner.waitUpdate(s.job, t.report.Round, s.Why, t.now())
 }
 
 // renew gives jobs a new lease and the reason why they wait, a few at a time, until the given moment.
 func (a *executor) renew(ctx context.Context, until time.Duration) error {
-	for len(a.renewals) > 0 && a.Clock.Elapsed() < until {
-		few := a.renewals[:min(max(1, a.Settings.Parallel), len(a.renewals))]
+	for len(a.renewals) > 0 && a.runner.Clock.Elapsed() < until {
+		few := a.renewals[:min(max(1, a.runner.Settings.Parallel), len(a.renewals))]
 		a.renewals = a.renewals[len(few):]
 		if err := a.renewEach(ctx, few); err != nil {
 			return err
@@ -63,10 +63,10 @@ func (a *executor) renew(ctx context.Context, until time.Duration) error {
 // renewed, so without a lease job it takes all the time until the next round is due.
 func (a *executor) tellRest(ctx context.Context) error {
 	switch {
-	case a.small:
-		return a.renew(ctx, a.Clock.Elapsed()+tellAtMost/2)
-	case a.Settings.Watched && a.leasing.job != 0:
-		return a.renew(ctx, a.Clock.Elapsed()+tellAtMost)
+	case a.round.small:
+		return a.renew(ctx, a.runner.Clock.Elapsed()+tellAtMost/2)
+	case a.runner.Settings.Watched && a.runner.leasing.job != 0:
+		return a.renew(ctx, a.runner.Clock.Elapsed()+tellAtMost)
 	}
 	return a.renewEach(ctx, a.renewals)
 }
@@ -76,5 +76,5 @@ const tellAtMost = 2 * time.Second
 
 // renewEach writes the lease and the reason of their wait to all these jobs, until the next round is due.
 func (a *executor) renewEach(ctx context.Context, steps []*step) error {
-	return a.forEachStep(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leaseUpdate(s)) })
+	return a.forEachStep(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.round.leaseUpdate(s)) })
 }

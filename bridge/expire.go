@@ -119,11 +119,11 @@ func (a *executor) isDue(s *step) bool {
 	if !s.expires {
 		return true
 	}
-	at := a.limitActionTime(s.job)
-	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
+	at := a.runner.limitActionTime(s.job)
+	return !at.After(a.round.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
 }
 
 // limitBeforeGrace says that the time limit comes before a job's grace is over.
 func limitBeforeGrace(a *executor, s *step) bool {
-	return a.askedBeforeLimit(s.job) && !a.now().Before(s.job.endTime().Add(-stopMargin))
+	return a.runner.askedBeforeLimit(s.job) && !a.round.now().Before(s.job.endTime().Add(-stopMargin))
 }

@@ -51,21 +51,15 @@ var (
 		"nothing is known of your jobs of this name yet: this one measures itself, or teaches by its progress")
 )
 
-// learner is the part of a Runner that reads what was learned, and learning the part of a round that learns.
-type (
-	learnedReader  struct{ *Runner }
-	profileLearner struct{ *activeRound }
-)
-
 // keyOf is the key under which the job's entries are stored.
 func (t *managedJob) keyOf() learned.Key { return learned.Key{User: t.User, Job: t.Name} }
 
 // learnedProfile is the profile learned from the jobs of the same owner and name.
-func (r learnedReader) learnedProfile(t *managedJob) (*sensitivity.Profile, error) {
+func learnedProfile(r *Runner, t *managedJob) (*sensitivity.Profile, error) {
 	if r.Learned == nil {
 		return nil, errNoLearning
 	}
-	if profile := r.cachedProfileOf(t.keyOf()).profile; profile != nil {
+	if profile := cachedProfileOf(r, t.keyOf()).profile; profile != nil {
 		return profile, nil
 	}
 	return nil, errUnknownYet
@@ -73,12 +67,12 @@ func (r learnedReader) learnedProfile(t *managedJob) (*sensitivity.Profile, erro
 
 // cachedProfileOf is the entry of a key with its profile; empty if there is none. It comes from the cache if neither
 // the entry nor the configured restart cost has changed.
-func (r learnedReader) cachedProfileOf(key learned.Key) *cachedProfile {
+func cachedProfileOf(r *Runner, key learned.Key) *cachedProfile {
 	entry := r.Learned.Of(key)
 	if entry == nil {
 		return &cachedProfile{}
 	}
-	if known := r.cache.lessons[key]; known != nil && known.entry == entry && known.hasCurrentCost(r.Runner) {
+	if known := r.cache.lessons[key]; known != nil && known.entry == entry && known.hasCurrentCost(r) {
 		return known
 	}
 	if r.cache.lessons == nil || len(r.cache.lessons) > 2*len(r.cache.jobs)+spare {
@@ -100,7 +94,7 @@ func (l *cachedProfile) hasCurrentCost(r *Runner) bool {
 // measureFlag is 1 if a job on one node should measure itself in its next run: its speed is unknown, or it may get more
 // cores than were ever measured while the curve still rises. It is a number because programs on nodes match it in the
 // annotation. A job that contradicted its profile does not measure, since it is not believed again.
-func (r learnedReader) measureFlag(t *managedJob) int {
+func measureFlag(r *Runner, t *managedJob) int {
 	if r.Learned == nil || !t.directives.Auto || t.directives.Err() != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
 		return 0
@@ -111,19 +105,19 @@ func (r learnedReader) measureFlag(t *managedJob) int {
 	return 0
 }
 
-// learn collects what running jobs report of themselves: measured curves, and speeds between two progress reports.
-// After a drift the entry is emptied instead. A report counts only for its owner and job name, so a lie affects only
-// the liar's own jobs. Nothing is stored yet.
-func (t profileLearner) learn(s *sortedObservation) {
+// learnProfiles collects what running jobs report of themselves: measured curves, and speeds between two progress
+// reports. After a drift the entry is emptied instead. A report counts only for its owner and job name, so a lie
+// affects only the liar's own jobs. Nothing is stored yet.
+func learnProfiles(t *activeRound, s *sortedObservation) {
 	t.lessons = nil
-	if t.Learned == nil {
+	if t.runner.Learned == nil {
 		return
 	}
 	entries := map[learned.Key]entryUpdate{}
-	for _, report := range t.reports(s) {
+	for _, report := range learnableReports(t, s) {
 		known, is := entries[report.key]
 		if !is {
-			known.entry = t.Learned.Of(report.key)
+			known.entry = t.runner.Learned.Of(report.key)
 			known.replaced = known.entry
 		}
 		next := known.entry.With(report.key, report.Report)
@@ -180,8 +174,8 @@ type keyedReport struct {
 	drifted bool // what was learned under the key does not fit this job and is to be forgotten
 }
 
-// reports are the reports of the observed jobs, in the order of their times.
-func (t profileLearner) reports(s *sortedObservation) (all []keyedReport) {
+// learnableReports are the reports of the observed jobs, in the order of their times.
+func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) {
 	for _, tn := range s.managed {
 		if !tn.directives.Auto || tn.directives.Err() != nil || tn.State != slurm.Running || len(tn.nodePlaces) == 0 ||
 			tn.nodePlaces[0] == unmanagedPlace {
@@ -192,7 +186,7 @@ func (t profileLearner) reports(s *sortedObservation) (all []keyedReport) {
 				"name of UTF-8 that is not as long")
 			continue
 		}
-		if tn.drifted || (learnedReader{t.Runner}).hasContradictedEntry(tn) {
+		if tn.drifted || hasContradictedEntry(t.runner, tn) {
 			// No earlier than the finding: an entry that was emptied before it would count as still known.
 			r := tn.runReport(s, learned.Progress, later(s.at, tn.record.Audit.At), nil)
 			all = append(all, keyedReport{r, tn.keyOf(), true})
@@ -224,7 +218,7 @@ func (t profileLearner) reports(s *sortedObservation) (all []keyedReport) {
 
 // hasContradictedEntry says that the entry which the job contradicted has not been forgotten yet, because that could
 // not be stored.
-func (r learnedReader) hasContradictedEntry(t *managedJob) bool {
+func hasContradictedEntry(r *Runner, t *managedJob) bool {
 	if t.record.Audit.Found == nil {
 		return false
 	}
@@ -233,7 +227,7 @@ func (r learnedReader) hasContradictedEntry(t *managedJob) bool {
 }
 
 // learnsFrom says that what a job reports is learned.
-func (r learnedReader) learnsFrom(t *managedJob) bool {
+func learnsFrom(r *Runner, t *managedJob) bool {
 	return r.Learned != nil && t.directives.Auto && t.directives.Err() == nil && t.record.Audit.Found == nil
 }
 
@@ -280,13 +274,13 @@ const maxStoreTime = 2 * time.Second
 // storeLearned stores what was learned, after the intent and before any change. It never makes a round fail. What is
 // not stored now is not lost: a curve stays in its job's comment, progress is reported again, and a contradicted entry
 // is forgotten by the next round.
-func (t profileLearner) storeLearned() {
-	until := t.Clock.Elapsed() + maxStoreTime
+func storeLearned(t *activeRound) {
+	until := t.runner.Clock.Elapsed() + maxStoreTime
 	for _, l := range t.lessons {
-		if t.Clock.Elapsed() >= until {
+		if t.runner.Clock.Elapsed() >= until {
 			break
 		}
-		if err := t.Learned.Keep(l.entry); err != nil {
+		if err := t.runner.Learned.Keep(l.entry); err != nil {
 			t.report.LearnFault = cmp.Or(t.report.LearnFault, err.Error())
 			continue // perhaps only this entry cannot be stored
 		}
@@ -300,7 +294,7 @@ func (t profileLearner) storeLearned() {
 
 // measuredShare is what a job holds, with at most the cores that were ever measured. What a learned profile says beyond
 // them is extrapolated and no claim that a job could contradict.
-func (r learnedReader) measuredShare(t *managedJob) sensitivity.Share {
+func measuredShare(r *Runner, t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
 	if t.directives.Auto && r.Learned != nil {
 		share.Cores = min(share.Cores, r.Learned.Of(t.keyOf()).Measured())

@@ -32,19 +32,19 @@ func (r *Runner) usesLeaseJob(j *slurm.Job) bool {
 
 // renewLease renews the lease job. If Slurm refuses it, jobs get begin times.
 func (t *activeRound) renewLease(ctx context.Context) error {
-	if t.Leases == nil || t.small {
+	if t.runner.Leases == nil || t.small {
 		return nil // the lease job was renewed by the round before
 	}
-	job, err := t.Leases.Renew(ctx, t.Settings.Lease)
+	job, err := t.runner.Leases.Renew(ctx, t.runner.Settings.Lease)
 	switch {
 	case errors.Is(err, slurm.ErrRefused):
-		t.leasing = leaseJobState{refused: err.Error()}
+		t.runner.leasing = leaseJobState{refused: err.Error()}
 	case err != nil:
 		return err
 	default:
-		t.leasing = leaseJobState{job: job}
+		t.runner.leasing = leaseJobState{job: job}
 	}
-	t.report.NoLeaseJob = t.leasing.refused
+	t.report.NoLeaseJob = t.runner.leasing.refused
 	return nil
 }
 

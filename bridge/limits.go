@@ -90,26 +90,26 @@ func (a *LimitsCache) gapText() string {
 // refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
 // tenth of the round between 2 and 30 s: while slurmdbd does not answer, no job starts.
 func (t *activeRound) refreshLimits(ctx context.Context) {
-	if t.Limits == nil {
+	if t.runner.Limits == nil {
 		return
 	}
 	within := 2 * time.Second
 	if !t.small {
-		within = min(max(t.Settings.Round/10, within), 30*time.Second)
+		within = min(max(t.runner.Settings.Round/10, within), 30*time.Second)
 	}
-	t.Limits.refresh(ctx, t.Clock, within)
-	t.report.LimitsGap = t.Limits.gapText()
+	t.runner.Limits.refresh(ctx, t.runner.Clock, within)
+	t.report.LimitsGap = t.runner.Limits.gapText()
 }
 
 // applyLimits puts the site's limits into the snapshot: quotas, ceilings, and for jobs that can never start or may not
 // start in some of their partitions, the reason and the nodes that remain.
 func (t *activeRound) applyLimits(c *policy.Cluster) {
-	if t.Limits == nil {
+	if t.runner.Limits == nil {
 		return
 	}
 	jobs := t.limitsJobs()
 	var v limits.Verdict
-	if book := t.Limits.cachedBook(t.Clock.Elapsed()); book != nil {
+	if book := t.runner.Limits.cachedBook(t.runner.Clock.Elapsed()); book != nil {
 		v = book.Judge(jobs)
 	} else {
 		v = t.verdictWithoutLimits(jobs)

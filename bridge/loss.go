@@ -107,6 +107,6 @@ func (a *executor) reportLostVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
 		left := *s.job
 		left.Job = a.seenNow(s.Job)
-		a.reportLostJobs([]*managedJob{&left})
+		a.round.reportLostJobs([]*managedJob{&left})
 	}
 }

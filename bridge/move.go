@@ -148,7 +148,7 @@ func (t *activeRound) order() policy.Policy {
 		}
 	}
 	if first == nil {
-		return t.Settings.Policy
+		return t.runner.Settings.Policy
 	}
-	return t.Settings.Policy.First(first.ID)
+	return t.runner.Settings.Policy.First(first.ID)
 }

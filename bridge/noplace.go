@@ -139,20 +139,20 @@ func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize 
 // the job back (isHandBackDue).
 func (a *executor) refuseSize(s *step, err error) {
 	if errors.Is(err, slurm.ErrRefused) {
-		s.job.record.NoPlace = NoPlace{Since: a.now(), Wait: s.job.Restarts, Refused: err.Error()}
+		s.job.record.NoPlace = NoPlace{Since: a.round.now(), Wait: s.job.Restarts, Refused: err.Error()}
 	}
 }
 
 // isHandBackDue says that an earlier round, at least half a round ago, found no place either. One finding alone may be
 // due to a restarting controller.
 func isHandBackDue(t *activeRound, p *NoPlace) bool {
-	return !t.small && !p.Since.IsZero() && t.observation.at.Sub(p.Since) >= t.Settings.Round/2
+	return !t.small && !p.Since.IsZero() && t.observation.at.Sub(p.Since) >= t.runner.Settings.Round/2
 }
 
 // leaveToSlurm makes a job Slurm's.
 func leaveToSlurm(t *activeRound, tn *managedJob, p NoPlace) {
 	tn.untouchedBecause, tn.bar = p.Why, barReason{p.Cause, p.Why}
-	if !t.Settings.Shadow {
+	if !t.runner.Settings.Shadow {
 		p.Slurms = true
 		tn.record.NoPlace = p
 	}

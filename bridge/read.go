@@ -186,7 +186,7 @@ func (r *Runner) attachProfile(t *managedJob) {
 func (r *Runner) profile(t *managedJob) (*sensitivity.Profile, error) {
 	wrong := t.directives.Err()
 	if wrong == nil && t.directives.Auto {
-		return learnedReader{r}.learnedProfile(t)
+		return learnedProfile(r, t)
 	}
 	l := t.profileLookup
 	if l == nil {

@@ -147,7 +147,7 @@ func refusalText(reason string) string {
 
 // mayStart says that, as far as a round knows, a waiting job may start.
 func (t *activeRound) mayStart(tn *managedJob) bool {
-	return t.startBarOf(tn, &t.observation) == (barReason{}) &&
+	return t.runner.startBarOf(tn, &t.observation) == (barReason{}) &&
 		t.refusals.refusalBarOf(tn, t.observation.at) == (barReason{})
 }
 
@@ -271,13 +271,13 @@ func (a *executor) refusal(s *step) string {
 // noteRefusal notes that Slurm refused a start, and puts off starts of similar jobs that were not begun. A refusal in
 // one of several partitions counts against that partition only.
 func (a *executor) noteRefusal(s *step, reason string) {
-	if part := a.observation.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.now()) {
+	if part := a.round.observation.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.round.now()) {
 		s.Error = refusalText(reason) + ", in partition " + part
 		return
 	}
 	f := &s.job.record.Refused
-	f.Reason, f.At, f.Times = reason, a.now(), 1
-	if p := a.refusals.retryStateOf(s.job); p != nil {
+	f.Reason, f.At, f.Times = reason, a.round.now(), 1
+	if p := a.round.refusals.retryStateOf(s.job); p != nil {
 		f.Times = p.times + 1
 	}
 	s.Error = refusalText(reason)
@@ -292,9 +292,9 @@ func (a *executor) noteRefusal(s *step, reason string) {
 
 // clearRefusals notes that a job of a refused group has started: the next one may be tried at once.
 func (a *executor) clearRefusals(s *step) {
-	if p := a.refusals.retryStateOf(s.job); p != nil {
-		for _, t := range a.observation.managed {
-			if a.refusals.retryStateOf(t) == p {
+	if p := a.round.refusals.retryStateOf(s.job); p != nil {
+		for _, t := range a.round.observation.managed {
+			if a.round.refusals.retryStateOf(t) == p {
 				t.record.Refused.Times = 0
 			}
 		}

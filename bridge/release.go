@@ -79,7 +79,7 @@ func (l *releaser) run(ctx context.Context) error {
 
 // pass observes once and hands back what it can. coming says that there may soon be more to do.
 func (l *releaser) pass(ctx context.Context) (coming bool, err error) {
-	t := &activeRound{Runner: l.Runner, began: l.Clock.Elapsed()}
+	t := &activeRound{runner: l.Runner, began: l.Clock.Elapsed()}
 	seen, err := t.look(ctx, func() Records { return l.known })
 	if err != nil {
 		return false, err
@@ -188,7 +188,7 @@ func (l *releaser) note(steps []Step) {
 func (a *executor) handBackAll(ctx context.Context) error {
 	a.until = math.MaxInt64
 	err := a.forEachStep(ctx, a.steps.filter((*step).open), done, func(s *step) error {
-		err := a.write(ctx, s, a.waitOrReleaseUpdate(s))
+		err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 		if errors.Is(err, slurm.ErrNotPending) || errors.Is(err, slurm.ErrGone) || errors.Is(err, slurm.ErrHeld) {
 			return nil // it has started, ended or been held meanwhile
 		}

@@ -19,14 +19,17 @@
 //
 // Words that many of its files use:
 //
-//   - A job is managed, deferred, returning or a stranger (debt.go). A debt is the record of a job that was sized,
-//     pinned or leased. Unmanaged jobs are all that are not managed.
+//   - A job is managed, deferred, to be handed back or untracked (treatment in debt.go). A debt is the record of a job
+//     that was sized, pinned or leased. Unmanaged jobs are all that are not managed.
 //   - A lease keeps a waiting job from starting by itself (lease.go). An armed job is eligible on any node, with the
 //     size that it is to have (arm.go). A secured job is one that was armed for a start of this round, before any job
 //     is asked to leave (secure.go).
 //   - A loan is what a job holds beyond its proportional share; a small round may recall loans (small.go).
-//   - A slot, or seat, is a job's part of a shared GPU (share.go). A pool is the GPUs of one type on a node (pool.go).
-//   - A turn is one round under way, and its scene the observation, with the jobs sorted (view.go).
+//   - A slot is a job's part of a shared GPU (share.go). A pool is the GPUs of one type on a node (pool.go).
+//
+// A Runner holds what stays from round to round, an activeRound what one round has found and planned, with its
+// observation (view.go), and an executor what is known while the round acts (act.go). Each has the one before it as a
+// field.
 package bridge
 
 import (
@@ -162,7 +165,7 @@ type Runner struct {
 // Round runs one round from observation to settlement. An error ends the round; the report says what was done until
 // then, and the next round starts from what it observes.
 func (r *Runner) Round(ctx context.Context) (Report, error) {
-	t := &activeRound{Runner: r, began: r.Clock.Elapsed()}
+	t := &activeRound{runner: r, began: r.Clock.Elapsed()}
 	err := t.run(ctx)
 	return t.report, err
 }
@@ -173,7 +176,7 @@ func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 
 // activeRound is one round under way.
 type activeRound struct {
-	*Runner
+	runner      *Runner
 	began       time.Duration // on the host's monotonic clock
 	mark        time.Duration // when the present phase began
 	seen        []*slurm.Job  // as last observed, ascending in ID
@@ -187,15 +190,16 @@ type activeRound struct {
 
 // begin initializes the report.
 func (t *activeRound) begin() {
-	t.mark, t.report.Began, t.report.Shadow, t.report.Small = t.began, t.Clock.Now(), t.Settings.Shadow, t.small
-	t.report.Canary = t.Settings.Canary
+	t.mark, t.report.Began, t.report.Small = t.began, t.runner.Clock.Now(), t.small
+	t.report.Shadow = t.runner.Settings.Shadow
+	t.report.Canary = t.runner.Settings.Canary
 	t.report.Phases = make([]Phase, 0, phases)
 }
 
 // run is a full round: number, observe, decide, carry out.
 func (t *activeRound) run(ctx context.Context) error {
 	t.begin()
-	settled, intent, err := t.Ledger.Load()
+	settled, intent, err := t.runner.Ledger.Load()
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
@@ -212,14 +216,14 @@ func (t *activeRound) run(ctx context.Context) error {
 // carryOut stores the intent, takes the steps and settles. In shadow mode it only settles.
 func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 	bookSavings(t)
-	if t.Settings.Shadow {
+	if t.runner.Settings.Shadow {
 		return t.settle(nil)
 	}
 	t.settled = settled
 	if err := t.intend(); err != nil {
 		return err
 	}
-	profileLearner{t}.storeLearned()
+	storeLearned(t)
 	t.phase("intend")
 	if err := t.renewLease(ctx); err != nil {
 		newExecutor(t).closeOpenSteps() // nothing was begun
@@ -230,9 +234,9 @@ func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 
 // intend stores what the round is about to do, and the debts that it makes.
 func (t *activeRound) intend() error {
-	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps,
+	intent := Intent{Round: t.report.Round, At: t.runner.watch.now(t.runner.Clock), Steps: t.report.Steps,
 		Debts: t.incurred(t.settled)}
-	if err := t.Ledger.Intend(intent); err != nil {
+	if err := t.runner.Ledger.Intend(intent); err != nil {
 		return fmt.Errorf("write the intent down: %w", err)
 	}
 	return nil
@@ -241,16 +245,16 @@ func (t *activeRound) intend() error {
 // number gives the round its number. A round that died after it had stored its intent has used its number up.
 func (t *activeRound) number(intent *Intent) {
 	if intent != nil {
-		t.Last, t.report.Interrupted = max(t.Last, intent.Round), intent
+		t.runner.Last, t.report.Interrupted = max(t.runner.Last, intent.Round), intent
 	}
-	t.Last++
-	t.report.Round = t.Last
+	t.runner.Last++
+	t.report.Round = t.runner.Last
 }
 
 // observe reads the cluster, takes the jobs' reports into account, refreshes the limits, and fills the report's part
 // about all of that.
 func (t *activeRound) observe(ctx context.Context, old Records) error {
-	known := t.watch.set
+	known := t.runner.watch.set
 	if err := t.observeAndAccount(ctx, old); err != nil {
 		return err
 	}
@@ -265,20 +269,20 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 	if !known {
 		t.restartGraces(t.observation.at)
 	}
-	t.auditSpeeds(&t.observation)
-	measureShared(t.Runner, &t.observation)
+	t.runner.auditSpeeds(&t.observation)
+	measureShared(t.runner, &t.observation)
 	t.observation.addReports()
-	profileLearner{t}.learn(&t.observation)
+	learnProfiles(t, &t.observation)
 	t.reportLostJobs(t.observation.debtors)
-	t.nextForcedLook = t.nextExpiry(&t.observation)
+	t.runner.nextForcedLook = t.runner.nextExpiry(&t.observation)
 	t.report.Outside, t.report.Ended = t.observation.outside, endedJobs(t.observation.debtors)
 	t.report.Ignored = ignoredOf(t.observation.managed)
 	for _, tn := range t.observation.managed {
-		t.report.Notes = t.appendNotes(t.report.Notes, tn)
-		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
+		t.report.Notes = t.runner.appendNotes(t.report.Notes, tn)
+		if found := tn.record.Audit.Found; found != nil && t.runner.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
-		if kept := keptSpeed(t.Runner, tn); kept != nil {
+		if kept := keptSpeed(t.runner, tn); kept != nil {
 			t.report.Slowed = append(t.report.Slowed, Slowed{tn.ID, *kept})
 		}
 		if found := tn.offence(); found != nil {
@@ -289,7 +293,7 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 		}
 	}
 	t.refreshLimits(ctx)
-	t.refusals = t.refusalsOf(&t.observation)
+	t.refusals = t.runner.refusalsOf(&t.observation)
 	t.phase("observe")
 	return nil
 }
@@ -300,7 +304,7 @@ func (t *activeRound) observeAndAccount(ctx context.Context, old Records) error 
 	if err != nil {
 		return err
 	}
-	t.seen, t.observation = seen.Jobs, t.sort(seen, old)
+	t.seen, t.observation = seen.Jobs, t.runner.sort(seen, old)
 	updateRecords(t.observation.managed, seen.At)
 	return nil
 }
@@ -361,10 +365,10 @@ const comesBack = "comes back to the queue again and again without being asked t
 
 // decide makes the snapshot, the plan, and the steps that lead to it.
 func (t *activeRound) decide(ctx context.Context) error {
-	t.report.Snapshot = t.snapshot(&t.observation)
-	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
+	t.report.Snapshot = t.runner.snapshot(&t.observation)
+	t.report.Policy, t.report.Allocator = t.runner.Settings.Policy.Name, t.runner.Settings.Allocator.Name
 	t.applyLimits(&t.report.Snapshot)
-	if t.Settings.Shadow {
+	if t.runner.Settings.Shadow {
 		applyCounterfactualSizes(t)
 	}
 	if t.small {
@@ -373,21 +377,21 @@ func (t *activeRound) decide(ctx context.Context) error {
 	if err := planSafely(ctx, t); err != nil {
 		return err
 	}
-	if t.Settings.Profiled && !t.small {
-		t.report.Profiles, t.report.Habits = snapshot.ProfilesOf(&t.report.Snapshot), habits(t.Outlook)
+	if t.runner.Settings.Profiled && !t.small {
+		t.report.Profiles, t.report.Habits = snapshot.ProfilesOf(&t.report.Snapshot), habits(t.runner.Outlook)
 	}
 	t.certify()
-	if t.Settings.Explain {
+	if t.runner.Settings.Explain {
 		t.report.Waits = t.waits()
 	}
 	markHandBacks(t)
 	t.observation.mayArm = mayArm(t, t.report.Plan)
 	t.observation.jobsToArm = jobsToArm(t, t.report.Plan)
 	t.observation.jobsBehindBlocked = jobsBehindBlocked(t, t.report.Plan)
-	if t.Settings.Watched || !t.small {
-		t.observation.expiring = t.expiring(&t.observation, t.report.Plan, t.expiryHorizon())
+	if t.runner.Settings.Watched || !t.small {
+		t.observation.expiring = t.runner.expiring(&t.observation, t.report.Plan, t.expiryHorizon())
 	}
-	if t.report.Steps = t.diff(&t.observation, t.report.Plan); t.small {
+	if t.report.Steps = t.runner.diff(&t.observation, t.report.Plan); t.small {
 		t.report.Steps = smallSteps(&t.observation, t.report.Steps)
 	}
 	t.observation.forgetIgnoredRequests(t.report.Steps)
@@ -430,9 +434,9 @@ func (t *activeRound) makePlan(ctx context.Context) error {
 // the round ends with ErrPlan.
 func (t *activeRound) planBuiltIn() error {
 	for {
-		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
+		t.report.Plan = t.runner.planner.Decide(t.report.Snapshot, t.order(), t.runner.Settings.Allocator)
 		t.phase("decide")
-		err := t.checkPlan(t.report.Snapshot, t.report.Plan)
+		err := t.runner.checkPlan(t.report.Snapshot, t.report.Plan)
 		if err == nil {
 			t.phase("check")
 			return nil
@@ -456,11 +460,11 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 // consult asks the site's own planner, if there is one. It says whether there is a plan that keeps all promises; the
 // report says why not (Fallback). An error is not returned, since the built-in planner decides then.
 func (t *activeRound) consult(ctx context.Context) bool {
-	if t.Settings.Planner == nil {
+	if t.runner.Settings.Planner == nil {
 		return false
 	}
-	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.order(),
-		t.Settings.Allocator)
+	plan, err := t.runner.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.order(),
+		t.runner.Settings.Allocator)
 	if err == nil {
 		roundMemoryPerCore(&t.report.Snapshot, plan)
 		err = policy.Check(t.report.Snapshot, plan)
@@ -475,7 +479,7 @@ func (t *activeRound) consult(ctx context.Context) bool {
 
 // settle stores the records and the report, also after an error in acting.
 func (t *activeRound) settle(acted error) error {
-	if err := t.Ledger.Settle(t.records(), t.report); err != nil {
+	if err := t.runner.Ledger.Settle(t.records(), t.report); err != nil {
 		return errors.Join(acted, fmt.Errorf("settle: %w", err))
 	}
 	t.phase("settle")
@@ -487,7 +491,7 @@ const phases = 12
 
 // phase ends the present phase under this name.
 func (t *activeRound) phase(name string) {
-	now := t.Clock.Elapsed()
+	now := t.runner.Clock.Elapsed()
 	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})
 	t.mark = now
 }

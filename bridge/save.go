@@ -20,33 +20,33 @@ const mostChecks = 10_000
 // bookSavings adds the entry to the report. Progress windows that ended in small rounds are part of the next full
 // round. A window of an observation that led to no round is seen again.
 func bookSavings(t *activeRound) {
-	if !t.Settings.Savings {
+	if !t.runner.Settings.Savings {
 		return
 	}
 	for _, tn := range t.observation.managed {
-		if tn.ran > 0 && tn.claimed > 0 && len(t.checks) < mostChecks {
-			t.checks = append(t.checks, savings.Check{Ran: tn.ran, Said: tn.claimed})
+		if tn.ran > 0 && tn.claimed > 0 && len(t.runner.checks) < mostChecks {
+			t.runner.checks = append(t.runner.checks, savings.Check{Ran: tn.ran, Said: tn.claimed})
 		}
 	}
 	if t.small {
 		return
 	}
-	r := &savings.Round{At: t.observation.at, Shadow: t.Settings.Shadow, Checks: t.checks}
-	t.checks = nil
+	r := &savings.Round{At: t.observation.at, Shadow: t.runner.Settings.Shadow, Checks: t.runner.checks}
+	t.runner.checks = nil
 	for n := range t.report.Snapshot.Nodes {
 		r.GPUs += t.report.Snapshot.Nodes[n].Total.GPUs
 	}
 	addRunningJobs(t, r)
 	addIdleGPUs(t, r)
-	t.report.Savings, t.booked = r, t.observation.at
+	t.report.Savings, t.runner.booked = r, t.observation.at
 }
 
 // addRunningJobs adds the running jobs.
 func addRunningJobs(t *activeRound, r *savings.Round) {
 	var held policy.GPUCount
-	for _, tn := range t.cache.jobs {
+	for _, tn := range t.runner.cache.jobs {
 		switch {
-		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
+		case tn.State != slurm.Running || tn.Request.GPUs < 1 || !t.runner.manages(tn.Partition):
 		case tn.ours && tn.untouchedBecause == "":
 			j := savingsJob(t, tn)
 			if tn.Runs.Shard != "" { // of the jobs on one device, only one counts the GPU
@@ -75,7 +75,7 @@ func savingsJob(t *activeRound, tn *managedJob) savings.Job {
 	total := tn.topology.total(tn.nodePlaces[0])
 	fair := gres.Proportional(total, tn.Runs.PerNode.GPUs)
 	asked, given := tn.Runs.PerNode, tn.Runs.PerNode
-	if !t.Settings.Shadow {
+	if !t.runner.Settings.Shadow {
 		asked = tn.asked(total, fair)
 	} else if tn.shadowPlacement != nil {
 		given = tn.shadowPlacement.PerNode
@@ -132,12 +132,13 @@ func addIdleGPUs(t *activeRound, r *savings.Round) {
 	for i, tn := range t.observation.managed {
 		j := &c.Jobs[i]
 		// A job that ran since waits from its requeue on, whenever it arrived.
-		if tn.State != slurm.Pending || j.Barred != "" || tn.Submitted.After(t.booked) || t.booked.IsZero() {
+		if tn.State != slurm.Pending || j.Barred != "" || tn.Submitted.After(t.runner.booked) ||
+			t.runner.booked.IsZero() {
 			continue
 		}
 		// Shadow mode starts nothing, so what the plan would use stays idle. A slot on a shared GPU would use no idle
 		// one.
-		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.Settings.Shadow {
+		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.runner.Settings.Shadow {
 			r.Filled += d.Grant.Total().GPUs
 		}
 		w, class := wantOf(t, tn, j)

@@ -111,7 +111,7 @@ func (s *step) changesPlaces(other *step) bool {
 // eligible says that Slurm may start the step's job at any moment.
 func (a *executor) eligible(s *step) bool {
 	j := a.seenNow(s.Job)
-	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.now())
+	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.round.now())
 }
 
 // mayBeSecured says that a step's job can be armed with its grant: it waits, its last run is cleaned up, Slurm could
@@ -119,14 +119,14 @@ func (a *executor) eligible(s *step) bool {
 // (policy.Cluster.Rationed).
 func (a *executor) mayBeSecured(s *step) bool {
 	j, there := a.find(s.Job)
-	if a.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
-		a.refusals.retryStateOf(s.job) != nil {
+	if a.runner.Settings.Ahead <= 0 || !there || !a.lastRunIsOver(s, j) || s.Grant.Device != "" ||
+		a.round.refusals.retryStateOf(s.job) != nil {
 		return false
 	}
 	if s.job.State == slurm.Running && a.isTaken(s) {
 		return false // its new place is taken: it is better off where it was
 	}
-	c := &a.report.Snapshot
+	c := &a.round.report.Snapshot
 	k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
 	return found && !c.Rationed(&c.Jobs[k])
 }
@@ -140,7 +140,7 @@ func (a *executor) secureOne(ctx context.Context, s *step) error {
 		s.secured = true
 		return nil
 	}
-	u := armUpdate(s.job.record, *s.Grant, next.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+	u := armUpdate(s.job.record, *s.Grant, next.Nodes, a.round.report.Round, s.Why, s.job.note, a.round.now())
 	u.Request.Partition = s.job.partitionList()
 	switch err := a.write(ctx, s, u); {
 	case err == nil:
@@ -155,7 +155,7 @@ func (a *executor) secureOne(ctx context.Context, s *step) error {
 
 // unsecure gives the step's job its lease again.
 func (a *executor) unsecure(ctx context.Context, s *step) error {
-	err := a.write(ctx, s, a.leaseUpdate(s))
+	err := a.write(ctx, s, a.round.leaseUpdate(s))
 	if err == nil {
 		s.secured, s.leased = false, true
 	}

@@ -47,7 +47,8 @@ func (s *still) Sleep(_ context.Context, d time.Duration) error {
 // Slurm's clock was set back by an hour: it would take that long until it shows a time after the requeue.
 func TestAJobWhoseRequeueIsYetToComeBySlurmsClockIsThroughAFewSecondsAfterItWasSeenSo(t *testing.T) {
 	clock := &still{passed: time.Minute}
-	a := &executor{activeRound: &activeRound{Runner: &Runner{Clock: clock}}, lastObservation: lastObservation{at: noon}}
+	r := &Runner{Clock: clock}
+	a := &executor{runner: r, round: &activeRound{runner: r}, lastObservation: lastObservation{at: noon}}
 	s, j := &step{}, &slurm.Job{State: slurm.Pending, Restarts: 1, Submitted: noon.Add(time.Hour)}
 	for after, want := range []bool{false, false, false, false, true} {
 		if got := a.lastRunIsOver(s, j); got != want {

@@ -28,36 +28,36 @@ const newcomers = 256
 //
 // It has the number of the round before it. Ledgers do not keep its report.
 func (r *Runner) SmallRound(ctx context.Context) (report Report, held bool, err error) {
-	t := &activeRound{Runner: r, began: r.Clock.Elapsed(), small: true}
+	t := &activeRound{runner: r, began: r.Clock.Elapsed(), small: true}
 	held, err = t.runSmall(ctx)
 	return t.report, held, err
 }
 
 // runSmall is a small round; held as in SmallRound.
 func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
-	if !t.watch.set {
+	if !t.runner.watch.set {
 		return false, nil // the first observation must be a full round's: it judges what an earlier process left
 	}
 	if quiet, err := t.quiet(ctx); quiet || err != nil {
 		return false, err
 	}
-	t.lastSmallLook = t.Clock.Elapsed()
+	t.runner.lastSmallLook = t.runner.Clock.Elapsed()
 	t.begin()
-	settled, intent, err := t.Ledger.Load()
+	settled, intent, err := t.runner.Ledger.Load()
 	if err != nil {
 		return false, fmt.Errorf("read the ledger: %w", err)
 	}
-	t.report.Round, t.report.Interrupted = t.Last, intent
+	t.report.Round, t.report.Interrupted = t.runner.Last, intent
 	if err := t.observe(ctx, debts(settled, intent)); err != nil {
 		return false, err
 	}
 	moment := t.situationHash()
 	// Such changes of records must be settled, or they are lost.
 	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0
-	if moment == t.lastSituation && !urgent {
+	if moment == t.runner.lastSituation && !urgent {
 		return false, nil
 	}
-	t.lastSituation = moment
+	t.runner.lastSituation = moment
 	if err := t.decide(ctx); err != nil {
 		return false, err
 	}
@@ -69,12 +69,12 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 
 // quiet says that there is no need to observe.
 func (t *activeRound) quiet(ctx context.Context) (bool, error) {
-	now := t.Clock.Elapsed()
-	if t.Watcher == nil || t.lastSmallLook == 0 || now-t.lastSmallLook >= lookAtLeastEvery ||
-		t.nextForcedLook != 0 && now >= t.nextForcedLook {
+	now := t.runner.Clock.Elapsed()
+	if t.runner.Watcher == nil || t.runner.lastSmallLook == 0 || now-t.runner.lastSmallLook >= lookAtLeastEvery ||
+		t.runner.nextForcedLook != 0 && now >= t.runner.nextForcedLook {
 		return false, nil
 	}
-	quiet, err := t.Watcher.Quiet(ctx)
+	quiet, err := t.runner.Watcher.Quiet(ctx)
 	if err != nil {
 		return false, fmt.Errorf("watch: %w", err)
 	}
@@ -92,9 +92,11 @@ func (t *activeRound) situationHash() uint64 {
 		if tn.State == slurm.Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.hasOurAnnotation())
 		} else if tn.canSave() {
-			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.observation.at), tn.isGraceOver(t.observation.at))
+			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.runner.mustStay(tn, t.observation.at),
+				tn.isGraceOver(t.observation.at))
 		}
-		if at := t.limitActionTime(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.observation.at) {
+		if at := t.runner.limitActionTime(tn); t.runner.Settings.Watched && !at.IsZero() &&
+			!at.After(t.observation.at) {
 			fmt.Fprintf(&h, "%d %d;", tn.ID, t.retryCounter())
 		}
 	}
@@ -114,7 +116,7 @@ func (t *activeRound) situationHash() uint64 {
 // retryCounter changes every tryAgain, so that an action about a time limit that failed is tried again while there is
 // time. Shadow mode does nothing that could fail.
 func (t *activeRound) retryCounter() int64 {
-	if t.Settings.Shadow {
+	if t.runner.Settings.Shadow {
 		return 0
 	}
 	return t.observation.at.Unix() / int64(tryAgain/time.Second)

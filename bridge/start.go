@@ -107,31 +107,31 @@ func (a *executor) lastRunIsOver(s *step, j *slurm.Job) bool {
 		return false
 	}
 	if s.runOverSince == 0 {
-		s.runOverSince = max(1, a.Clock.Elapsed())
+		s.runOverSince = max(1, a.runner.Clock.Elapsed())
 	}
-	return lastRunIsOverBy(j, a.at) || a.Clock.Elapsed()-s.runOverSince > 3*time.Second
+	return lastRunIsOverBy(j, a.at) || a.runner.Clock.Elapsed()-s.runOverSince > 3*time.Second
 }
 
 // start writes the start of the step's job. If Slurm refuses it in one of several partitions, that partition is
 // avoided.
 func (a *executor) start(ctx context.Context, s *step) error {
-	s.began, s.secured = a.now(), false
-	u := startUpdate(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
-		sharedGrantOf(a.Runner, s.job, s.Grant))
-	u.Request.Partition = a.observation.startsIn(s.job, s.Grant.Nodes)
+	s.began, s.secured = a.round.now(), false
+	u := startUpdate(s.job.record, *s.Grant, a.round.report.Round, s.Why, s.job.note, s.began,
+		sharedGrantOf(a.round.runner, s.job, s.Grant))
+	u.Request.Partition = a.round.observation.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, slurm.ErrNotPending) {
 		return nil // Slurm has just started it itself: the next observation says with what
 	}
 	// This partition may be drained, and another one may not.
 	part := u.Request.Partition
-	if errors.Is(err, slurm.ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
+	if errors.Is(err, slurm.ErrRefused) && part != "" && s.job.avoid(part, "", a.round.now()) {
 		return err
 	}
 	// No other partition is left, so the refusal counts against the job.
 	if errors.Is(err, slurm.ErrRefused) && part != "" {
 		r := s.job.record
-		r.Failed, r.FailedAt = r.Failed+1, a.now()
+		r.Failed, r.FailedAt = r.Failed+1, a.round.now()
 	}
 	a.refuseSize(s, err)
 	return err
@@ -155,19 +155,20 @@ func (a *executor) verify(ctx context.Context) error {
 	}
 	out := a.timeLeft() <= a.rollBackTime()
 	late := a.steps.filter(func(s *step) bool {
-		return a.observedSinceSent(s) && (out || a.Clock.Elapsed()-s.since >= a.startTimeout() || a.refusal(s) != "" ||
-			a.reservedFrom(s) != "")
+		return a.observedSinceSent(s) &&
+			(out || a.runner.Clock.Elapsed()-s.since >= a.round.startTimeout() || a.refusal(s) != "" ||
+				a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
 }
 
 // startTimeout is how long a start may take.
 func (t *activeRound) startTimeout() time.Duration {
-	within := t.Settings.StartTimeout
+	within := t.runner.Settings.StartTimeout
 	if t.small {
 		within = min(smallStart, within)
 	}
-	return max(within, t.Settings.Looks)
+	return max(within, t.runner.Settings.Looks)
 }
 
 // closeStarted closes a start that happened, and notes in the record that it did. How long Slurm took is noted only for
@@ -192,8 +193,8 @@ func (a *executor) rollBack(ctx context.Context, late []*step) error {
 		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
 	}
 	err := a.forEachStep(ctx, late, failed, func(s *step) error {
-		u := a.leaseUpdate(s)
-		u.Extra = annotationOf(s.job.record, a.report.Round, why[s]+"; it is tried again", s.job.note).String()
+		u := a.round.leaseUpdate(s)
+		u.Extra = annotationOf(s.job.record, a.round.report.Round, why[s]+"; it is tried again", s.job.note).String()
 		err := a.write(ctx, s, u)
 		if s.startedLate = errors.Is(err, slurm.ErrNotPending); s.startedLate {
 			return nil
@@ -218,7 +219,7 @@ func (a *executor) rollBack(ctx context.Context, late []*step) error {
 			continue
 		}
 		r := s.job.record
-		r.Failed, r.FailedAt = r.Failed+1, a.now()
+		r.Failed, r.FailedAt = r.Failed+1, a.round.now()
 		s.Error = cmp.Or(s.Error, why[s])
 	}
 	return err
@@ -233,7 +234,7 @@ func (a *executor) whyLate(s *step) string {
 		return fmt.Sprintf("Slurm does not start it there: reservation %.40q keeps %s for others", name,
 			strings.Join(s.Grant.Nodes, ","))
 	}
-	why := fmt.Sprintf("did not start within %s", (a.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
+	why := fmt.Sprintf("did not start within %s", (a.runner.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
 	if reason := baseReason(a.seenNow(s.Job).Reason); transientReasons[reason] != "" {
 		why += fmt.Sprintf(" (%s: %s)", reason, transientReasons[reason])
 	}
@@ -246,7 +247,7 @@ func (a *executor) rollBackTime() time.Duration { return a.timeToTakeBack(a.unde
 // timeToTakeBack is the time needed to take so many starts back: an observation as slow as the slowest so far, and the
 // updates. It is at most half a round, and 0 if calls take no noticeable time.
 func (a *executor) timeToTakeBack(starts int) time.Duration {
-	return min(a.slowestLook+a.updates.forCalls(starts, a.Settings.Parallel), a.Settings.Round/2)
+	return min(a.slowestLook+a.updates.forCalls(starts, a.runner.Settings.Parallel), a.runner.Settings.Round/2)
 }
 
 func asInt(is bool) int {

@@ -108,7 +108,7 @@ func (a *executor) fail(s *step, why string) {
 // setStage puts a step into a stage. The wait for the next observation is short again after something was sent or
 // asked.
 func (a *executor) setStage(s *step, to stage) {
-	now := a.Clock.Elapsed()
+	now := a.runner.Clock.Elapsed()
 	if to == sent || to == asked {
 		a.looksSinceSend = 0
 	}
@@ -119,9 +119,9 @@ func (a *executor) setStage(s *step, to stage) {
 // write sends an update and notes in the step what it changed, compared with the last observation. The annotation that
 // it wrote is remembered, see managedJob.told.
 func (a *executor) write(ctx context.Context, s *step, u slurm.Update) error {
-	began := a.Clock.Elapsed()
-	err := a.Slurm.Update(ctx, u)
-	a.updates.note(a.Clock.Elapsed() - began)
+	began := a.runner.Clock.Elapsed()
+	err := a.runner.Slurm.Update(ctx, u)
+	a.updates.note(a.runner.Clock.Elapsed() - began)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (a *executor) forEachStep(ctx context.Context, steps []*step, to stage, f f
 		return ctx.Err()
 	}
 	var broken atomic.Bool
-	errs := parallel(a.Settings.Parallel, len(steps), func(k int) error {
+	errs := parallel(a.runner.Settings.Parallel, len(steps), func(k int) error {
 		if broken.Load() || ctx.Err() != nil || a.timeLeft() < 0 {
 			return errDue
 		}

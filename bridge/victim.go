@@ -16,7 +16,7 @@ func askVictims(ctx context.Context, a *executor) error {
 	err := a.forEachStep(ctx, victims, asked, func(s *step) error { return askVictim(ctx, a, s) })
 	for _, s := range victims {
 		if s.stage == asked && s.job.record.Asked.IsZero() {
-			s.job.record.Asked = a.now()
+			s.job.record.Asked = a.round.now()
 		}
 	}
 	return err
@@ -27,7 +27,12 @@ func advancePreemptions(ctx context.Context, a *executor) error {
 	if err := askVictims(ctx, a); err != nil {
 		return err
 	}
-	err := a.forEachStep(ctx, overdueVictims(a), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
+	err := a.forEachStep(
+		ctx,
+		overdueVictims(a),
+		forced,
+		func(s *step) error { return a.runner.Slurm.Requeue(ctx, s.Job) },
+	)
 	if err != nil {
 		return err
 	}
@@ -55,9 +60,9 @@ func askVictim(ctx context.Context, a *executor, s *step) error {
 	}
 	var err error
 	if saves {
-		err = a.Slurm.Signal(ctx, s.Job, s.job.signal())
+		err = a.runner.Slurm.Signal(ctx, s.Job, s.job.signal())
 	} else {
-		err = a.Slurm.Requeue(ctx, s.Job)
+		err = a.runner.Slurm.Requeue(ctx, s.Job)
 	}
 	if errors.Is(err, slurm.ErrNotRunning) || errors.Is(err, slurm.ErrGone) {
 		return nil
@@ -82,7 +87,7 @@ func (s *sortedObservation) forgetIgnoredRequests(steps []Step) {
 // runBeforeHook runs the hook before a job is asked. The hook gets half of the time that is left of the round, so that
 // one that hangs leaves time for other steps.
 func runBeforeHook(ctx context.Context, a *executor, s *step) error {
-	h := a.Settings.Hook
+	h := a.runner.Settings.Hook
 	if h == nil {
 		return nil
 	}
@@ -99,7 +104,7 @@ func runBeforeHook(ctx context.Context, a *executor, s *step) error {
 func overdueVictims(a *executor) []*step {
 	return a.steps.filter(func(s *step) bool {
 		return s.stage == asked && s.job.canSave() && a.seenNow(s.Job).State == slurm.Running &&
-			(a.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || limitBeforeGrace(a, s))
+			(a.round.now().Sub(s.job.record.Asked) >= s.job.directives.Grace || limitBeforeGrace(a, s))
 	})
 }
 
@@ -125,7 +130,7 @@ func creditLastRun(a *executor, s *step) {
 	}
 	left := *s.job
 	left.Job = j
-	left.record.credit(&left, a.now())
+	left.record.credit(&left, a.round.now())
 }
 
 // restoreVictim gives a job that has left its user's own request and a lease. It is written while the last run is still
@@ -134,7 +139,7 @@ func creditLastRun(a *executor, s *step) {
 func restoreVictim(ctx context.Context, a *executor, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == slurm.Pending {
-		err := a.write(ctx, s, a.leaseUpdate(s))
+		err := a.write(ctx, s, a.round.leaseUpdate(s))
 		if err != nil && !errors.Is(err, slurm.ErrGone) && !errors.Is(err, slurm.ErrNotPending) &&
 			!errors.Is(err, slurm.ErrHeld) {
 			return err
@@ -146,7 +151,7 @@ func restoreVictim(ctx context.Context, a *executor, s *step) error {
 // runAfterHooks runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own
 // penalty may end before a hook does.
 func runAfterHooks(ctx context.Context, a *executor, gone []*step) error {
-	h := a.Settings.Hook
+	h := a.runner.Settings.Hook
 	if h == nil {
 		return nil
 	}

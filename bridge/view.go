@@ -213,7 +213,7 @@ func (t *managedJob) takeOff(nodes []policy.Node, taken map[nodeGPU]bool) {
 // describe sets all that the planner must know of a managed job.
 func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	rec, own := t.record, &t.record.Own
-	t.closedPartitions, rec.measure = rec.avoided(s.at), learnedReader{r}.measureFlag(t)
+	t.closedPartitions, rec.measure = rec.avoided(s.at), measureFlag(r, t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, own.TasksPerNode(), own.GPUType, rec.hasMemoryPerCore()
 	j.Features, j.Only, j.Except = t.Features, s.allowedNodes(t), s.topology.expand(t.Except)

@@ -159,7 +159,7 @@ func (t *activeRound) waits() []Wait {
 		if d := &t.report.Plan.Decisions[i]; d.Grant == nil {
 			b := t.refusals.barOf(tn, d, t.observation.at)
 			all = append(all, Wait{Job: tn.ID, Reason: b.cause.Reason(), Cause: b.cause, Why: b.why,
-				Place: places[tn.ID], Partition: tn.Partition, Starts: expected(t.Outlook, tn.ID)})
+				Place: places[tn.ID], Partition: tn.Partition, Starts: expected(t.runner.Outlook, tn.ID)})
 		}
 	}
 	for _, u := range t.observation.unplanned {
@@ -192,7 +192,7 @@ func (t *activeRound) queuePositions() map[int]int {
 		return nil
 	}
 	places := map[int]int{}
-	for _, job := range t.queuePlanner.Queue(t.report.Snapshot, t.order(), t.Settings.Allocator) {
+	for _, job := range t.runner.queuePlanner.Queue(t.report.Snapshot, t.order(), t.runner.Settings.Allocator) {
 		places[job] = len(places) + 1
 	}
 	return places

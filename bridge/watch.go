@@ -43,21 +43,21 @@ func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.
 // look observes. If Slurm's clock was set since, the times of the records are shifted with it: the difference was
 // neither service nor grace nor waiting. records is called only then.
 func (t *activeRound) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
-	before := t.Clock.Elapsed()
-	seen, err := t.Slurm.Observe(ctx)
+	before := t.runner.Clock.Elapsed()
+	seen, err := t.runner.Slurm.Observe(ctx)
 	if err != nil {
 		return slurm.Observed{}, fmt.Errorf("observe: %w", err)
 	}
-	seen = t.cache.divide(seen)
-	if step := t.watch.read(seen.At, before, t.Clock.Elapsed()); step != 0 {
+	seen = t.runner.cache.divide(seen)
+	if step := t.runner.watch.read(seen.At, before, t.runner.Clock.Elapsed()); step != 0 {
 		t.report.ClockStep += step
-		t.cache.shift(step)
+		t.runner.cache.shift(step)
 		for _, r := range records() {
 			r.shift(step)
 		}
 	}
 	// The monotonic reading could differ, so it is dropped.
-	t.report.ClockAhead = t.watch.now(t.Clock).Sub(t.Clock.Now().Round(0))
+	t.report.ClockAhead = t.runner.watch.now(t.runner.Clock).Sub(t.runner.Clock.Now().Round(0))
 	return seen, nil
 }
 
