@@ -12,11 +12,11 @@ import (
 // state:
 //
 //	           our directive, a managed partition
-//	stranger ────────────────────────────────▶ managed
+//	untracked ───────────────────────────────▶ managed
 //	    ▲                                      │     ▲
 //	    │ own request shown,                   │     │ held, shape ⇄ freed
 //	    │ or gone               directive or   ▼     ▼
-//	    └──────────── returning ◀─ partition ─ deferred
+//	    └─────────── toHandBack ◀─ partition ─ deferred
 //	                      ▲         lost          │
 //	                      └───────────────────────┘ it waits and is not held
 //
