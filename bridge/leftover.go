@@ -21,8 +21,8 @@ type nodeLeftover struct {
 }
 
 // nodeLeftovers is the nodeLeftover of each node, by name; nil if no job must have more than its share. A job that can
-// be resized must have no more than its share or its floor, any other all that it holds. Jobs on shared GPUs are not
-// counted.
+// be resized must have no more than its share or its floor, any other all that it holds. A shared GPU is in use once,
+// however many jobs are on it, and these keep what they hold.
 func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	nodes, any := map[string]*nodeLeftover{}, false
 	for i := range c.Nodes {
@@ -34,14 +34,23 @@ func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	for i := range c.Nodes {
 		totals[c.Nodes[i].Name] = c.Nodes[i].Total
 	}
+	shared := map[nodeGPU]bool{}
 	for i := range c.Jobs {
 		j := &c.Jobs[i]
-		if j.Running == nil || j.Running.Device != "" {
+		if j.Running == nil {
 			continue
 		}
 		for _, name := range j.Running.Nodes {
 			n := nodes[name]
 			if n == nil {
+				continue
+			}
+			if on := (nodeGPU{name, j.Running.Device}); on.device != "" {
+				if !shared[on] {
+					shared[on] = true
+					n.gpus--
+				}
+				n.left = n.left.Minus(gres.Vector{CPUs: j.Running.PerNode.CPUs, Memory: j.Running.PerNode.Memory})
 				continue
 			}
 			held, share := j.Running.PerNode, gres.Proportional(totals[name], j.Running.PerNode.GPUs)

@@ -26,3 +26,19 @@ func TestWhatAJobIsOwedOfLeftoversIsNeverMoreThanItMayHave(t *testing.T) {
 		t.Errorf("otherwise: %v, %v, want the 8 cores that are left", ceiling, found)
 	}
 }
+
+// TestASharedGPUIsNotIdle beside a job with more than its share, however many jobs are on it.
+func TestASharedGPUIsNotIdle(t *testing.T) {
+	large := gres.Vector{GPUs: 1, CPUs: 20, Memory: 100}
+	on := func(id int, size gres.Vector, device string) policy.Job {
+		return policy.Job{ID: id, GPUs: 1, Floor: size,
+			Running: &policy.Placement{Nodes: []string{"n1"}, PerNode: size, Device: device}}
+	}
+	small := gres.Vector{GPUs: 1, CPUs: 1, Memory: 10}
+	c := policy.Cluster{Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 2, CPUs: 24, Memory: 800}}},
+		Jobs: []policy.Job{on(1, large, ""), on(2, small, "g1"), on(3, small, "g1")}}
+	n := nodeLeftovers(&c)["n1"]
+	if n.gpus != 0 || n.left.CPUs != 2 || n.left.Memory != 680 {
+		t.Errorf("%d GPUs are idle, and %v left, want none, and 2 cores", n.gpus, n.left)
+	}
+}
