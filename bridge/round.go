@@ -24,7 +24,8 @@
 //   - A lease keeps a waiting job from starting by itself (lease.go). An armed job is eligible on any node, with the
 //     size that it is to have (arm.go). A secured job is one that was armed for a start of this round, before any job
 //     is asked to leave (secure.go).
-//   - A loan is what a job holds beyond its proportional share; a small round may recall loans (small.go).
+//   - A loan is what a job has beyond what it needs for the speed of its proportional share; a small round may recall
+//     loans (small.go).
 //   - A slot is a job's part of a shared GPU (share.go). A pool is the GPUs of one type on a node (pool.go).
 //
 // A Runner holds what stays from round to round, an activeRound what one round has found and planned, with its
