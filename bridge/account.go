@@ -6,8 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// updateRecords makes sure that every managed job has a record, and brings it up to the time of the observation:
-// service is credited until now.
+// updateRecords makes sure that every managed job has a record, and brings each up to now, the time of the observation.
+// Plans may depend on the service and the progress in the records, so this comes before a plan is made.
 func updateRecords(managed []*managedJob, now time.Time) {
 	for _, t := range managed {
 		if t.record == nil {
@@ -19,15 +19,18 @@ func updateRecords(managed []*managedJob, now time.Time) {
 	}
 }
 
-// creditUnseen credits the end of a run that no round observed: the job ran when its record was last updated, was
-// requeued since, and runs again. That run ended when the job was requeued, which is its new time of submission.
+// creditUnseen credits the end of a run that no round observed: the job ran when its record was last updated (Gain >
+// 0), was requeued since, and runs again. That run ended when the job was requeued, which is its new time of
+// submission. Without this, the time from the last update to the requeue would be missing from its service.
 func (r *Record) creditUnseen(t *managedJob) {
 	if t.State == slurm.Running && r.Gain > 0 && t.since.After(r.Until) {
 		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
 	}
 }
 
-// add credits a run of length ran: GPU-seconds of service, and progress at the given gain.
+// add credits a part of a run that lasted ran: GPU-seconds of service (Attained), and progress (Done) at the given
+// gain, which is the speed relative to the proportional share. Nothing is credited if ran is not positive, which times
+// of a clock that was set can cause.
 func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
@@ -35,10 +38,10 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	}
 }
 
-// correctFutureTimes corrects times that lie more than stableRun in the future, because Slurm's clock was set back
-// while no daemon observed it. FailedAt and Refused.At would bar the job until the clock reaches them, and reports from
-// before Beside.Since do not count. A job that seems to have been asked to leave in the future is asked again, since
-// its grace would last until then.
+// correctFutureTimes corrects times that lie more than stableRun after now, because Slurm's clock was set back while no
+// daemon observed it. Otherwise FailedAt, Refused.At and ReturnedAt would keep the job from starting until the clock
+// reaches them, and reports from before Beside.Since would not count. Asked is cleared, so that the job is asked again:
+// its grace would else last until then.
 func (r *Record) correctFutureTimes(now time.Time) {
 	limit := now.Add(stableRun)
 	if r.First.After(limit) {
@@ -61,7 +64,9 @@ func (r *Record) correctFutureTimes(now time.Time) {
 	}
 }
 
-// firstRecord is the record of a job that the ledger does not know: a new job, or one after the ledger was lost.
+// firstRecord is the record of a job that the ledger does not know: a new job, or one after the ledger was lost. What
+// the job's annotation says is taken over, so that a lost ledger costs a job neither its user's own request nor its
+// service. Without an annotation, the request that Slurm shows is taken for the user's own.
 func firstRecord(j *managedJob, now time.Time) *Record {
 	s := j.parsedAnnotation()
 	r := &Record{
@@ -89,9 +94,10 @@ func firstRecord(j *managedJob, now time.Time) *Record {
 	return r
 }
 
-// credit adds the service since the record was last updated. If the job ran then and waits now, it ran until it was
-// requeued, which is its new time of submission. A request to leave is closed here, too, once the run that was asked is
-// over: what leaving cost is noted, and Asked is cleared, so that the next run is not taken for one that was asked.
+// credit adds the service since the record was last updated, up to now. If the job ran then and waits now, it ran until
+// it was requeued, which is its new time of submission. A request to leave is closed here, too, once the run that was
+// asked is over: what leaving cost is noted, and Asked is cleared, so that the next run is not taken for one that was
+// asked.
 func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain
@@ -126,17 +132,18 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 // mostDone bounds a job's progress: a profile may claim any gain, and no sum of durations may overflow.
 const mostDone = time.Duration(maxService) * time.Second
 
-// progressMade is the progress made in d at the given gain, at most mostDone.
+// progressMade is the progress made in d at the given gain, as time at the proportional share, at most mostDone.
 func progressMade(d time.Duration, gain float64) time.Duration {
 	return time.Duration(min(float64(d)*gain, float64(mostDone)))
 }
 
-// stableRun is how long a run must last before earlier unasked returns of the job are forgotten.
+// stableRun is how long a run must last before earlier unasked returns of the job to the queue are forgotten.
 const stableRun = 10 * time.Minute
 
-// countUnaskedRequeues counts how often in a row a job came back to the queue without being asked to leave: it exited
-// with the requeue code by itself, its owner requeued it, or its nodes failed. A run that was asked for is in Runs
-// already (credit).
+// countUnaskedRequeues counts in Returned how often in a row a job came back to the queue without being asked to leave:
+// it exited with the requeue code by itself, its owner requeued it, or its nodes failed. A job that comes back too
+// often is started later and later (returnBackOff), since it would only disturb others. Each run that was asked to
+// leave has raised Runs already (credit), so the next one does not count.
 func (r *Record) countUnaskedRequeues(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {
@@ -149,6 +156,7 @@ func (r *Record) countUnaskedRequeues(t *managedJob, now time.Time) {
 	}
 }
 
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -156,6 +164,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
+// earlier is the earlier of two times.
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a

@@ -9,9 +9,10 @@ import (
 
 // act carries out the round's steps. Jobs that must not start yet get their lease first, and those with a start are
 // made eligible or leased (secure). What has become impossible by then is called off. Then jobs are preempted, each
-// start follows as soon as its nodes are free, and waiting jobs are told why they wait in the time that is left. It
-// ends when every step is done or has failed, or when the next round is due; nothing is begun after that. It returns
-// only errors that end the round; an error with one job stands in its step.
+// start follows as soon as its nodes are free, and waiting jobs are told why they wait in the time that is left.
+//
+// It ends when every step is done or has failed, or when the next round is due; nothing is begun after that. It returns
+// only errors that end the round, such as an unreachable Slurm; an error with one job stands in its step.
 func (t *activeRound) act(ctx context.Context) error {
 	a := newExecutor(t)
 	defer a.closeOpenSteps()
@@ -46,15 +47,16 @@ func (t *activeRound) act(ctx context.Context) error {
 	return err
 }
 
-// executor is the state of one call of act.
+// executor is the state of one call of act: the steps and how far each has come, the last observation, and how long
+// calls to Slurm take.
 type executor struct {
 	runner *Runner
 	round  *activeRound
 	lastObservation
 	steps          steps
 	renewals       []*step       // renewals that are not urgent, the earliest begin time first
-	nextAdmission  time.Duration // when newly possible starts may be planned next
-	until          time.Duration // when the next round is due
+	nextAdmission  time.Duration // when newly possible starts may be planned next, on the host's monotonic clock
+	until          time.Duration // when the next round is due, on the same clock
 	updates        callTimes     // of this round
 	sending        atomic.Int64  // starts under way, those that are just being sent included, see maySend
 	lookCount      int           // observations so far
@@ -62,7 +64,8 @@ type executor struct {
 	slowestLook    time.Duration // the slowest observation so far
 }
 
-// newExecutor is the state with which a round begins to act on its steps.
+// newExecutor is the state with which a round begins to act: all steps of the report, none begun, and the observation
+// from which the plan was made.
 func newExecutor(t *activeRound) *executor {
 	a := &executor{
 		runner:          t.runner,
@@ -76,8 +79,8 @@ func newExecutor(t *activeRound) *executor {
 }
 
 // take makes a step of each entry of report.Steps from index from on, and adds the renewals that are not urgent to
-// a.renewals. The steps before that get new pointers into the list. admitted marks steps that were added while the
-// round waits (admit.go).
+// a.renewals. The steps before that get new pointers into the list, since appending may have moved it. admitted marks
+// steps that were added while the round waits; they are no reason to add further ones (hasAwaitedSteps).
 func (a *executor) take(from int, admitted bool) {
 	for k := range a.round.report.Steps {
 		if k < from {
@@ -101,9 +104,10 @@ func (a *executor) take(from int, admitted bool) {
 	slices.SortStableFunc(a.renewals, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
-// expiryHorizon is how far ahead a full round handles jobs whose time limit comes: until its own end, because no small
-// round can be held meanwhile. It is 0 for a small round and in shadow mode, which are over soon. Without small rounds
-// it is 0, too, since lead already asks a round earlier.
+// expiryHorizon is how far ahead a round handles jobs whose time limit comes. A full round does so until its own end,
+// because no small round can be held meanwhile. It is 0 for small rounds and in shadow mode, which are over soon, and
+// without small rounds, where jobs are asked a round earlier anyway (saveLeadTime). At 0, only jobs that are due now
+// are handled.
 func (t *activeRound) expiryHorizon() time.Duration {
 	if t.small || t.runner.Settings.Shadow || !t.runner.Settings.Watched {
 		return 0
@@ -111,8 +115,8 @@ func (t *activeRound) expiryHorizon() time.Duration {
 	return t.span()
 }
 
-// span is how long the round may take. A small round gets twice the time that it waits for a start (startTimeout): a
-// start that cannot be sent at once still has its time.
+// span is how long the round may take: a full one until the next round is due. A small round gets twice the time that
+// it waits for a start (startTimeout), so that a start that cannot be sent at once still has its time.
 func (t *activeRound) span() time.Duration {
 	if t.small {
 		return min(2*max(smallStart, t.runner.Settings.Looks), t.runner.Settings.Round)
@@ -120,15 +124,17 @@ func (t *activeRound) span() time.Duration {
 	return t.runner.Settings.Round
 }
 
-// timeLeft is the time until the next round is due.
+// timeLeft is the time until the next round is due; negative if it is overdue.
 func (a *executor) timeLeft() time.Duration { return a.until - a.runner.Clock.Elapsed() }
 
-// now is the time by Slurm's clock.
+// now is the present time by Slurm's clock.
 func (t *activeRound) now() time.Time { return t.runner.watch.now(t.runner.Clock) }
 
-// closeOpenSteps marks the steps that were not begun, so that a later round does them. A step that was begun and not
-// finished fails with that message, unless the round does not wait for it. Two kinds of steps are dropped from the
-// report: preemptions before a time limit whose moment has not come, and renewals for which a small round had no time.
+// closeOpenSteps settles the steps that are still open when the round ends, so that the report says what became of
+// each. A step that was not begun is put off: a later round does it. A start that was sent is put off, too, since it
+// may still come about. Any other step that was begun fails, unless the round does not wait for it. Two kinds of steps
+// are dropped from the report: preemptions before a time limit whose moment has not come, and renewals for which a
+// small round had no time.
 func (a *executor) closeOpenSteps() {
 	early, untold := map[int]bool{}, map[int]bool{}
 	for _, s := range a.steps.filter((*step).open) {
@@ -153,7 +159,9 @@ func (a *executor) closeOpenSteps() {
 	}
 }
 
-// followSteps observes again and again until every step is done or has failed.
+// followSteps advances the steps and observes, in turn, until every step that the round waits for is done or has
+// failed. When the next round is due it ends with giveUp. While it waits it also starts what has become possible
+// meanwhile (admit).
 func (a *executor) followSteps(ctx context.Context) error {
 	for {
 		if err := a.advance(ctx); err != nil {
@@ -181,7 +189,8 @@ func (a *executor) followSteps(ctx context.Context) error {
 	}
 }
 
-// pause waits until the next observation, and uses the time to renew and tell waiting jobs.
+// pause waits until the next observation is due, and uses the time to renew leases and to tell jobs why they wait. It
+// ends early at the last moment at which the starts under way can still be taken back, so that verify can do so.
 func (a *executor) pause(ctx context.Context) error {
 	until := a.runner.Clock.Elapsed() + min(a.pollInterval(), a.timeLeft())
 	if end := a.until - a.rollBackTime(); a.runner.Clock.Elapsed() < end {
@@ -202,7 +211,7 @@ var pollDivisors = []time.Duration{4, 4, 2}
 
 // pollInterval is the time until the next observation. What was sent mostly takes effect within half a second, so the
 // first observations follow sooner. A wait is at least ten times the slowest observation (but not above Settings.Poll),
-// so that slurmrestd has time for others.
+// so that slurmrestd has time for other clients.
 func (a *executor) pollInterval() time.Duration {
 	soon := a.runner.Settings.Poll
 	if a.looksSinceSend < len(pollDivisors) {
@@ -211,8 +220,8 @@ func (a *executor) pollInterval() time.Duration {
 	return min(a.runner.Settings.Poll, max(soon, 10*a.slowestLook))
 }
 
-// observeAgain observes jobs, nodes and reservations again. If Slurm's clock was set, it shifts the times in all
-// records.
+// observeAgain observes jobs, nodes and reservations again, and replaces the last observation. If Slurm's clock was
+// set, it shifts the times in all records.
 func (a *executor) observeAgain(ctx context.Context) error {
 	began := a.runner.Clock.Elapsed()
 	seen, err := a.round.look(ctx, a.round.records)
@@ -227,8 +236,9 @@ func (a *executor) observeAgain(ctx context.Context) error {
 	return nil
 }
 
-// advance takes every step as far as it can go now. Preemptions come first, since they free what the starts need.
-// secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
+// advance takes every step as far as the last observation allows. Preemptions come first, since they free what the
+// starts need. secure comes last: what has started or failed by then decides which of the other jobs may be eligible.
+// An error is one that ends the round.
 func (a *executor) advance(ctx context.Context) error {
 	a.noteSecured()
 	if err := advancePreemptions(ctx, a); err != nil {
@@ -249,9 +259,10 @@ func (a *executor) advance(ctx context.Context) error {
 	return a.secure(ctx)
 }
 
-// giveUp ends the round because the next one is due. Preempted jobs that still save go on with it; their records
-// say that they were asked. A start that was sent may still come about, which the next round observes, and one that was
-// not sent has not failed.
+// giveUp ends the wait for steps because the next round is due. Starts that the last observation still shows as pending
+// are taken back. One that was sent after that observation may still come about, which the next round observes: it is
+// put off, like those that were not sent. All other steps fail. Preempted jobs that still save go on with it; their
+// records say that they were asked, so that the next round does not ask them again.
 func (a *executor) giveUp(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.observedSinceSent))
 	for _, s := range a.steps.filter((*step).awaited) {

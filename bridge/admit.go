@@ -19,18 +19,18 @@ import (
 // The intent is written again, with all steps of the round, before the first of these starts. So a daemon that dies
 // leaves no debt that is not on record.
 
-// admitEvery is the least time between two plans while a round waits, and from the beginning of act to the first.
+// admitEvery is the least time between two plans while a round waits, and from the beginning of act to the first plan.
 const admitEvery = time.Second
 
-// admission adds starts to a round that is waiting. beside is the small round that plans them.
+// admission adds steps to a round that waits for preempted jobs. smallRound is the small round that plans these steps.
 type admission struct {
 	*executor
 	smallRound *activeRound
 }
 
-// admit adds the starts that have become possible since the round was planned, as long as the round waits for steps
-// other than such starts. It does so only where small rounds are held, and stops when the time that is left only
-// suffices to take starts back.
+// admit adds the starts that have become possible since the round was planned, so that they need not wait until
+// preempted jobs have saved. It does so only where small rounds are held (Settings.Watched), and only while the round
+// waits for other steps than such starts. It stops when the time that is left only suffices to take starts back.
 func (a admission) admit(ctx context.Context) error {
 	now := a.runner.Clock.Elapsed()
 	if !a.runner.Settings.Watched || now < a.nextAdmission || a.timeLeft() <= a.rollBackTime() || !a.hasAwaitedSteps() {
@@ -49,13 +49,15 @@ func (a admission) admit(ctx context.Context) error {
 	return a.adopt(ctx)
 }
 
-// hasAwaitedSteps says that the round still waits for steps of its own plan.
+// hasAwaitedSteps says whether the round still waits for steps of its own plan. If not, it is about to end, and the
+// next small round plans new starts.
 func (a admission) hasAwaitedSteps() bool {
 	return slices.ContainsFunc(a.steps, func(s *step) bool { return s.awaited() && !s.admitted })
 }
 
-// detectChange sorts the last observation, and says whether anything in it could allow a new start. The fingerprint
-// that it stores is the one of small rounds, so the next small round does not plan the same situation again.
+// detectChange sorts the last observation into a.smallRound, and says whether anything in it could allow a new start
+// (news). The hash of the situation that it stores is the one of small rounds, so the next small round does not plan
+// the same situation again.
 func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	t := &activeRound{runner: a.runner, began: a.round.began, small: true, seen: a.jobs}
 	t.report.Round, t.report.Shadow = a.round.report.Round, a.round.report.Shadow
@@ -74,7 +76,8 @@ func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	return news, nil
 }
 
-// plan makes the plan and the steps of the small round.
+// plan makes the small round's plan, in which all running jobs stay, and its steps. What the waiting round is about to
+// use is hidden from that plan (withhold).
 func (a admission) plan(ctx context.Context) error {
 	t := a.smallRound
 	t.refreshLimits(ctx)
@@ -91,8 +94,9 @@ func (a admission) plan(ctx context.Context) error {
 	return nil
 }
 
-// withhold hides from the small round's plan what this round is about to use: jobs with a step under way stay or are
-// barred, nodes that are being left are closed, and grants of pending starts count as used.
+// withhold changes the small round's snapshot so that its plan leaves alone what this round is about to use. Running
+// jobs with a step under way stay, waiting ones are barred; nodes that preempted jobs are to leave are closed; and the
+// grants of waiting jobs whose start is pending count as used, on nodes and in quotas.
 func (a admission) withhold(c *policy.Cluster) {
 	left := a.steps.blocked()
 	nodes := make(map[string]*policy.Node, len(c.Nodes))
@@ -128,8 +132,9 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps that the waiting round takes over: no arming and no restoring, and none for a job that
-// already has a step under way. A later round does the others.
+// admissible are the steps of the small round that the waiting round takes over. It takes none for a job that already
+// has a step under way. It takes no arming, since an eligible job would get what preempted jobs leave, and no
+// restoring. A later round does the others.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {
@@ -140,7 +145,9 @@ func (a admission) admissible(list []Step) []Step {
 	return slices.DeleteFunc(list, func(s Step) bool { return busy[s.Job] || s.Verb == Arm || s.Verb == Restore })
 }
 
-// adopt takes over the small round's steps: it writes the intent again and appends them to this round's.
+// adopt takes over the small round's steps and its observation. It appends the steps to this round's and writes the
+// intent again, with all steps, before the first of the new ones is begun: if the daemon dies then, the ledger has
+// their debts.
 func (a admission) adopt(ctx context.Context) error {
 	t, from := a.smallRound, len(a.round.report.Steps)
 	a.round.observation, a.round.refusals, a.round.seen = t.observation, t.refusals, t.seen
@@ -149,8 +156,8 @@ func (a admission) adopt(ctx context.Context) error {
 	if err := a.round.intend(); err != nil {
 		return err
 	}
-	// Later writes are noted in the jobs of the new scene (written), from which the next round reads on. A job that is
-	// no longer in it keeps its old view.
+	// Later writes are noted in the jobs of the new observation (managedJob.written), which the next round compares with
+	// its own. A step whose job is no longer in it keeps the old one.
 	for _, s := range a.steps {
 		if t := a.round.observation.find(s.Job); t != nil {
 			s.job = t
@@ -166,7 +173,8 @@ func (a admission) adopt(ctx context.Context) error {
 	return a.deferStarts(ctx)
 }
 
-// supersede drops renewals and armings of jobs that are now started instead.
+// supersede closes this round's open renewals and armings of jobs for which by has a start. They would otherwise write
+// to the job once more, and take its start back.
 func (a admission) supersede(by []Step) {
 	starts := map[int]bool{}
 	for _, s := range by {

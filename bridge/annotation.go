@@ -9,12 +9,13 @@ import (
 
 // annotation is the JSON in the extra field of a managed job. It tells a later daemon, an administrator or the user
 // what was first asked for and why the job is in its present state. With the gate users cannot write it. Without the
-// gate it is believed only if it is harmless: it must name the job, and its GPUs must equal the job's. Programs on
-// nodes match its first four fields byte by byte (spank/words.c, etc/node/prolog.sh), so these must stay first and in
-// this order.
+// gate it is believed only if it is harmless: it must name the job, and its GPUs must equal the job's.
+//
+// Programs on nodes match its first four fields byte by byte (spank/words.c, etc/node/prolog.sh), so these must stay
+// first and in this order.
 type annotation struct {
 	V     int `json:"v"`   // 1
-	Lua   int `json:"lua"` // 1: written by the gate at submission
+	Lua   int `json:"lua"` // 1: written by the gate at submission; 0: by a daemon
 	Job   int `json:"job"`
 	Round int `json:"round"`
 	// Why and Note are for people, who see the first part of them in scontrol show job.
@@ -22,11 +23,11 @@ type annotation struct {
 	Note string `json:"note,omitempty"` // what its user should correct
 	// Share is what the job was granted of a shared GPU; nil: it has its GPUs for itself.
 	Share    *slotGrant     `json:"share,omitempty"`
-	Begin    int64          `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
-	First    int64          `json:"first"` // first submission, seconds since the epoch
-	Attained float64        `json:"gpu_s"` // service so far, GPU-seconds
-	Done     float64        `json:"done_s"`
-	Own      *slurm.Request `json:"own,omitempty"`
+	Begin    int64          `json:"begin"`             // the user's own begin time, seconds since the epoch; 0: none
+	First    int64          `json:"first"`             // first submission, seconds since the epoch
+	Attained float64        `json:"gpu_s"`             // service so far, GPU-seconds
+	Done     float64        `json:"done_s"`            // progress so far, seconds at the proportional share
+	Own      *slurm.Request `json:"own,omitempty"`     // the user's own request; nil: not known
 	Explicit Explicit       `json:"explicit,omitzero"` // which amounts of Own the user asked for explicitly
 	// Mem, CPUs, Time and Steps say the same in the gate's annotation: 1 means explicit.
 	Mem   int `json:"mem,omitempty"`
@@ -48,8 +49,10 @@ const (
 	maxService        = 1e9      // seconds, about thirty years; larger values are not believed
 )
 
-// readAnnotation returns the annotation of a job, or the zero annotation if there is none that can be believed. A part
-// that cannot be true is dropped alone: service, contradiction, slot, or the user's own request.
+// readAnnotation returns the annotation of a job, or the zero annotation (V is 0) if there is none that can be
+// believed. A part that cannot be true is dropped alone: service, contradiction, slot, or the user's own request. The
+// checks are needed because on a site without the gate the job's owner can write this field, and what it says is
+// written back to the job with the rights of an operator.
 func readAnnotation(j *slurm.Job) annotation {
 	var s annotation
 	if len(j.Extra) > maxAnnotation || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != annotationVersion {
@@ -107,7 +110,8 @@ func (s annotation) String() string {
 	return string(text)
 }
 
-// annotationOf is the annotation that the job of r shall carry.
+// annotationOf is the annotation that the job of r shall carry. why says why the job waits or what it was given, note
+// what its user should correct; empty: nothing.
 func annotationOf(r *Record, round int, why, note string) annotation {
 	return annotation{
 		V: annotationVersion, Job: r.Job, Round: round,
@@ -117,6 +121,7 @@ func annotationOf(r *Record, round int, why, note string) annotation {
 	}
 }
 
+// unixOrZero is t in seconds since the epoch; 0 for the zero time.
 func unixOrZero(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -124,6 +129,7 @@ func unixOrZero(t time.Time) int64 {
 	return t.Unix()
 }
 
+// fromUnix is the time of s seconds since the epoch; the zero time if s is not positive.
 func fromUnix(s int64) time.Time {
 	if s <= 0 {
 		return time.Time{}

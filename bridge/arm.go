@@ -20,16 +20,16 @@ import (
 // An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits
 // existing nodes, and no node is named.
 
-// mayArm says that jobs may be armed in this round, besides those for which others are preempted (see secure). They may
-// not during a preemption, nor while nodes are cleared over several rounds, since an eligible job would take what is
-// freed for another. Nor may they while the plan starts a job on a shared GPU: Slurm's main scheduler stops at the
-// first job for which it has no room, and would not reach the job with the slot behind it.
+// mayArm says whether jobs may be armed in this round, besides those for which others are preempted (secure). An
+// eligible job takes whatever comes free, so none may be armed during a preemption or while nodes are cleared over
+// several rounds. Nor may it while the plan starts a job on a shared GPU, which is not armed itself: Slurm's main
+// scheduler stops at the first job for which it has no room, and would not reach that job behind an armed one.
 func mayArm(t *activeRound, plan policy.Plan) bool {
 	return t.runner.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
 		!grantsSharedGPU(t, plan)
 }
 
-// grantsSharedGPU says that the plan starts a job on a GPU that it may share.
+// grantsSharedGPU says whether the plan starts a job on a GPU that it may share with others.
 func grantsSharedGPU(t *activeRound, plan policy.Plan) bool {
 	for i, tn := range t.observation.managed {
 		if g := plan.Decisions[i].Grant; tn.State == slurm.Pending && g != nil && g.Device != "" {
@@ -39,9 +39,10 @@ func grantsSharedGPU(t *activeRound, plan policy.Plan) bool {
 	return false
 }
 
-// jobsToArm lists the jobs to be armed, by ID: the first Settings.Ahead jobs in line that only lack room, and those
-// that are armed already and not behind twice that number. So a job whose place in line changes a little is not leased
-// and armed again each time. It is nil if no job may be armed in this round (mayArm).
+// jobsToArm lists the jobs to be armed, by ID, with the size that each is to have: the first Settings.Ahead jobs in
+// line that only lack room. Jobs that are armed already stay so up to twice that number, so that a job whose place in
+// line changes a little is not leased and armed again each time. It is nil if no job may be armed in this round
+// (mayArm).
 func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 	most := t.runner.Settings.Ahead
 	if !t.observation.mayArm {
@@ -64,12 +65,12 @@ func jobsToArm(t *activeRound, plan policy.Plan) map[int]policy.Next {
 	return ahead
 }
 
-// clearing says that idle GPUs are kept for the job until running jobs have left its other nodes, too.
+// clearing says whether idle GPUs are kept for the job until running jobs have left its other nodes, too.
 func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 
 // withFailing is the snapshot in which jobs are not barred because our starts of them failed, and the set of these
-// jobs. Slurm may know a reason that a round does not, such as another user's job that goes first. As eligible jobs
-// they keep their place and start when Slurm lets them.
+// jobs; nil: there are none. They may be armed all the same: Slurm may know a reason that a round does not, such as
+// another user's job that goes first. As eligible jobs they keep their place and start when Slurm lets them.
 func withFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
@@ -86,8 +87,9 @@ func withFailing(t *activeRound) (policy.Cluster, map[int]bool) {
 	return c, failing
 }
 
-// waitsForRoom says that a job waits only for room. A job that waits for limits, a dependency or a node that is down
-// gains nothing from being eligible with another size.
+// waitsForRoom says whether a job waits only for room, so that arming it helps. A job that waits for limits, a
+// dependency or a node that is down gains nothing from being eligible with another size. It is false for a job that the
+// plan starts or does not know.
 func waitsForRoom(plan policy.Plan, job int) bool {
 	k, found := slices.BinarySearchFunc(plan.Decisions, job, func(d policy.Decision, id int) int { return d.Job - id })
 	if !found || plan.Decisions[k].Grant != nil {
@@ -100,13 +102,13 @@ func waitsForRoom(plan policy.Plan, job int) bool {
 	return false
 }
 
-// isArmed says that a waiting job is eligible with a size that is not its user's.
+// isArmed says whether a waiting job is armed: eligible at now with a size that is not its user's.
 func (t *managedJob) isArmed(now time.Time) bool {
 	return t.State == slurm.Pending && !t.WaitsAt(now) && !t.Request.Equal(&t.record.Own)
 }
 
-// isArmedAs says that a waiting job is armed with the size of next, in all partitions in which it may start now, and
-// has our annotation.
+// isArmedAs says whether a waiting job is armed with the size of next, in all partitions in which it may start now, and
+// has our annotation. Then there is nothing to write.
 func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 	want := resized(t.record, next.Nodes, next.PerNode)
 	// Equal passes over the partition if want names none, so the list is compared by itself, too.
@@ -115,7 +117,8 @@ func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 	return !t.WaitsAt(now) && in && t.Request.Equal(&want) && t.hasOurAnnotation()
 }
 
-// armUpdate is the update that arms a job.
+// armUpdate is the update that arms a job: eligible at now, or when its user wants it to begin, with the size of g on
+// each of so many nodes and without node names. why and note are for its annotation.
 func armUpdate(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
 	return slurm.Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
@@ -123,8 +126,8 @@ func armUpdate(rec *Record, g policy.Placement, nodes, round int, why, note stri
 	}
 }
 
-// armAll arms the next jobs in line after everything else is done. It does nothing about jobs that have started, ended
-// or been held meanwhile.
+// armAll arms the next jobs in line (the steps with verb Arm) after all else is done, so that they cannot take the
+// place of a job that this round starts. Jobs that have started, ended or been held meanwhile are left as they are.
 func (a *executor) armAll(ctx context.Context) error {
 	err := a.forEachStep(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == notBegun }), done,
 		func(s *step) error {
@@ -145,8 +148,8 @@ func (a *executor) armAll(ctx context.Context) error {
 	return a.noteRacedSizes(ctx)
 }
 
-// noteRacedSizes observes the jobs that Slurm started while they were to be armed again: they run with the size with
-// which they were armed before.
+// noteRacedSizes notes for the report with which size jobs run that Slurm started just when they were to be armed
+// again: it is the size with which they were armed before. This takes another observation.
 func (a *executor) noteRacedSizes(ctx context.Context) error {
 	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
 	if len(raced) == 0 {
@@ -161,7 +164,8 @@ func (a *executor) noteRacedSizes(ctx context.Context) error {
 	return nil
 }
 
-// noteActualSize notes in the step that its job runs with another size than planned.
+// noteActualSize notes in the step, for the report, that its job runs with another size than the step's grant: Slurm
+// had just started it by itself. Jobs that do not run, or have whole nodes, are left out.
 func (s *step) noteActualSize(j *slurm.Job) {
 	if j.State != slurm.Running || j.Runs.PerNode == s.Grant.PerNode || j.Whole {
 		return

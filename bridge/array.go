@@ -16,8 +16,8 @@ import (
 // remaining tasks waits under its lease. One call splits many tasks, and the planner sees of an array of ten thousand
 // only as many tasks as the cluster can hold.
 
-// mostSplit is how many tasks of an array get jobs of their own in one round: slurmctld does nothing else meanwhile.
-// The next round splits more.
+// mostSplit is how many tasks of an array get jobs of their own in one round: slurmctld does nothing else while it
+// splits. The next round splits more.
 const mostSplit = 256
 
 // splitSoon is when an array is tried again after a first failure, and splitAgain is added after each further failure
@@ -28,14 +28,15 @@ const (
 	splitAgain = 10 * time.Minute
 )
 
-// splitFailure is an array whose tasks could not be given jobs of their own.
+// splitFailure is what is remembered of an array whose tasks could not be given jobs of their own.
 type splitFailure struct {
 	why      string
 	failures int           // in a row
 	again    time.Duration // when to try again, on the host's monotonic clock
 }
 
-// untouchedReason says why rounds do not touch a job with our directive; empty if they do.
+// untouchedReason says why rounds do not touch a job with our directive: because of its request, because it is outside
+// the canary, or because it is an array whose tasks cannot be split off. It is empty if rounds plan the job.
 func (r *Runner) untouchedReason(j *slurm.Job) string {
 	if why := leftAlone(j); why != "" {
 		return why
@@ -55,9 +56,10 @@ func (r *Runner) untouchedReason(j *slurm.Job) string {
 	return ""
 }
 
-// splitArrays gives tasks of arrays jobs of their own, as many as may soon start, and says whether the cluster is to be
-// observed anew. If it fails, the array is left to Slurm, whatever the error, since one user's array must not end every
-// round. If Slurm itself is unreachable, the next call shows it.
+// splitArrays gives tasks of arrays jobs of their own, as many as may soon start. anew says whether the cluster is to
+// be observed anew: tasks were split off, or an array could not be split. Such an array is left to Slurm from the
+// second failure on. Only a lost leadership and a cancelled ctx are returned as errors: one user's array must not end
+// every round, and if Slurm is unreachable, the next call shows it.
 func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
 	if t.runner.Settings.Shadow || t.runner.Splitter == nil {
 		return false, nil
@@ -81,7 +83,8 @@ func splitArrays(ctx context.Context, t *activeRound) (anew bool, err error) {
 	return anew, nil
 }
 
-// noteSplitFailure remembers that an array could not be split, and when to try again.
+// noteSplitFailure remembers that an array could not be split, and when to try again: after splitSoon, and from the
+// second failure in a row on after splitAgain more.
 func (r *Runner) noteSplitFailure(array int, err error) {
 	if r.splitFailures == nil {
 		r.splitFailures = map[int]splitFailure{}
@@ -94,17 +97,19 @@ func (r *Runner) noteSplitFailure(array int, err error) {
 	r.splitFailures[array] = failed
 }
 
-// arraySplitPlan is an array and those of its tasks that shall get jobs of their own.
+// arraySplitPlan is an array with those of its tasks that shall get jobs of their own now. Its managedJob is the common
+// record of the tasks that have none.
 type arraySplitPlan struct {
 	*managedJob
-	tasks  []int
-	active int // tasks with jobs of their own that run, or wait and may start
-	idle   int // those of them that wait
+	tasks  []int // those to be split off
+	active int   // tasks with jobs of their own that run, or wait and may start
+	idle   int   // those of them that wait
 }
 
 // dueSplits lists the arrays of which more tasks could start than have jobs of their own, and which tasks to split, in
-// Slurm's order of priority. The GPUs of the cluster bound the waiting tasks of all arrays together, but each array
-// gets at least one job.
+// Slurm's order of priority. Tasks of all arrays together get no more waiting jobs than fill the cluster's GPUs, since
+// further ones would only cost Slurm and the planner time; but each array gets at least one job. No array gets more
+// jobs than it may run at once (AtOnce, %N in sbatch --array).
 func dueSplits(t *activeRound) []arraySplitPlan {
 	all := splittableArrays(t)
 	if len(all) == 0 {
@@ -136,9 +141,9 @@ func dueSplits(t *activeRound) []arraySplitPlan {
 	return due
 }
 
-// splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. A
-// task that is held, or may not start for another reason of its own, is not counted as active: in Slurm, too, only
-// running tasks count for %N.
+// splittableArrays are the managed arrays with tasks that have no jobs of their own and may start, ascending in ID. For
+// each it counts the tasks that have jobs already. A waiting task that is held, or may not start for another reason of
+// its own, is not counted as active: in Slurm, too, only running tasks count for the array's limit (%N).
 func splittableArrays(t *activeRound) []arraySplitPlan {
 	var all []arraySplitPlan
 	for _, tn := range t.observation.managed {
@@ -173,7 +178,7 @@ func splittableArrays(t *activeRound) []arraySplitPlan {
 	return all
 }
 
-// isPlannable says that a waiting job is managed and not barred.
+// isPlannable says whether a waiting job is managed and may start as far as it is known (startBarOf).
 func isPlannable(t *activeRound, j *slurm.Job) bool {
 	tn := t.observation.find(j.ID)
 	return tn != nil && tn.treatmentAt(t.observation.at) == managed &&

@@ -9,8 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Contradiction is what the audit found of a job that ran far below the speed that its profile claims for what the job
-// held.
+// Contradiction is what the audit found of a job that ran far below the speed that its profile claims for the cores and
+// memory that it held.
 type Contradiction struct {
 	Ran  float64 `json:"ran"`   // iterations a second
 	Said float64 `json:"said"`  // iterations a second, by the profile
@@ -24,19 +24,21 @@ func (c Contradiction) String() string {
 		c.Said, c.CPUs)
 }
 
-// credible says that the contradiction in an annotation can be a measured one. Others are neither shown nor used.
+// credible says whether the contradiction in an annotation can be a measured one. On a site without the gate the owner
+// can write annotations, so others are neither shown nor used.
 func (c *Contradiction) credible() bool {
 	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= directive.MaxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
 }
 
-// Window is the report with which a window of a job's reports began.
+// Window is the report with which the window under way of a job's reports began. The speed in a window is the
+// difference of two reports of a run divided by the time between them.
 type Window struct {
 	Run        time.Time `json:"run,omitzero"` // the start of the run to which the reports belong
 	Iterations int64     `json:"iterations,omitempty"`
 	At         time.Time `json:"at,omitzero"`
 }
 
-// Audit is what is remembered of a job's reports: the window under way, and what was found.
+// Audit is what is remembered of a job's progress reports: the window under way, and what was found.
 type Audit struct {
 	Window
 	Slow  int            `json:"slow,omitempty"`  // windows in a row that contradict the profile
@@ -54,8 +56,11 @@ const (
 )
 
 // auditSpeeds compares the reports of running jobs with the claims of their profiles. A contradicted job has no profile
-// from then on. Jobs on a shared GPU are left out, since profiles claim nothing for them: a job that only fills what
-// others leave may run at a fifth of its speed, as it was promised.
+// from then on and gets the proportional share, so that no job gains by a profile that claims too much. The speeds that
+// are found are also what learnProfiles learns.
+//
+// Jobs on a shared GPU are left out, since profiles claim nothing for them: a job that only fills what others leave may
+// run at a fifth of its speed, as it was promised.
 func (r *Runner) auditSpeeds(s *sortedObservation) {
 	for _, t := range s.managed {
 		// Each round begins without findings. The kind in ignored counts only together with a doubt.
@@ -76,8 +81,9 @@ func (r *Runner) auditSpeeds(s *sortedObservation) {
 	}
 }
 
-// isMeasuredHere says that a running job has a profile, and that the profile holds for the type of GPU on which the job
-// runs. On a node that is not managed the type is unknown, and the profile is taken to hold.
+// isMeasuredHere says whether a job has a profile that holds for the type of GPU on which the job runs: only then does
+// the profile claim a speed for it. On a node that is not managed the type is unknown, and the profile is taken to
+// hold.
 func (t *managedJob) isMeasuredHere() bool {
 	if t.profile == nil || len(t.nodePlaces) == 0 || t.nodePlaces[0] == unmanagedPlace {
 		return t.profile != nil
@@ -85,7 +91,8 @@ func (t *managedJob) isMeasuredHere() bool {
 	return policy.ProfileOn(t.profile, t.topology.gpuType(t.nodePlaces[0])) != nil
 }
 
-// dropProfile drops a job's profile because of what the audit found.
+// dropProfile drops a job's profile because of what the audit found. The note tells the job's user, and the job's
+// present gain is then 1.
 func (t *managedJob) dropProfile(found *Contradiction) {
 	t.profile, t.note = nil, found.String()
 	if t.State == slurm.Running {
@@ -93,8 +100,8 @@ func (t *managedJob) dropProfile(found *Contradiction) {
 	}
 }
 
-// contradictionOf is what the audit found of the job: by its record, or, if the ledger was lost, by its annotation.
-// Nil: nothing.
+// contradictionOf is what the audit found of the job in this run or an earlier one: by its record, or, if the ledger
+// was lost, by its annotation. It is nil if nothing was found, or if the site does not audit.
 func (r *Runner) contradictionOf(t *managedJob) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
@@ -105,8 +112,9 @@ func (r *Runner) contradictionOf(t *managedJob) *Contradiction {
 	return t.parsedAnnotation().Found
 }
 
-// addReport takes a report into account. It returns why a report is ignored that cannot be true. claim is the profile's
-// speed in iterations a second, and least the shortest window.
+// addReport takes the job's latest progress report into account. claim is the profile's speed for what the job holds,
+// in iterations a second, 0 if unknown; least is the shortest window that is judged. doubt says why a report that
+// cannot be true is ignored; empty: it is not.
 func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least time.Duration) (doubt string) {
 	if !a.Run.Equal(t.Started) {
 		*a = Audit{Window: Window{Run: t.Started}} // another run, perhaps with another size
@@ -118,8 +126,9 @@ func (a *Audit) addReport(t *managedJob, claim float64, now time.Time, least tim
 	return a.closeWindow(t, t.directives.Progress, claim, least)
 }
 
-// accepts says whether a report is a later one of the window under way. The first report of a run only begins the
-// window. doubt says why a report is ignored.
+// accepts says whether a report is a later one of the window under way, so that a speed can be computed (within). The
+// first report of a run only begins the window. Reports of an earlier run do not count. doubt says why a report that
+// cannot be true is ignored; empty otherwise.
 func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, doubt string) {
 	switch {
 	case said.At.Before(w.Run): // of an earlier run, or there is no report
@@ -135,11 +144,12 @@ func (w *Window) accepts(said directive.Progress, now time.Time) (within bool, d
 	return true, ""
 }
 
-// begin starts a window at this report.
+// begin starts a new window at this report.
 func (w *Window) begin(said directive.Progress) { w.Iterations, w.At = said.Iterations, said.At }
 
-// speed is the iterations a second from the beginning of the window to a report. tells is false if the window is too
-// short to judge by. Without a claim, the window needs as many iterations as it otherwise needs by the claim.
+// speed is the iterations a second from the beginning of the window to a report (ran). tells is false if nothing can be
+// said yet, since the window is shorter than least or has too few iterations: fewer than minIterations by claim, or by
+// the report if claim is 0. doubt says why a report is ignored; empty: it is not.
 func (w *Window) speed(
 	said directive.Progress,
 	claim float64,
@@ -156,9 +166,9 @@ func (w *Window) speed(
 }
 
 // closeWindow ends the window if it is long enough, and counts it for or against the profile. Without a claim there is
-// nothing to contradict, but a speed to learn. A learned profile is contradicted by a job that is far too fast, too:
-// then only what was learned is forgotten (drifted). A job that is too slow also loses its profile until it ends
-// (Found).
+// nothing to contradict, but a speed to learn (t.ran). A job that is too slow maxSlowWindows times in a row loses its
+// profile until it ends (Found). A learned profile is contradicted by a job that is far too fast, too: then only what
+// was learned is forgotten (t.drifted). doubt is as in speed.
 func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float64, least time.Duration) (doubt string) {
 	ran, tells, doubt := a.speed(said, claim, least)
 	if !tells {
@@ -186,8 +196,8 @@ func (a *Audit) closeWindow(t *managedJob, said directive.Progress, claim float6
 	return ""
 }
 
-// claimedSpeed is how many iterations a second the profile claims for what the job holds; 0 if it has none for these
-// GPUs. A profile counts samples, a report iterations.
+// claimedSpeed is how many iterations a second the job's profile claims for what the job holds; 0 if there is no
+// profile for these GPUs. A profile counts samples and a report iterations, so it is divided by the batch size.
 func claimedSpeed(r *Runner, t *managedJob) float64 {
 	if !t.isMeasuredHere() {
 		return 0
