@@ -118,7 +118,7 @@ func (t *managedJob) isArmedAs(next policy.Next, now time.Time) bool {
 }
 
 // armUpdate is the update that arms a job: eligible at now, or when its user wants it to begin, with the size of g on
-// each of so many nodes and without node names. why and note are for its annotation.
+// each of so many nodes, and on no particular ones unless its user named some. why and note are for its annotation.
 func armUpdate(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) slurm.Update {
 	return slurm.Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),

@@ -13,8 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Beside is what is remembered of the speed of a job of class high on a shared GPU, by its own reports. It has windows
-// of its own: the audit compares a job with its profile, which says nothing of other jobs on the GPU.
+// Beside is what is remembered of the speed of a job of class high on a shared GPU, by its own reports. It is kept
+// apart from the audit, which compares a job with its profile: a profile says nothing of other jobs on the GPU.
 type Beside struct {
 	Window
 	Jobs  []int     `json:"jobs,omitempty"`  // the other jobs on its GPU in the window under way, ascending in ID
@@ -40,7 +40,9 @@ func (s Slowed) String() string {
 		"nobody further is put there as long as it runs", s.Part, share.HighKeeps)
 }
 
-// measureShared takes the reports of class high jobs on shared GPUs into account. A job without reports is left alone.
+// measureShared takes the reports of class high jobs on shared GPUs into account. As long as such a job was measured to
+// be slower than share.HighKeeps allows, plans put no further job on its GPU. A job without reports is left alone, and
+// so are jobs of class low, which are promised no such speed.
 func measureShared(r *Runner, s *sortedObservation) {
 	if r.Settings.Audit <= 0 || !slices.ContainsFunc(s.managed, (*managedJob).hasSlot) {
 		return
@@ -61,9 +63,10 @@ func measureShared(r *Runner, s *sortedObservation) {
 	}
 }
 
-// addReport takes a report into account of a job that shares its GPU with the jobs in there, itself included. claim is
-// the profile's speed alone in iterations a second, 0 if unknown; a speed measured alone in this run counts before it.
-// It returns why a report is ignored.
+// addReport takes a job's latest report into account. there are the jobs that share its GPU, itself included. claim is
+// the profile's speed alone, in iterations a second, 0 if unknown; a speed measured alone in this run counts before it.
+// Without either, nothing can be compared. now is the time of the observation, and least the shortest window that is
+// judged. It returns why a report that cannot be true is ignored; empty: it is not.
 func (b *Beside) addReport(
 	t *managedJob,
 	there []*managedJob,
@@ -97,7 +100,9 @@ func (b *Beside) addReport(
 	return ""
 }
 
-// setNeighbours starts from nothing with each run, and starts a new window when other jobs come or leave.
+// setNeighbours notes which other jobs are on the GPU. It forgets everything when the job has begun a new run, and
+// starts a new window when other jobs come or leave: a window in which the neighbours changed would say nothing of any
+// of them.
 func (b *Beside) setNeighbours(t *managedJob, there []*managedJob, now time.Time) {
 	var others []int
 	for _, other := range there {
@@ -113,8 +118,9 @@ func (b *Beside) setNeighbours(t *managedJob, there []*managedJob, now time.Time
 	b.Window, b.Jobs, b.Since, b.Last = Window{Run: t.Started}, others, now, 0
 }
 
-// addReportAlone measures the job's speed while it is alone on its GPU. Its window begins with the first report and is
-// never closed: the mean over a long time contains validations as often as the run itself.
+// addReportAlone measures the job's speed while it is alone on its GPU (Alone), with which later windows are compared.
+// Its window begins with the first report and is never closed: the mean over a long time contains validations as often
+// as the run itself. doubt says why a report is ignored; empty: it is not.
 func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (doubt string) {
 	ran, tells, doubt := b.speed(said, 0, least)
 	if tells {
@@ -123,9 +129,10 @@ func (b *Beside) addReportAlone(said directive.Progress, least time.Duration) (d
 	return doubt
 }
 
-// closeWindow ends a window in which the job had this part of its speed alone. Two windows in a row below
-// share.HighKeeps are no accident; the better of the two is noted, with the managed jobs beside it. Unmanaged ones are
-// left out, since no plan can separate the job from them.
+// closeWindow ends a window in which the job had this part of its speed alone (1: all of it). Two windows in a row
+// below share.HighKeeps are taken for no accident: the better of the two is noted in Kept, with the managed jobs beside
+// it, and plans then put no further job on the GPU. Unmanaged ones are left out, since no plan can separate the job
+// from them.
 func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	before := b.Last
 	if b.Last = part; part >= share.HighKeeps {
@@ -145,7 +152,8 @@ func (b *Beside) closeWindow(part float64, there []*managedJob, t *managedJob) {
 	}
 }
 
-// keptSpeed is what was found of a job in its present run; nil: nothing.
+// keptSpeed is which part of its speed alone a job was found to keep in its present run, and beside which jobs. It is
+// nil if it was not found to be slowed, or if the site does not audit.
 func keptSpeed(r *Runner, t *managedJob) *policy.Kept {
 	if r.Settings.Audit <= 0 || !t.hasSlot() || !t.record.Beside.Run.Equal(t.Started) {
 		return nil
@@ -153,8 +161,8 @@ func keptSpeed(r *Runner, t *managedJob) *policy.Kept {
 	return t.record.Beside.Kept
 }
 
-// sharersByGPU are, for each GPU of which any job has a part, the jobs that have one, ascending in ID. Completing jobs
-// still count.
+// sharersByGPU are, for each GPU of which any job has a part, the jobs that have one, ascending in ID: those that may
+// slow each other down. Completing jobs still count.
 func sharersByGPU(r *Runner) map[nodeGPU][]*managedJob {
 	all := map[nodeGPU][]*managedJob{}
 	for _, t := range r.cache.jobs {
@@ -171,8 +179,9 @@ func sharersByGPU(r *Runner) map[nodeGPU][]*managedJob {
 	return all
 }
 
-// sharedDevicesOn are the GPUs of a node of which a job has a part, by type; nil: it has none, or whole GPUs. Slurm's
-// lists for all of the job's nodes are taken together, so for a job on several nodes there may be too many.
+// sharedDevicesOn are the GPUs of a node of which a job has a part, by device type, which is a name of its own for each
+// shared GPU. Nil: it has none, or whole GPUs. Slurm's lists for all of the job's nodes are taken together, so for a
+// job on several nodes there may be too many.
 func sharedDevicesOn(r *Runner, t *managedJob, name string) (devices []string) {
 	if t.Runs.Shard != "" {
 		return []string{t.Runs.Shard}

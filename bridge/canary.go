@@ -14,13 +14,14 @@ type Canary struct {
 	Accounts   []string `json:"accounts,omitempty"`   // empty: all
 }
 
-// IsZero says that there is no restriction.
+// IsZero says whether there is no restriction.
 func (c Canary) IsZero() bool { return len(c.Partitions) == 0 && len(c.Accounts) == 0 }
 
 // notInCanary is what jobs outside the canary are told.
 const notInCanary = "not in the canary"
 
-// includes says whether the canary includes a job. A job that may also start in another partition is outside.
+// includes says whether the daemon on trial manages a job. One that may also start in another partition is not
+// included, since its start there would be outside the trial.
 func (c Canary) includes(j *slurm.Job) bool {
 	if len(c.Accounts) > 0 && !slices.Contains(c.Accounts, j.Account) {
 		return false
@@ -36,7 +37,7 @@ func (c Canary) includes(j *slurm.Job) bool {
 	return true
 }
 
-// Equal says that two canaries are the same.
+// Equal says whether two canaries are the same.
 func (c Canary) Equal(o Canary) bool {
 	return slices.Equal(c.Partitions, o.Partitions) && slices.Equal(c.Accounts, o.Accounts)
 }

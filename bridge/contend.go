@@ -14,7 +14,8 @@ import (
 // one. Jobs later in Slurm's order are no obstacle, since the planned job is in Slurm's queue before any job is asked
 // to leave.
 
-// contenders are the jobs of an observation that are not managed and only wait for room, in Slurm's order.
+// contenders are the unmanaged jobs of an observation that only wait for room, in Slurm's order. Slurm may give them
+// what a preempted job leaves.
 func contenders(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
 	for _, t := range jobs {
 		if t.isContender(s) {
@@ -25,7 +26,7 @@ func contenders(jobs []*managedJob, s *sortedObservation) (list []*managedJob) {
 	return list
 }
 
-// isContender says that the job is not managed and that Slurm may start it as soon as there is room.
+// isContender says whether the job is not managed and Slurm may start it as soon as there is room.
 func (t *managedJob) isContender(s *sortedObservation) bool {
 	if t.State != slurm.Pending || t.Held || t.Dependency || t.Completing || t.WaitsAt(s.at) ||
 		t.treatmentAt(s.at) == managed {
@@ -39,9 +40,9 @@ func (t *managedJob) isContender(s *sortedObservation) bool {
 // its begin time keeps the old reason until then.
 var roomOnlyReasons = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
-// blockedByForeignCleanup says that the place of a running job could not be reused for an unknown time: an unmanaged
-// job is completing on one of its nodes, and Slurm starts nothing there until that is over. The cleanup of managed jobs
-// is no obstacle.
+// blockedByForeignCleanup says whether the place of a running job could not be used again for an unknown time: an
+// unmanaged job is completing on one of its nodes, and Slurm starts nothing there until that is over. The running job
+// then stays, since it would be preempted for nothing. Cleanup of managed jobs is no obstacle.
 func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 	return slices.ContainsFunc(t.nodePlaces, func(place int) bool {
 		if place == unmanagedPlace {
@@ -52,12 +53,13 @@ func (s *sortedObservation) blockedByForeignCleanup(t *managedJob) bool {
 	})
 }
 
-// replans is how often a plan is made again because other jobs would get what the preempted ones leave. After that no
-// job is preempted.
+// replans is how often a plan is made again because other jobs would get what the preempted ones leave. After that the
+// plan is made once more, with no job preempted.
 const replans = 4
 
-// replanWithoutContended makes the plan again as long as other jobs would get what the preempted ones leave; those
-// stay.
+// replanWithoutContended makes the plan again as long as unmanaged jobs would get what preempted jobs leave. In each
+// new plan the jobs that would be preempted for nothing stay, so other jobs may be preempted in it: hence the
+// repetition. The plan must have been made once.
 func replanWithoutContended(ctx context.Context, t *activeRound) error {
 	for n := 1; len(t.observation.contenders) > 0 && fixContended(t); n++ {
 		if n > replans {
@@ -70,8 +72,8 @@ func replanWithoutContended(ctx context.Context, t *activeRound) error {
 	return nil
 }
 
-// fixContended fixes the preempted jobs on nodes where another job would get what is meant for the plan's jobs. It
-// says whether there are any.
+// fixContended fixes, in the snapshot, the jobs whose preemption is wasted on one of their nodes (preemptionIsWasted).
+// It says whether there are any; if not, the plan can be kept.
 func fixContended(t *activeRound) (any bool) {
 	handovers := handoversByPlace(t)
 	for _, i := range t.victims() {
@@ -84,7 +86,8 @@ func fixContended(t *activeRound) (any bool) {
 	return any
 }
 
-// victims are the indices of the managed jobs that the plan preempts.
+// victims are the managed jobs that the plan preempts, to move, resize or stop them, as indices in the observation and
+// the snapshot.
 func (t *activeRound) victims() (list []int) {
 	for i, tn := range t.observation.managed {
 		if tn.State == slurm.Running && !isUnchanged(tn, &t.report.Plan.Decisions[i]) {
@@ -94,7 +97,8 @@ func (t *activeRound) victims() (list []int) {
 	return list
 }
 
-// handover is what happens to a node that preempted jobs leave: what starts there, and what they take again.
+// handover is what happens to a node that preempted jobs leave, by the plan: what starts there, and what the preempted
+// jobs themselves take again.
 type handover struct {
 	room   gres.Vector    // free after all preempted jobs have left
 	starts []plannedStart // in Slurm's order
@@ -105,11 +109,12 @@ type handover struct {
 // plannedStart is a job that the plan starts on a node.
 type plannedStart struct {
 	rank
-	armed bool // it is in Slurm's queue before any job is asked to leave
-	size  gres.Vector
+	armed bool        // it is in Slurm's queue before any job is asked to leave
+	size  gres.Vector // on the node
 }
 
-// handoversByPlace are those of all nodes that preempted jobs leave, by place (index among the managed nodes).
+// handoversByPlace are the handovers of all nodes that preempted jobs leave, by place: the node's index among the
+// managed nodes. Nodes that are not managed are left out.
 func handoversByPlace(t *activeRound) map[int]*handover {
 	all := map[int]*handover{}
 	for _, i := range t.victims() {
@@ -142,9 +147,9 @@ func handoversByPlace(t *activeRound) map[int]*handover {
 	return all
 }
 
-// addHandoverGrant adds to h what job i is granted on the node. A waiting job is armed unless arming is switched off,
-// its grant is a shared GPU, or it counts in a quota of cores or memory. A job that shrinks there is not counted in
-// back: it only gives something back.
+// addHandoverGrant adds to h what the plan grants job i on the node, d being its decision. A waiting job is armed
+// unless arming is switched off, its grant is a shared GPU, or it counts in a quota of cores or memory. A preempted job
+// that shrinks there is not added to back, since it only gives a loan back and needs no free room.
 func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	tn := t.observation.managed[i]
 	switch {
@@ -159,13 +164,14 @@ func addHandoverGrant(t *activeRound, h *handover, i int, d *policy.Decision) {
 	}
 }
 
-// preemptionIsWasted says that preemption on a node would be for nothing: another job would get what is meant for the
-// plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, with the plan's jobs that
-// can be armed in their places; the plan's other jobs come last.
+// preemptionIsWasted says whether preemption on a node would be for nothing: an unmanaged job would get what is meant
+// for the plan's jobs, or no job would use what is given back. It serves the queue in Slurm's order, as Slurm will: the
+// plan's armed jobs at their ranks, and its other jobs last, since they become eligible only after the preempted jobs
+// have left.
 func preemptionIsWasted(t *activeRound, place int, h *handover) bool {
 	n := &t.observation.nodes[t.observation.topology.managed[place]]
 	left, taken, next := h.room, false, 0
-	// It takes the plan's next jobs for which before holds; false if one of them finds no room.
+	// serve gives the plan's next jobs for which before holds their room; false: one of them finds none.
 	serve := func(before func(x plannedStart) bool) (all bool) {
 		for ; next < len(h.starts) && before(h.starts[next]); next++ {
 			if !h.starts[next].size.Fits(left) {

@@ -18,9 +18,9 @@ import (
 //
 // Sizes are lost when the process ends. The first round of the next process sizes all jobs as if they had started then.
 
-// sizedRun is the size that a run would have.
+// sizedRun is the size that a run of a job would have, and the run's start, by which it is known to be the same run.
 type sizedRun struct {
-	started time.Time
+	started time.Time // by which a later run of the same job is told apart
 	holds   *policy.Placement
 }
 
@@ -28,18 +28,19 @@ type sizedRun struct {
 // did, none, and all.
 type whatIfSizes struct{ declared, noneDeclared, allDeclared map[int]sizedRun }
 
-// counterfactual sizes running jobs under one assumption.
+// counterfactual sizes running jobs under one assumption about which of them declared a checkpoint.
 type counterfactual struct {
 	round *activeRound
-	c     *policy.Cluster
+	c     *policy.Cluster        // the snapshot in which the sizes are put
 	saves func(*managedJob) bool // which jobs are assumed to have declared a checkpoint
 	sizes *map[int]sizedRun      // sizes of the last round; replaced by those of this one
 	fresh []int                  // indices, in the observation and the snapshot, of the jobs to be sized
 	sized []int                  // indices of the jobs that keep an earlier size
 }
 
-// applyCounterfactualSizes puts the sizes under the true assumption into the snapshot, and notes those under the other
-// two for the savings.
+// applyCounterfactualSizes puts the sizes that running jobs would have into the snapshot of a shadow round, so that its
+// plan is made for the site as it would be. The sizes under the other two assumptions are noted in the jobs, for the
+// ledger of savings only.
 func applyCounterfactualSizes(t *activeRound) {
 	real := t.report.Snapshot.Jobs
 	if t.runner.Settings.Savings {
@@ -58,7 +59,9 @@ func applyCounterfactualSizes(t *activeRound) {
 	}
 }
 
-// counterfactualSizes puts into jobs the sizes under an assumption, and returns them by index.
+// counterfactualSizes replaces, in jobs, what the running jobs hold by the sizes under one assumption: saves says which
+// jobs declared a checkpoint. sizes are those of the last round under that assumption, and are replaced. It returns
+// what each job would hold, by its index in jobs.
 func counterfactualSizes(t *activeRound, jobs []policy.Job, saves func(*managedJob) bool,
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
@@ -66,7 +69,8 @@ func counterfactualSizes(t *activeRound, jobs []policy.Job, saves func(*managedJ
 	return (&counterfactual{round: t, c: &c, saves: saves, sizes: sizes}).sizeRuns()
 }
 
-// sizeRuns sizes the running jobs, and returns what each would hold, by index.
+// sizeRuns sizes the running jobs, and returns what each would hold, by index. Jobs that keep their real size
+// (restoreSizes) have no entry.
 func (s *counterfactual) sizeRuns() map[int]*policy.Placement {
 	s.restoreSizes()
 	s.sizeFresh()
@@ -76,14 +80,15 @@ func (s *counterfactual) sizeRuns() map[int]*policy.Placement {
 	return s.remember()
 }
 
-// actualPlacement is what a running job holds in Slurm.
+// actualPlacement is what a running job holds in Slurm, as opposed to what it would hold.
 func (t *managedJob) actualPlacement() *policy.Placement {
 	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 }
 
-// restoreSizes gives each run the size that it had in the last round, and lists the runs that need a new one: those
-// that have just begun, and in a full round those that could be sized again. Left as they are: jobs that are
-// completing, that hold different numbers of GPUs on their nodes, or that run on nodes that are not managed.
+// restoreSizes gives each run the size that it had in the last round (s.sized), and lists the runs that need a new one
+// (s.fresh): those that have just begun, and in a full round those that could be sized again. Some jobs keep what they
+// hold, since no plan could have sized them: those that are completing, that hold different numbers of GPUs on their
+// nodes, or that run on nodes that are not managed.
 func (s *counterfactual) restoreSizes() {
 	for i, tn := range s.round.observation.managed {
 		j := &s.c.Jobs[i]
@@ -107,8 +112,9 @@ func (s *counterfactual) restoreSizes() {
 // topPriority is a priority above any of Slurm's, so that running jobs are sized before waiting ones.
 const topPriority = 1 << 62
 
-// sizeFresh sizes the jobs that need a new size, each on the nodes on which it runs. A job that the plan does not place
-// there counts with what it really holds.
+// sizeFresh sizes the jobs of s.fresh by a plan in which they are the first in line and all others stay, each on the
+// nodes on which it runs: so each gets the size that it would have been given there. A job that the plan does not place
+// on these nodes, and every job if the plan violates a promise, counts with what it really holds.
 func (s *counterfactual) sizeFresh() {
 	if len(s.fresh) == 0 {
 		return
@@ -134,7 +140,9 @@ func (s *counterfactual) sizeFresh() {
 	}
 }
 
-// revertOvercommitted gives jobs on overcommitted nodes their real size. It says whether there were any.
+// revertOvercommitted gives jobs on overcommitted nodes their real size, since together they could not have had the
+// others. undone says whether there were any: then other nodes must be looked at again, because a real size may be
+// larger.
 func (s *counterfactual) revertOvercommitted() (undone bool) {
 	free := map[string]gres.Vector{}
 	for n := range s.c.Nodes {
@@ -157,7 +165,7 @@ func (s *counterfactual) revertOvercommitted() (undone bool) {
 	return undone
 }
 
-// remember keeps the sizes for the next rounds.
+// remember keeps the sizes for the next round, and returns them by index. Runs that have ended are dropped.
 func (s *counterfactual) remember() map[int]*policy.Placement {
 	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
 	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))

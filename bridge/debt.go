@@ -40,7 +40,8 @@ const (
 	toHandBack
 )
 
-// treatmentAt is how a round treats the job at now. The record is nil if there is no debt.
+// treatmentAt is how a round treats the job at now, the time of the observation. The job's record must be set; nil:
+// there is no debt.
 func (t *managedJob) treatmentAt(now time.Time) treatment {
 	switch {
 	case t.ours && t.untouchedBecause == "":
@@ -60,8 +61,8 @@ func (t *managedJob) treatmentAt(now time.Time) treatment {
 	return toHandBack
 }
 
-// needsHandBack says that a job with our directive, on which no plan decides, waits under a lease or with a size that
-// is not its user's.
+// needsHandBack says whether a job with our directive, on which no plan decides, waits under a lease or with a size
+// that is not its user's. Without being handed back it would wait for nothing until its lease ends.
 func (t *managedJob) needsHandBack(now time.Time) bool {
 	if t.State != slurm.Pending || t.Held {
 		return false
@@ -76,7 +77,8 @@ func (t *managedJob) needsHandBack(now time.Time) bool {
 		(t.Lease != 0 || t.Begin.After(later(fromUnix(t.parsedAnnotation().Begin), now)))
 }
 
-// isReleased says that a job is Slurm's to start as its user asked, and that its annotation says so.
+// isReleased says whether a job has been handed back: it is Slurm's to start as its user asked, and its annotation says
+// so. Then its debt is paid. The job must have a record.
 func (t *managedJob) isReleased(now time.Time) bool {
 	return lastRunIsOverBy(t.Job, now) && t.Request.Equal(&t.record.Own) &&
 		t.Lease == 0 && !t.Begin.After(later(t.record.NotBefore, now)) &&
@@ -84,8 +86,8 @@ func (t *managedJob) isReleased(now time.Time) bool {
 }
 
 // handBackStep is the step that hands a waiting job back to Slurm as far as possible at now; nil: nothing is to be
-// done. Until the job's last run has been cleaned up it gets a lease instead: without one Slurm would put its own
-// requeue penalty in place of a past begin time, or kill a job that starts that early.
+// done. Until the job's last run has been cleaned up it is Restore, which gives a lease instead: without one Slurm
+// would put its own requeue penalty in place of a past begin time, or kill a job that starts that early.
 func (t *managedJob) handBackStep(now time.Time, why string) *Step {
 	switch {
 	case !lastRunIsOverBy(t.Job, now):
@@ -99,10 +101,11 @@ func (t *managedJob) handBackStep(now time.Time, why string) *Step {
 	return &Step{Job: t.ID, Verb: Release, Why: why, Cause: t.handBackCause()}
 }
 
-// recordCursor finds records for a list of jobs in ascending order of ID.
+// recordCursor finds records for a list of jobs in ascending order of ID, in one pass over the records.
 type recordCursor struct{ rest Records }
 
-// recordOf is the record of a job; nil if there is none. Jobs must be asked for in ascending order.
+// recordOf is the record of a job; nil if there is none. Jobs must be asked for in ascending order, since records
+// before the last one asked for are dropped.
 func (c *recordCursor) recordOf(job int) *Record {
 	for len(c.rest) > 0 && c.rest[0].Job < job {
 		c.rest = c.rest[1:]
@@ -113,7 +116,7 @@ func (c *recordCursor) recordOf(job int) *Record {
 	return nil
 }
 
-// With adds those of others whose jobs have no record in rs.
+// With is rs and those records of others whose jobs have none in rs, ascending in job. rs itself is not changed.
 func (rs Records) With(others Records) Records {
 	all := slices.Clone(rs)
 	for _, r := range others {
@@ -125,10 +128,11 @@ func (rs Records) With(others Records) Records {
 	return all
 }
 
+// byJob orders records by job ID.
 func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
-// records are the debts that remain after this round: those of managed, deferred and returning jobs. A job that is
-// managed only by a rule in shadow mode has no debt.
+// records are the records to be stored after this round, ascending in job: those of managed jobs, and of others the
+// debts that remain. A job that is managed only by a rule in shadow mode has no debt and is left out.
 func (t *activeRound) records() Records {
 	records := make(Records, 0, len(t.observation.managed)+len(t.observation.debtors))
 	for _, list := range [][]*managedJob{t.observation.managed, t.observation.debtors} {
@@ -145,8 +149,8 @@ func (t *activeRound) records() Records {
 	return records
 }
 
-// incurred are the debts that no settled round has recorded: those of this round, and those of a round that died, which
-// would be lost when its intent is overwritten.
+// incurred are the records that no settled round has stored, for the intent, which is written before the first change:
+// those of this round, and those of a round that died. The latter are only in the old intent, which is now replaced.
 func (t *activeRound) incurred(settled Records) Records {
 	var debts Records
 	on := recordCursor{settled}

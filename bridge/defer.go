@@ -8,14 +8,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// couldStartBeforeNextRound says that the step's job could start before the next round: it does not depend on the lease
-// job, and its begin time comes before this round ends, or less than StartTimeout later.
+// couldStartBeforeNextRound says whether Slurm could start the step's job before the next round: it does not depend on
+// the lease job, and its begin time comes before this round ends, or less than StartTimeout later. Such a job is
+// renewed before anything else is done; other renewals can wait.
 func (a *executor) couldStartBeforeNextRound(s *step) bool {
 	return s.job.Lease == 0 && s.job.Begin.Before(a.round.now().Add(a.timeLeft()+a.runner.Settings.StartTimeout))
 }
 
-// deferStarts writes to waiting jobs that are to be handed back, restored, or renewed at once because they could start
-// too early.
+// deferStarts writes to the waiting jobs that cannot wait until the round has time: those that are to be handed back or
+// restored, and those whose lease ends so soon that they could start too early.
 func (a *executor) deferStarts(ctx context.Context) error {
 	return a.forEachStep(ctx, a.steps.filter(func(s *step) bool {
 		return s.stage == notBegun &&
@@ -23,8 +24,8 @@ func (a *executor) deferStarts(ctx context.Context) error {
 	}), done, func(s *step) error { return a.writeWaitOrRelease(ctx, s) })
 }
 
-// writeWaitOrRelease hands the step's job back to Slurm, or restores or renews it. If Slurm has started a job that was
-// to be restored, the step is done: the job runs as it was.
+// writeWaitOrRelease hands the step's job back to Slurm (Release), or restores or renews it. If Slurm has just started
+// a job that was to be restored, there is no error and the step is done (s.raced): the job runs as it was.
 func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.round.waitOrReleaseUpdate(s))
 	if s.raced = s.Verb == Restore && errors.Is(err, slurm.ErrNotPending); s.raced {
@@ -33,7 +34,8 @@ func (a *executor) writeWaitOrRelease(ctx context.Context, s *step) error {
 	return err
 }
 
-// waitOrReleaseUpdate is the update that hands the step's job back to Slurm, or gives it its own request and a lease.
+// waitOrReleaseUpdate is the update that hands the step's job back to Slurm, or, unless the verb is Release, gives it
+// its own request and a lease.
 func (t *activeRound) waitOrReleaseUpdate(s *step) slurm.Update {
 	if s.Verb == Release {
 		return releaseUpdate(s.job.record, t.report.Round, s.job.untouchedBecause, t.now())
@@ -46,7 +48,8 @@ func (t *activeRound) leaseUpdate(s *step) slurm.Update {
 	return t.runner.waitUpdate(s.job, t.report.Round, s.Why, t.now())
 }
 
-// renew gives jobs a new lease and the reason why they wait, a few at a time, until the given moment.
+// renew writes a.renewals, a few at a time, until the given moment on the host's monotonic clock or until none is left.
+// Each gives a job a new lease and the reason why it waits. Those that were not written wait for the next call.
 func (a *executor) renew(ctx context.Context, until time.Duration) error {
 	for len(a.renewals) > 0 && a.runner.Clock.Elapsed() < until {
 		few := a.renewals[:min(max(1, a.runner.Settings.Parallel), len(a.renewals))]
@@ -58,9 +61,10 @@ func (a *executor) renew(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
-// tellRest writes to the waiting jobs that were not written to yet. Where small rounds are held it stops after
-// tellAtMost, since no small round can start a job meanwhile, and small rounds go on with it. Begin times must be
-// renewed, so without a lease job it takes all the time until the next round is due.
+// tellRest writes the renewals for which there was no time while the round waited. Where small rounds are held it stops
+// after tellAtMost, since no small round can start a job meanwhile, and small rounds go on with it. Without a lease job
+// the leases themselves, which are begin times, are renewed by this; it then takes all the time until the next round is
+// due.
 func (a *executor) tellRest(ctx context.Context) error {
 	switch {
 	case a.round.small:
@@ -71,10 +75,11 @@ func (a *executor) tellRest(ctx context.Context) error {
 	return a.renewEach(ctx, a.renewals)
 }
 
-// tellAtMost is how long a round writes to waiting jobs after all else is done; a small round takes half of it.
+// tellAtMost is how long a full round writes renewals after all else is done; a small round takes half of it.
 const tellAtMost = 2 * time.Second
 
-// renewEach writes the lease and the reason of their wait to all these jobs, until the next round is due.
+// renewEach writes to the jobs of these steps their lease and the reason why they wait, until the next round is due.
+// Steps that were not begun by then stay as they are.
 func (a *executor) renewEach(ctx context.Context, steps []*step) error {
 	return a.forEachStep(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.round.leaseUpdate(s)) })
 }

@@ -67,19 +67,21 @@ func (r *Runner) diff(s *sortedObservation, plan policy.Plan) []Step {
 	return slices.Concat(release, restore, preempt, start, arm)
 }
 
-// shouldArm says that the job is to be armed.
+// shouldArm says whether the job is one of the next in line, which are armed.
 func (s *sortedObservation) shouldArm(t *managedJob) bool {
 	_, next := s.jobsToArm[t.ID]
 	return next
 }
 
-// isUnchanged says that the plan leaves a running job as it is: in shadow mode as it would be.
+// isUnchanged says whether the plan leaves a running job as it is, so that it is not preempted. In shadow mode it is
+// compared with what the job would hold, and not with what it holds.
 func isUnchanged(t *managedJob, d *policy.Decision) bool {
 	holds := cmp.Or(t.shadowPlacement, t.placement)
 	return d.Grant != nil && (d.Grant == holds || d.Grant.Equal(*holds))
 }
 
-// startReason says why a job starts, and at which speed. A job that cannot give back is told what that costs it.
+// startReason says to the job's user why a waiting job starts, and at which speed. If the form of its request or the
+// lack of a checkpoint may cost it speed, it says that, too.
 func (t *managedJob) startReason(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
@@ -98,8 +100,8 @@ func (t *managedJob) startReason(d *policy.Decision) string {
 	return why
 }
 
-// waitingVerb is the step that a waiting job needs: Restore if it carries another request than its user's, Renew if it
-// needs a lease or has not been told why it waits. Empty: none.
+// waitingVerb is the step that a job needs to wait on: Restore if it carries another request than its user's, Renew if
+// it needs a lease or has not been told why it waits. Empty: none.
 func (r *Runner) waitingVerb(t *managedJob, now time.Time) Verb {
 	switch {
 	case !t.Request.Equal(&t.record.Own):
@@ -110,8 +112,9 @@ func (r *Runner) waitingVerb(t *managedJob, now time.Time) Verb {
 	return ""
 }
 
-// changedReason says that a job was told why it waits half a lease ago or earlier, and that the reason has changed. A
-// job whose lease is a begin time is told when that is renewed.
+// changedReason is why a waiting job waits now, and whether the job is to be told (is): it was told another reason,
+// half a lease ago or earlier. A job whose lease is a begin time is not told, since that is done when the begin time is
+// renewed.
 func (r *Runner) changedReason(t *managedJob, d *policy.Decision) (why string, is bool) {
 	said := t.parsedAnnotation()
 	if t.Lease == 0 || time.Duration(r.Last-said.Round)*r.Settings.Round < r.Settings.Lease/2 {
@@ -124,7 +127,8 @@ func (r *Runner) changedReason(t *managedJob, d *policy.Decision) (why string, i
 // maxReasonUpdates is how many jobs a round tells a changed reason, so that the cost does not grow with the queue.
 const maxReasonUpdates = 32
 
-// oldestReasonSteps are the steps for the maxReasonUpdates jobs that were told longest ago, ascending in job.
+// oldestReasonSteps are the steps of the maxReasonUpdates jobs that were told their reason longest ago, ascending in
+// job. The other jobs have their turn in later rounds.
 func (s *sortedObservation) oldestReasonSteps(steps []Step) []Step {
 	if len(steps) <= maxReasonUpdates {
 		return steps
@@ -136,7 +140,8 @@ func (s *sortedObservation) oldestReasonSteps(steps []Step) []Step {
 	return steps
 }
 
-// startUpdate is the update that starts a job with its grant. seat is its slot on a shared GPU; nil: none.
+// startUpdate is the update that starts a job with its grant at now: size, node names and begin time in one. seat is
+// its slot on a shared GPU; nil: none. why and note are for its annotation.
 func startUpdate(
 	rec *Record,
 	g policy.Placement,
@@ -150,7 +155,8 @@ func startUpdate(
 	return slurm.Update{Job: rec.Job, Begin: now, Request: sized(rec, g), Extra: annotation.String()}
 }
 
-// sized is the user's own request with the granted amounts and nodes.
+// sized is the request with which a job starts: its user's own, with the granted amounts and nodes, and the granted GPU
+// if it is a shared one.
 func sized(rec *Record, g policy.Placement) slurm.Request {
 	q := resized(rec, len(g.Nodes), g.PerNode)
 	q.Pin, q.Shard = hostsOf(g.Nodes), g.Device
@@ -169,7 +175,7 @@ func releaseUpdate(rec *Record, round int, note string, now time.Time) slurm.Upd
 	return slurm.Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own, Extra: annotation.String()}
 }
 
-// requestChanges appends the fields in which two requests differ, under the names that the audit log uses.
+// requestChanges appends to changes the fields in which two requests differ, under the names that the audit log uses.
 func requestChanges(changes []Change, old, to *slurm.Request) []Change {
 	if old.Equal(to) {
 		return changes

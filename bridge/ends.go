@@ -5,8 +5,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// tellEnds tells the planner when jobs on which it does not decide end by their time limits, and what they free on each
-// node.
+// tellEnds adds to the planner's nodes when unmanaged jobs that run on them end by their time limits, and what they
+// then free on each node. With that a plan can tell when room comes for a job that waits.
 func (r *Runner) tellEnds(s *sortedObservation, nodes []policy.Node) {
 	for _, t := range r.cache.jobs {
 		if t.State != slurm.Running || t.Ends.IsZero() || t.treatmentAt(s.at) == managed {

@@ -15,6 +15,7 @@ import (
 // Plans do not take this into account, and nothing waits for the place: no start, and, if small rounds look every
 // second, no round either.
 
+// Margins before a time limit.
 const (
 	// limitMargin is the least time between the end of the grace and the limit: some small rounds, of which one may be
 	// busy with a start.
@@ -24,11 +25,11 @@ const (
 	stopMargin = 5 * time.Second
 )
 
-// timeComes is the reason given for such a preemption.
+// timeComes is the reason of a preemption before a time limit, in the report and for the hook.
 const timeComes = "its time limit comes"
 
-// saveLeadTime is how long before its time limit a job with this grace is asked. Without small rounds it is a round
-// longer.
+// saveLeadTime is how long before its time limit a job with this grace is asked to save. Without small rounds it is a
+// round longer, since the next look comes only then.
 func (s *Settings) saveLeadTime(grace time.Duration) time.Duration {
 	if s.Watched {
 		return grace + limitMargin
@@ -36,34 +37,35 @@ func (s *Settings) saveLeadTime(grace time.Duration) time.Duration {
 	return grace + limitMargin + s.Round
 }
 
-// askedBeforeLimit says that a job is asked to save before its time limit. Excluded are jobs that cannot be asked, and
-// jobs that Slurm would not start again.
+// askedBeforeLimit says whether a running job is asked to save before its time limit. Excluded are jobs that cannot be
+// asked, and jobs that Slurm would not start again, which lose nothing by running on.
 func (r *Runner) askedBeforeLimit(t *managedJob) bool {
 	return r.Settings.SaveAtLimit && t.State == slurm.Running && t.TimeLimit > 0 && t.canSave() &&
 		!r.limitTooShortToAsk(t) &&
 		!t.isLastRun()
 }
 
-// limitTooShortToAsk says that a job's time limit is too short to ask it before: it would spend most of its time on
-// saving.
+// limitTooShortToAsk says whether a job's time limit is too short to ask it before: it would spend most of its time on
+// saving. The job's user is told (shortLimitNote).
 func (r *Runner) limitTooShortToAsk(t *managedJob) bool {
 	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.saveLeadTime(t.directives.Grace)+trapSetupTime
 }
 
-// shortLimitNote is the note for the user of such a job.
+// shortLimitNote tells the user of a job with limitTooShortToAsk that the job is not asked, and which limit would do.
 func (r *Runner) shortLimitNote(t *managedJob) string {
 	return fmt.Sprintf(
 		"is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
 		t.directives.Grace, 2*r.Settings.saveLeadTime(t.directives.Grace)+trapSetupTime)
 }
 
-// isLastRun says that another run after this one could not end before the deadline. Slurm cancels such a job when it
-// waits.
+// isLastRun says whether another run after this one could not end before the job's deadline (sbatch --deadline). Slurm
+// cancels such a job when it waits, so asking it to save and leave would be its end.
 func (t *managedJob) isLastRun() bool {
 	return !t.Deadline.IsZero() && t.endTime().Add(t.TimeLimit).After(t.Deadline)
 }
 
-// endTime is when Slurm ends the run, by its own clock. If that clock is set, the limit moves with it.
+// endTime is when Slurm ends the run because of its time limit, by Slurm's clock. The job must be running and have a
+// limit.
 func (t *managedJob) endTime() time.Time {
 	if !t.Ends.IsZero() {
 		return t.Ends
@@ -71,7 +73,8 @@ func (t *managedJob) endTime() time.Time {
 	return t.Started.Add(t.TimeLimit)
 }
 
-// limitActionTime is when the next action about a job's time limit is due: to ask it, or to stop it. Zero: none.
+// limitActionTime is when the next action about a job's time limit is due, by Slurm's clock: to ask it, or, where small
+// rounds are held and it was asked, to stop it. Zero: nothing is to be done about its limit.
 func (r *Runner) limitActionTime(t *managedJob) time.Time {
 	if !r.askedBeforeLimit(t) {
 		return time.Time{}
@@ -84,8 +87,8 @@ func (r *Runner) limitActionTime(t *managedJob) time.Time {
 	return later(ask, earlier(asked.Add(t.directives.Grace), t.endTime().Add(-stopMargin)))
 }
 
-// expiring are the jobs that the plan leaves running and whose time limit needs action within the given time; nil in
-// most rounds.
+// expiring are the jobs that the plan leaves running and whose time limit needs action within the given time from the
+// observation; nil: there are none. They are preempted although the plan did not choose them.
 func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
 	for i, t := range s.managed {
@@ -100,8 +103,8 @@ func (r *Runner) expiring(s *sortedObservation, plan policy.Plan, within time.Du
 	return list
 }
 
-// nextExpiry is when the next action about a time limit is due that is not due yet, on the host's monotonic clock; 0:
-// never.
+// nextExpiry is when the next action about a time limit comes that is not due yet, on the host's monotonic clock; 0:
+// none is ahead. A small round then observes even if the watcher has seen no change.
 func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	for _, t := range s.managed {
 		if at := r.limitActionTime(t); at.After(s.at) {
@@ -113,8 +116,9 @@ func (r *Runner) nextExpiry(s *sortedObservation) (alarm time.Duration) {
 	return alarm
 }
 
-// isDue says that a job is to be asked to leave now. A full round also has the steps for time limits that come before
-// its end: these wait for their moment, or, if the job was asked before, until it no longer runs.
+// isDue says whether a preemption is to be begun now. One before a time limit, which a full round lists ahead until its
+// own end, waits for its moment; if its job was asked before, the moment comes also when the job no longer runs. Any
+// other is due at once.
 func (a *executor) isDue(s *step) bool {
 	if !s.expires {
 		return true
@@ -123,7 +127,8 @@ func (a *executor) isDue(s *step) bool {
 	return !at.After(a.round.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != slurm.Running
 }
 
-// limitBeforeGrace says that the time limit comes before a job's grace is over.
+// limitBeforeGrace says whether the step's job, which was asked to save, must be stopped now, although its grace may
+// not be over: otherwise Slurm would kill it at its time limit, and not requeue it.
 func limitBeforeGrace(a *executor, s *step) bool {
 	return a.runner.askedBeforeLimit(s.job) && !a.round.now().Before(s.job.endTime().Add(-stopMargin))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Explicit says which amounts a user asked for explicitly. In the job these look like the partition's defaults; only
-// the gate can tell, and says so in the job's first annotation.
+// Explicit says which amounts a user asked for explicitly; all others come from the partition's defaults. In the job
+// both look the same; only the gate can tell, and says so in the job's first annotation.
 type Explicit struct {
 	Told   bool `json:"told,omitempty"`  // the gate has seen the job, so the other fields are known
 	Memory bool `json:"mem,omitempty"`   // --mem and similar
@@ -20,7 +20,7 @@ type Explicit struct {
 // would kill it.
 var unknownExplicit = Explicit{Memory: true}
 
-// explicit is what is known, or else assumed, to be explicit.
+// explicit is what is known to be explicit, or else what is assumed (unknownExplicit).
 func (r *Record) explicit() Explicit {
 	if !r.Explicit.Told {
 		return unknownExplicit
@@ -28,8 +28,9 @@ func (r *Record) explicit() Explicit {
 	return r.Explicit
 }
 
-// allMemoryReason says that a job asks for all memory of its nodes by --mem=0. It looks like the default of a site
-// without one; only the gate can tell.
+// allMemoryReason is why a job that asks for all memory of its nodes by --mem=0 is left to Slurm; empty for other jobs.
+// No size but the whole node's memory would be what it asks for. Its request looks like the default of a site without
+// one, so it is known only where a gate has seen the job.
 func (t *managedJob) allMemoryReason() string {
 	q, said := &t.Request, t.parsedAnnotation().Explicit
 	// A job without a record is new to this ledger: only its annotation says what was explicit.
@@ -42,18 +43,20 @@ func (t *managedJob) allMemoryReason() string {
 	return ""
 }
 
-// countsTasks says that the job's cores decide how many tasks it runs: an srun with -c and without -n, typed at a
-// terminal or inside an salloc, starts as many tasks as fit into the allocation. If no gate has seen the job, -c is
-// assumed.
+// countsTasks says whether the number of the job's cores decides how many tasks it runs, so that it must get exactly
+// what it asked for: an srun with -c and without -n, typed at a terminal or inside an salloc, starts as many tasks as
+// fit into the allocation. If no gate has seen the job, -c is assumed.
 func (t *managedJob) countsTasks() bool {
 	return t.Interactive && (t.record.Explicit.CPUs || !t.record.Explicit.Told)
 }
 
-// setSizeBounds tells the planner which part of its user's request a job must have. Without a profile that is all of
-// it, since the effect of less is unknown. With one, explicit memory is a floor, since too little kills; cores may be
-// given away, unless the user, the site or a script with sizes says otherwise. Amounts per GPU (--cpus-per-gpu,
-// --mem-per-gpu) are given exactly. The steps of an interactive job are typed with its request in mind: it gets no less
-// of anything, and exactly the cores that were given.
+// setSizeBounds sets in j which part of its user's request the job must have (Floor), must not exceed (Ceiling), or
+// counted on for its time limit (Pace).
+//
+// Without a profile the floor is all of the request, since the effect of less is unknown. With one, explicit memory is
+// a floor, since too little kills; cores may be given away, unless the user, the site (Settings.Keep) or a script with
+// sizes says otherwise. Amounts per GPU (--cpus-per-gpu, --mem-per-gpu) are given exactly. The steps of an interactive
+// job are typed with its request in mind: it gets no less of anything, and exactly the cores that were given.
 func (r *Runner) setSizeBounds(t *managedJob, j *policy.Job) {
 	own, said, asks, keep := t.record.Own.PerNode(), t.record.explicit(), t.directives, r.Settings.Keep
 	steps := said.Steps && keep.Steps || t.Interactive

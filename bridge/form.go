@@ -12,7 +12,7 @@ import (
 // jobs that are submitted from inside the job.
 
 // resized is the user's own request with the granted amounts on each of so many nodes. Amounts per GPU stay as they
-// are, since Slurm computes them.
+// are, since Slurm computes them; so does all else that the user asked for, and every amount of an exclusive job.
 func resized(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 	q := rec.Own
 	q.Nodes = nodes
@@ -32,22 +32,23 @@ func resized(rec *Record, nodes int, perNode gres.Vector) slurm.Request {
 	return q
 }
 
-// hasMemoryPerCore says that a job is given memory per core. This is so if its user or its partition gives an amount
+// hasMemoryPerCore says whether a job is given memory per core. This is so if its user or its partition gives an amount
 // per core, or if neither gives any: Slurm would then give whole nodes, and each step all memory of its job; per core,
-// steps still run side by side.
+// steps still run side by side. Grants of such jobs are whole MiB per core.
 func (r *Record) hasMemoryPerCore() bool {
 	return r.Own.MemoryPerCPU > 0 || r.Own.Memory == 0 && r.Own.MemoryPerGPU == 0 && !r.asksAllMemory()
 }
 
-// asksAllMemory says that the user asked for all memory of the nodes (--mem=0).
+// asksAllMemory says whether the user is known to have asked for all memory of the nodes (--mem=0).
 func (r *Record) asksAllMemory() bool {
 	own := &r.Own
 	return r.Explicit.Memory && own.Memory == 0 && own.MemoryPerCPU == 0 && own.MemoryPerGPU == 0
 }
 
 // roundMemoryPerCore rounds the memory in the grants of a site's own planner down to whole MiB per core, for jobs that
-// are given memory per core and as far as their floors allow. A running job that keeps what it holds is left alone,
-// since another amount would be a restart. The built-in planner does so itself.
+// are given memory per core and as far as their floors allow: Slurm can give such a job nothing else. A running job
+// that keeps what it holds is left alone, since another amount would be a restart. The built-in planner rounds by
+// itself.
 func roundMemoryPerCore(c *policy.Cluster, plan policy.Plan) {
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]

@@ -12,8 +12,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// Learned stores what was learned from jobs, over restarts. An entry that it returns is never changed. It is
-// implemented by the package shelf and by a map in tests.
+// Learned stores what was learned from jobs, over restarts of the daemon. An entry that it returns is never changed, so
+// two pointers to entries are equal only if nothing was learned between. It is implemented by the package shelf and by
+// a map in tests.
 type Learned interface {
 	// Of is the entry of an owner and a job name; nil: none. It must be cheap, since each round asks for each job.
 	Of(key learned.Key) *learned.Entry
@@ -30,16 +31,17 @@ type Lesson struct {
 	Forgot bool   `json:"forgot"` // all was forgotten, since the job's speed does not fit what was known
 }
 
-// cachedProfile is an entry and the profile made from it. It is kept so that the profile stays the same pointer as long
-// as the entry does.
+// cachedProfile is an entry and the profile made from it; both are nil if nothing was learned. It is kept so that the
+// profile stays the same pointer as long as the entry does: a new pointer makes a round work out anew what depends on
+// it.
 type cachedProfile struct {
 	entry   *learned.Entry
 	profile *sensitivity.Profile
 }
 
-// entryUpdate is a new entry to be stored, and the job that reported it.
+// entryUpdate is a new entry to be stored, and the job whose report changed it last.
 type entryUpdate struct {
-	entry, replaced *learned.Entry // before is the entry that it replaces; nil: none
+	entry, replaced *learned.Entry // replaced is the entry in whose place entry is stored; nil: none
 	job             int
 	ownerIndex      int // index among the entries of the same owner
 }
@@ -54,7 +56,8 @@ var (
 // keyOf is the key under which the job's entries are stored.
 func (t *managedJob) keyOf() learned.Key { return learned.Key{User: t.User, Job: t.Name} }
 
-// learnedProfile is the profile learned from the jobs of the same owner and name.
+// learnedProfile is the profile learned from the jobs of the same owner and name, for a job with synergy-profile=auto.
+// The error says why there is none; its user is told.
 func learnedProfile(r *Runner, t *managedJob) (*sensitivity.Profile, error) {
 	if r.Learned == nil {
 		return nil, errNoLearning
@@ -65,8 +68,9 @@ func learnedProfile(r *Runner, t *managedJob) (*sensitivity.Profile, error) {
 	return nil, errUnknownYet
 }
 
-// cachedProfileOf is the entry of a key with its profile; empty if there is none. It comes from the cache if neither
-// the entry nor the configured restart cost has changed.
+// cachedProfileOf is the entry of a key with its profile; empty if nothing was learned. It comes from the cache if
+// neither the entry nor the configured restart cost has changed. If the cache has many more entries than there are
+// jobs, it is emptied first.
 func cachedProfileOf(r *Runner, key learned.Key) *cachedProfile {
 	entry := r.Learned.Of(key)
 	if entry == nil {
@@ -86,14 +90,16 @@ func cachedProfileOf(r *Runner, key learned.Key) *cachedProfile {
 	return l
 }
 
-// hasCurrentCost says that the profile has the restart cost of the present settings.
+// hasCurrentCost says whether the profile has the restart cost of the present settings, which may change between
+// rounds.
 func (l *cachedProfile) hasCurrentCost(r *Runner) bool {
 	return l.profile == nil || l.profile.StartSeconds == r.Settings.RestartCost.Seconds()
 }
 
-// measureFlag is 1 if a job on one node should measure itself in its next run: its speed is unknown, or it may get more
-// cores than were ever measured while the curve still rises. It is a number because programs on nodes match it in the
-// annotation. A job that contradicted its profile does not measure, since it is not believed again.
+// measureFlag is 1 if a job should measure its speed by cores in its next run, and otherwise 0. It should if its speed
+// is unknown, or if it may get more cores than were ever measured while the curve still rises. Only jobs on one node
+// do, and none that contradicted its profile, since it is not believed again. It is a number because programs on nodes
+// match it in the annotation.
 func measureFlag(r *Runner, t *managedJob) int {
 	if r.Learned == nil || !t.directives.Auto || t.directives.Err() != nil || t.record.Own.Nodes != 1 ||
 		t.record.Audit.Found != nil {
@@ -105,9 +111,10 @@ func measureFlag(r *Runner, t *managedJob) int {
 	return 0
 }
 
-// learnProfiles collects what running jobs report of themselves: measured curves, and speeds between two progress
-// reports. After a drift the entry is emptied instead. A report counts only for its owner and job name, so a lie
-// affects only the liar's own jobs. Nothing is stored yet.
+// learnProfiles collects in t.lessons what running jobs report of themselves: measured curves, and speeds between two
+// progress reports. After a drift, when a job's speed does not fit what was learned, the entry is emptied instead. A
+// report counts only for its owner and job name, so a lie affects only the liar's own jobs. Nothing is stored yet: that
+// comes after the intent (storeLearned).
 func learnProfiles(t *activeRound, s *sortedObservation) {
 	t.lessons = nil
 	if t.runner.Learned == nil {
@@ -131,9 +138,9 @@ func learnProfiles(t *activeRound, s *sortedObservation) {
 	t.lessons = byOwnerRoundRobin(entries)
 }
 
-// byOwnerRoundRobin orders the entries to be stored, since there may be no time for all: the owners take turns, and of
-// each the entry that was stored longest ago comes first. So no user keeps others from learning by many names or
-// constant reports.
+// byOwnerRoundRobin orders the entries to be stored, since a round may not have the time for all: the owners take
+// turns, and of each the entry that was stored longest ago comes first. So no user keeps others from learning by many
+// names or constant reports.
 func byOwnerRoundRobin(entries map[learned.Key]entryUpdate) (all []entryUpdate) {
 	of := map[string][]entryUpdate{}
 	for key, e := range entries {
@@ -153,7 +160,7 @@ func byOwnerRoundRobin(entries map[learned.Key]entryUpdate) (all []entryUpdate) 
 	return all
 }
 
-// compare orders by the time of the entry that is replaced, then by owner and name.
+// compare orders updates by the time of the entry that is replaced, the oldest first, then by owner and job name.
 func (l entryUpdate) compare(other entryUpdate) int {
 	return cmp.Or(l.replacedAt().Compare(other.replacedAt()), cmp.Compare(l.entry.User, other.entry.User),
 		cmp.Compare(l.entry.Job, other.entry.Job))
@@ -167,14 +174,16 @@ func (l entryUpdate) replacedAt() time.Time {
 	return l.replaced.Updated
 }
 
-// keyedReport is a report with the key to which it belongs.
+// keyedReport is a report with the key of the entry to which it belongs.
 type keyedReport struct {
 	learned.Report
 	key     learned.Key
 	drifted bool // what was learned under the key does not fit this job and is to be forgotten
 }
 
-// learnableReports are the reports of the observed jobs, in the order of their times.
+// learnableReports are the reports of running jobs with synergy-profile=auto from which something can be learned, in
+// the order of their times. There may be several of one job: that its entry is to be forgotten, a curve, a speed. Jobs
+// on a shared GPU or on nodes that are not managed are left out, since their speed says nothing about cores there.
 func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) {
 	for _, tn := range s.managed {
 		if !tn.directives.Auto || tn.directives.Err() != nil || tn.State != slurm.Running || len(tn.nodePlaces) == 0 ||
@@ -216,8 +225,8 @@ func learnableReports(t *activeRound, s *sortedObservation) (all []keyedReport) 
 	return all
 }
 
-// hasContradictedEntry says that the entry which the job contradicted has not been forgotten yet, because that could
-// not be stored.
+// hasContradictedEntry says whether the entry that the job contradicted has not been forgotten yet, because that could
+// not be stored. It is then tried again. The job must be running on a managed node.
 func hasContradictedEntry(r *Runner, t *managedJob) bool {
 	if t.record.Audit.Found == nil {
 		return false
@@ -226,12 +235,14 @@ func hasContradictedEntry(r *Runner, t *managedJob) bool {
 	return e != nil && e.GPUType == t.topology.gpuType(t.nodePlaces[0]) && e.KnowsFromBefore(t.record.Audit.At)
 }
 
-// learnsFrom says that what a job reports is learned.
+// learnsFrom says whether what a job reports can be learned, apart from where it runs. A job that contradicted its
+// profile is not believed again.
 func learnsFrom(r *Runner, t *managedJob) bool {
 	return r.Learned != nil && t.directives.Auto && t.directives.Err() == nil && t.record.Audit.Found == nil
 }
 
-// runReport is a report about the run of a job.
+// runReport is a report about the run of a job: what it holds, and the rates that it reported at the given time,
+// measured in the given way. Times more than maxClockLead after the observation are taken for impossible (Latest).
 func (t *managedJob) runReport(
 	s *sortedObservation,
 	way learned.Way,
@@ -244,10 +255,11 @@ func (t *managedJob) runReport(
 	}
 }
 
-// ignore notes which of a job's reports is ignored, and why.
+// ignore notes which of a job's reports is ignored in this round, and why, for the report and the job's user.
 func (t *managedJob) ignore(what Ignored, why string) { t.ignored, t.ignoredReason = what, why }
 
-// curve is the curve that a job reports of this run; nil if there is none or it cannot be true.
+// curve is the curve that a job reports of this run: its speed by cores, ascending in cores. It is nil if there is none
+// or it cannot be true, which is then noted for its user.
 func (t *managedJob) curve(s *sortedObservation) []learned.Rate {
 	said := &t.directives.Curve
 	switch most := len(said.Rates); {
@@ -268,12 +280,12 @@ func (t *managedJob) curve(s *sortedObservation) []learned.Rate {
 	return nil
 }
 
-// maxStoreTime is how long a round may take to store what was learned, so that starts do not wait for a disk.
+// maxStoreTime is how long a round may take to store what was learned, so that no start waits longer for a slow disk.
 const maxStoreTime = 2 * time.Second
 
-// storeLearned stores what was learned, after the intent and before any change. It never makes a round fail. What is
-// not stored now is not lost: a curve stays in its job's comment, progress is reported again, and a contradicted entry
-// is forgotten by the next round.
+// storeLearned stores what was learned, after the intent and before any change to Slurm. It never makes a round fail;
+// the report names the first error. What is not stored now is not lost: a curve stays in its job's comment, progress is
+// reported again, and a contradicted entry is forgotten by the next round.
 func storeLearned(t *activeRound) {
 	until := t.runner.Clock.Elapsed() + maxStoreTime
 	for _, l := range t.lessons {
@@ -292,8 +304,8 @@ func storeLearned(t *activeRound) {
 	})
 }
 
-// measuredShare is what a job holds, with at most the cores that were ever measured. What a learned profile says beyond
-// them is extrapolated and no claim that a job could contradict.
+// measuredShare is what a job holds for each GPU, with at most the cores that were ever measured. It is for the audit:
+// what a learned profile says beyond these cores is extrapolated and no claim that a job could contradict.
 func measuredShare(r *Runner, t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
 	if t.directives.Auto && r.Learned != nil {

@@ -19,18 +19,20 @@ import (
 // The lease job is renewed after a round has decided and before it acts, so that a daemon whose rounds fail before that
 // holds no job for longer than the lease.
 
-// leaseJobState is what is known of the lease job between rounds.
+// leaseJobState is what is known of the lease job between rounds; zero: nothing yet.
 type leaseJobState struct {
 	job     int    // its ID; 0: there is none
 	refused string // why there can be none, as of the last round that tried
 }
 
-// usesLeaseJob says that the lease of a job is to be the lease job, once we write to it.
+// usesLeaseJob says whether a job, once we write to it, gets the lease job for its lease. If not, it gets a begin time.
 func (r *Runner) usesLeaseJob(j *slurm.Job) bool {
 	return r.Leases != nil && r.leasing.refused == "" && !j.Either && j.State == slurm.Pending && !j.Completing
 }
 
-// renewLease renews the lease job. If Slurm refuses it, jobs get begin times.
+// renewLease moves the deadline of the lease job, which renews the lease of all jobs that depend on it. If Slurm
+// refuses it, jobs get begin times from then on, and there is no error. A small round does nothing: the full round
+// before it has renewed the lease.
 func (t *activeRound) renewLease(ctx context.Context) error {
 	if t.runner.Leases == nil || t.small {
 		return nil // the lease job was renewed by the round before
@@ -49,7 +51,7 @@ func (t *activeRound) renewLease(ctx context.Context) error {
 }
 
 // waitUpdate is the update that lets a job wait: its user's own request, and a lease. Under the lease job the begin
-// time is only the user's own.
+// time is only the user's own, or now. why is for the annotation.
 func (r *Runner) waitUpdate(t *managedJob, round int, why string, now time.Time) slurm.Update {
 	u := slurm.Update{
 		Job: t.record.Job, Begin: r.leaseEnd(t.record, now), Request: t.record.Own,
@@ -61,8 +63,8 @@ func (r *Runner) waitUpdate(t *managedJob, round int, why string, now time.Time)
 	return u
 }
 
-// needsLease says that a waiting job needs a new lease: it has none, half of its begin time has passed, or its lease is
-// not the one that we would give.
+// needsLease says whether a waiting job must be written to for its lease: it has none, half of its begin time has
+// passed, or its lease is not the one that we would give it now.
 func (r *Runner) needsLease(t *managedJob, now time.Time) bool {
 	if r.usesLeaseJob(t.Job) {
 		return t.Lease == 0 || t.Begin.After(later(t.record.NotBefore, now).Add(beginTimeTolerance))
@@ -74,13 +76,14 @@ func (r *Runner) needsLease(t *managedJob, now time.Time) bool {
 // clock was set back could last for hours, even after the daemon has died.
 const beginTimeTolerance = time.Minute
 
-// leaseEnd is the begin time of a lease that is given now: not before the user's own.
+// leaseEnd is the begin time of a job that gets a lease of its own now: the end of the lease, or the user's own begin
+// time if that is later.
 func (r *Runner) leaseEnd(rec *Record, now time.Time) time.Time {
 	return later(rec.NotBefore, now.Add(r.leaseOf(rec.Job)))
 }
 
-// leaseOf spreads begin times over an eighth of the lease, in 16 parts by job ID, so that jobs that arrived together
-// are not all renewed together for ever.
+// leaseOf is how long the lease of a job lasts if it is a begin time: up to an eighth longer than Settings.Lease, in 16
+// steps by job ID. So jobs that arrived together are not all renewed in the same round for ever.
 func (r *Runner) leaseOf(job int) time.Duration {
 	const parts = 16
 	return r.Settings.Lease + r.Settings.Lease/8*time.Duration(job%parts)/parts

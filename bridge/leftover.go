@@ -15,14 +15,14 @@ import (
 
 // nodeLeftover is what running jobs leave of a node if each has only what it must have.
 type nodeLeftover struct {
-	gpus int // idle
-	left gres.Vector
-	over bool // some job must have more than its share
+	gpus int         // idle
+	left gres.Vector // free, with what resized jobs would give back
+	over bool        // some job must have more than its share
 }
 
-// nodeLeftovers is the nodeLeftover of each node, by name; nil if no job must have more than its share. A job that can
-// be resized must have no more than its share or its floor, any other all that it holds. A shared GPU is in use once,
-// however many jobs are on it, and these keep what they hold.
+// nodeLeftovers is the nodeLeftover of each node, by name; nil if no running job must have more than its share, so that
+// every job can have its own. A job that can be resized must have no more than its share or its floor, any other all
+// that it holds. A shared GPU is in use once, however many jobs are on it, and these keep what they hold.
 func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	nodes, any := map[string]*nodeLeftover{}, false
 	for i := range c.Nodes {
@@ -75,7 +75,9 @@ func minVector(v, w gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
 }
 
-// lowerCeilings lowers the ceilings of waiting jobs to which no node could give their share beside such jobs.
+// lowerCeilings lowers the ceilings of waiting jobs on one node to which no node could give their share, because
+// running jobs were promised more than theirs. Otherwise such a job would wait for its share beside idle GPUs as long
+// as these jobs run, although its user asked for no more than what is left.
 func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
 	nodes := nodeLeftovers(c)
 	if nodes == nil {
@@ -92,8 +94,9 @@ func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
 	}
 }
 
-// leftoverCeiling is the ceiling of a one-node job on the node that leaves it most. It is false if there is no such
-// node, or if a node can give it its share.
+// leftoverCeiling is the ceiling of a one-node job on the node that leaves it most memory, and of these most cores.
+// asked is what its user asked for, and the least that the job gets. found is false if some node can give the job its
+// share, or if none leaves it enough: then its ceiling stays.
 func leftoverCeiling(
 	c *policy.Cluster,
 	nodes map[string]*nodeLeftover,
@@ -130,13 +133,13 @@ func leftoverCeiling(
 	return best, found
 }
 
-// belowCeiling is at most the ceiling of each resource that has one.
+// belowCeiling is v, lowered to the ceiling of each resource that has one (0: none).
 func belowCeiling(v, ceiling gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: v.GPUs, CPUs: min(v.CPUs, cmp.Or(ceiling.CPUs, v.CPUs)),
 		Memory: min(v.Memory, cmp.Or(ceiling.Memory, v.Memory))}
 }
 
-// mayUse says that a node meets the job's request for GPU type, features and node names.
+// mayUse says whether a node meets the job's request for GPU type, features and node names, whatever is free there.
 func mayUse(j *policy.Job, n *policy.Node) bool {
 	lacks := func(f string) bool { return !n.Has(f) }
 	return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.ContainsFunc(j.Features, lacks) &&

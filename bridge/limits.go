@@ -20,7 +20,7 @@ type Limits interface {
 	Limits(ctx context.Context) (limits.Site, error)
 }
 
-// How long an answer about limits is used.
+// When limits are read, and how long an answer is used.
 const (
 	// limitsFresh is the least time between two readings. After a slow reading the pause is a hundred times its
 	// duration.
@@ -45,7 +45,8 @@ type LimitsCache struct {
 	failed   error         // error of the last reading; nil: it succeeded
 }
 
-// refresh refreshes the cache if that is due, within the given time.
+// refresh reads the limits if that is due, and gives up after the given time. If it fails, the last answer stays, and
+// the next attempt is put off longer after each failure.
 func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Duration) {
 	began := clock.Elapsed()
 	if began < a.next {
@@ -67,8 +68,8 @@ func (a *LimitsCache) refresh(ctx context.Context, clock Clock, within time.Dura
 	a.next = now + max(limitsFresh, 100*(now-began))
 }
 
-// cachedBook is the cached answer; nil if there is none or it is too old. An answer that is too old is dropped, which
-// gap then says.
+// cachedBook is the cached answer at now, on the host's monotonic clock; nil if there is none or it is too old. An
+// answer that is too old is dropped, so that gapText says what is done without it.
 func (a *LimitsCache) cachedBook(now time.Duration) *limits.Book {
 	if a.book != nil && now-a.read > limitsStale {
 		a.book = nil
@@ -76,7 +77,7 @@ func (a *LimitsCache) cachedBook(now time.Duration) *limits.Book {
 	return a.book
 }
 
-// gapText says which limits are unknown and what is done meanwhile; empty: none.
+// gapText says, for the report, why the present limits are unknown and what is done meanwhile; empty: they are known.
 func (a *LimitsCache) gapText() string {
 	switch {
 	case a.failed == nil:
@@ -88,7 +89,7 @@ func (a *LimitsCache) gapText() string {
 }
 
 // refreshLimits refreshes the cache of the site's limits if that is due. It takes at most 2 s, or in a full round a
-// tenth of the round between 2 and 30 s: while slurmdbd does not answer, no job starts.
+// tenth of the round between 2 and 30 s: as long as it waits for slurmdbd, no job starts.
 func (t *activeRound) refreshLimits(ctx context.Context) {
 	if t.runner.Limits == nil {
 		return
@@ -101,8 +102,9 @@ func (t *activeRound) refreshLimits(ctx context.Context) {
 	t.report.LimitsGap = t.runner.Limits.gapText()
 }
 
-// applyLimits puts the site's limits into the snapshot: quotas, ceilings, and for jobs that can never start or may not
-// start in some of their partitions, the reason and the nodes that remain.
+// applyLimits puts the site's limits into the snapshot, so that no plan gives a job what Slurm would refuse: quotas,
+// ceilings, and for jobs that can never start the reason. A job that may not start in some of its partitions has only
+// the nodes of the others.
 func (t *activeRound) applyLimits(c *policy.Cluster) {
 	if t.runner.Limits == nil {
 		return
@@ -129,9 +131,9 @@ func (t *activeRound) applyLimits(c *policy.Cluster) {
 	}
 }
 
-// applyTerms applies what the site allows a job to the planner's view of it. Both lists of managed jobs have the same
-// order. A higher PriorityTier goes before any priority, as in Slurm. A running job that could not start again stays,
-// since once stopped it would wait for ever.
+// applyTerms applies what the site allows a job to the planner's view of it. A higher PriorityTier goes before any
+// priority, as in Slurm. A running job that could not start again stays, since once stopped it would wait for ever; a
+// waiting one is barred.
 func applyTerms(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
@@ -154,8 +156,8 @@ func tighter[N int | gres.Memory](a, b N) N {
 	return a
 }
 
-// verdictWithoutLimits is the verdict without known limits: no job gets more than it asked for. A running job keeps
-// what it holds beyond that, since nothing forbids it.
+// verdictWithoutLimits is the verdict while no limits are known: no job gets more than it asked for, which Slurm has
+// checked when it was submitted. A running job keeps what it holds beyond that, since nothing forbids it.
 func (t *activeRound) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
 	v := limits.Modest(jobs)
 	for i, tn := range t.observation.managed {
@@ -168,7 +170,7 @@ func (t *activeRound) verdictWithoutLimits(jobs []limits.Job) limits.Verdict {
 	return v
 }
 
-// raised is a bound that allows at least what is held; 0 means no bound.
+// raised is the bound, raised to what is held if that is more; 0 means no bound and stays.
 func raised[N int | gres.Memory](bound, held N) N {
 	if bound == 0 {
 		return 0
@@ -176,7 +178,8 @@ func raised[N int | gres.Memory](bound, held N) N {
 	return max(bound, held)
 }
 
-// limitsJobs are all jobs of the cluster as the limits package sees them, ascending in ID.
+// limitsJobs are all jobs of the cluster as the limits package sees them, ascending in ID: unmanaged ones use up shared
+// limits, too. Managed ones have with them what their users asked for and in which partitions they may start.
 func (t *activeRound) limitsJobs() []limits.Job {
 	jobs, ours := make([]limits.Job, len(t.seen)), t.observation.managed
 	for i, j := range t.seen {
@@ -195,7 +198,7 @@ func (t *activeRound) limitsJobs() []limits.Job {
 	return jobs
 }
 
-// limitsJob is one job. Slurm counts it from its start until its cleanup begins.
+// limitsJob is one job as the limits package sees it. Slurm counts it from its start until its cleanup begins.
 func (s *sortedObservation) limitsJob(j *slurm.Job) limits.Job {
 	l := limits.Job{
 		ID: j.ID, User: j.User, Account: j.Account, QOS: j.QOS, Partition: j.Partition, TimeLimit: j.TimeLimit,

@@ -11,7 +11,8 @@ import (
 // slurm.conf.
 const RequeueExit = 98
 
-// Loss is a job that declared a checkpoint and did not come back after it was asked to save and leave.
+// Loss is a job that declared a checkpoint and ended for good after it was asked to save and leave. It is not asked
+// again, and its user is told the likely cause.
 type Loss struct {
 	Job     int       `json:"job"`
 	User    string    `json:"user"`
@@ -42,8 +43,9 @@ var signalNumbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "
 // one. They say nothing about the job's checkpoint.
 var externalEndStates = []string{"", "BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"}
 
-// classifyEnd says whether a job that was asked by a signal and has ended is lost, and why. It is not lost if something
-// else ended it. A shell reports a command that was killed by signal n as exit code 128+n.
+// classifyEnd says whether a job that was asked by a signal, and has ended, ended because of that (lost), and if so
+// why: the cause for counting, and a sentence for its user. If something else ended it, it is not lost, and both are
+// empty. A shell reports a command that was killed by signal n as exit code 128+n.
 func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, lost bool) {
 	switch {
 	case slices.Contains(externalEndStates, end.State):
@@ -66,7 +68,8 @@ func classifyEnd(signal slurm.Signal, end slurm.End) (cause Cause, why string, l
 			end.Code, end.Signal, requeueHint(signal.To)), true
 }
 
-// trapHint says which processes should have caught the signal that killed the job.
+// trapHint says which processes should have caught the signal that killed the job; to is which processes get the
+// signal.
 func trapHint(to slurm.Target) string {
 	if to == slurm.Steps {
 		return "the tasks of its steps catches it"
@@ -74,8 +77,8 @@ func trapHint(to slurm.Target) string {
 	return "its batch script catches it (no trap, or one that waits behind a command in the foreground)"
 }
 
-// requeueHint says how the job gets back into the queue. The job may also requeue itself, whichever processes get the
-// signal.
+// requeueHint says how the job should get back into the queue after it has saved. Where only its steps get the signal,
+// its exit code may not be theirs, so requeuing itself is named first; to is which processes get the signal.
 func requeueHint(to slurm.Target) string {
 	if to == slurm.Steps {
 		return fmt.Sprintf("requeue itself (scontrol requeue $SLURM_JOB_ID), or to exit with %d,", RequeueExit)
@@ -83,9 +86,9 @@ func requeueHint(to slurm.Target) string {
 	return fmt.Sprintf("exit with %d", RequeueExit)
 }
 
-// reportLostJobs reports, once each, the jobs that ended for good after they were asked to save and leave. Jobs without
-// a checkpoint are left out: they were requeued and got no signal. The record keeps the cause as long as Slurm lists
-// the job: if its user requeues it, it is not asked again.
+// reportLostJobs reports, once each, those of these jobs that ended for good after they were asked to save and leave.
+// Jobs without a checkpoint are left out: they were requeued and got no signal. The record keeps the cause as long as
+// Slurm lists the job: if its user requeues it, it is not asked again.
 func (t *activeRound) reportLostJobs(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record
@@ -102,7 +105,8 @@ func (t *activeRound) reportLostJobs(jobs []*managedJob) {
 	}
 }
 
-// reportLostVictims does the same for the jobs that this round preempted, as they were last observed.
+// reportLostVictims does what reportLostJobs does for the jobs that this round preempted, as they were last observed:
+// the next round might no longer see a job that is lost.
 func (a *executor) reportLostVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
 		left := *s.job

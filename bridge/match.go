@@ -22,7 +22,7 @@ type Match struct {
 	Saves   bool // it is assumed to have declared a checkpoint, so that each round could resize it
 }
 
-// Fits says whether the rule is for a job.
+// Fits says whether the rule is for a job: all of its patterns fit.
 func (m *Match) Fits(j *slurm.Job) bool {
 	return matchesPattern(m.User, j.User) && matchesPattern(m.Account, j.Account) && matchesPattern(m.Name, j.Name) &&
 		matchesPattern(m.Container, j.Container) &&
@@ -35,8 +35,9 @@ func (m *Match) Fits(j *slurm.Job) bool {
 // matchesPattern says whether text matches the pattern. An empty pattern fits all.
 func matchesPattern(pattern, text string) bool { return pattern == "" || spelling.Fits(pattern, text) }
 
-// assumedDirectives are the directives that the first fitting rule assumes for a job, with the job's own reports; nil:
-// no rule fits, or the job needs none.
+// assumedDirectives are the directives that the first fitting rule assumes for a job without one, so that shadow mode
+// shows what the site would gain if its users opted in. The job's own reports are kept. It is nil if no rule fits, or
+// if none is needed: outside shadow mode, and for jobs that have a directive, ask for no GPU or have ended.
 func assumedDirectives(r *Runner, t *managedJob) *directive.Directives {
 	own := t.directives
 	if !r.Settings.Shadow || own.Managed || t.State == slurm.Finished || t.Request.GPUs < 1 {
@@ -54,7 +55,7 @@ func assumedDirectives(r *Runner, t *managedJob) *directive.Directives {
 	}
 }
 
-// MatchesAll says that the rule is for every job.
+// MatchesAll says whether the rule is for every job, so that rules after it never count.
 func (m *Match) MatchesAll() bool {
 	all := func(pattern string) bool { return strings.Trim(pattern, "*") == "" }
 	return all(m.User) && all(m.Account) && all(m.Partition) && all(m.Name) && all(m.Container)

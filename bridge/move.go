@@ -16,15 +16,16 @@ import (
 // before. If that room is gone as well, the job comes first in the order until it runs again.
 
 // movers are the starts, not yet begun, of jobs that ran when the round began and get another place or size. Moves to a
-// shared GPU are left out: what a node has free says nothing about a GPU that other jobs use already.
+// shared GPU are left out: whether a GPU that other jobs use already has room does not show in what its node has free.
 func (a *executor) movers() []*step {
 	return a.steps.filter(func(s *step) bool {
 		return s.Verb == Start && s.stage == notBegun && s.job.State == slurm.Running && s.Grant.Device == ""
 	})
 }
 
-// callOffMoves puts off moves to places that other jobs have taken since the round's observation, and all steps that
-// were to use the places of the jobs that now stay.
+// callOffMoves observes once more before any job is asked to leave. Moves to places that other jobs have taken
+// meanwhile are put off, together with all steps that were to use the places of the jobs that now stay: so no job
+// leaves its place for one that is gone.
 func (a *executor) callOffMoves(ctx context.Context) error {
 	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
 	if len(movers) == 0 {
@@ -41,7 +42,7 @@ func (a *executor) callOffMoves(ctx context.Context) error {
 	return nil
 }
 
-// isTaken says that other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that a
+// isTaken says whether other jobs, which do not leave in this round, hold part of a mover's new place. Nodes that a
 // preempted job has still to leave are not looked at: their room comes only then.
 func (a *executor) isTaken(s *step) bool {
 	leaving := a.steps.blocked()
@@ -51,17 +52,17 @@ func (a *executor) isTaken(s *step) bool {
 	})
 }
 
-// hasRoomOn says that a node has room for what a grant needs of it. A node that Slurm no longer lists passes: Slurm
-// itself answers the start.
+// hasRoomOn says whether a node had room, when last observed, for what a grant needs of it. A node that Slurm no longer
+// lists passes: Slurm itself answers the start.
 func (a *executor) hasRoomOn(name string, g *policy.Placement) bool {
 	byName := func(n slurm.Node, name string) int { return strings.Compare(n.Name, name) }
 	k, found := slices.BinarySearchFunc(a.nodes, name, byName)
 	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 }
 
-// revertMoves sends movers that have left, and whose new place is taken, back to their old place. Jobs that were to
-// get more room by the move keep what they had, too. A place that is meant for a waiting job is not given back. A start
-// whose grant is the old placement was sent back before.
+// revertMoves changes the grants of movers that have left, and whose new place is taken, to their old place, so that
+// they run on there and do not wait. Jobs that were to get room by the move keep what they had, too. A place that is
+// meant for a waiting job is not given back. A start whose grant is the old placement was changed before.
 func (a *executor) revertMoves() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.placement || !a.isTaken(s) {
@@ -80,9 +81,9 @@ func (a *executor) revertMoves() {
 	}
 }
 
-// revertGroup lists the starts that have to go back to their old nodes if this one does: its own, each resized job
-// that was to use what it held, each that was to use what that one held, and so on. It is nil if one of them still
-// runs, is eligible already, or is a waiting job, which has no old nodes.
+// revertGroup lists the starts that have to go back to their old nodes if that of s does: its own, each resized job
+// that was to use what it held, each that was to use what that one held, and so on. It is nil if one of them cannot go
+// back: it still runs, is eligible already, had a shared GPU, or is a waiting job, which has no old nodes.
 func (a *executor) revertGroup(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {
@@ -108,7 +109,7 @@ func (a *executor) revertGroup(s *step) []*step {
 	return group
 }
 
-// canRevert says that the old places of these jobs are free.
+// canRevert says whether the old places of all these jobs are free together.
 func (a *executor) canRevert(group []*step) bool {
 	for k := range a.nodes {
 		n := &a.nodes[k]
@@ -126,8 +127,8 @@ func (a *executor) canRevert(group []*step) bool {
 	return true
 }
 
-// noteDisplaced remembers the movers that have left and do not run again when the round ends, so that order puts them
-// first. A job that left because of its time limit is no mover.
+// noteDisplaced notes, when the round ends, which movers have left and do not run again, so that order puts them first
+// in the next round. A job that left because of its time limit is no mover.
 func (a *executor) noteDisplaced() {
 	for _, s := range a.steps {
 		if s.Verb == Preempt && s.stage == done && !s.expires {
@@ -137,8 +138,9 @@ func (a *executor) noteDisplaced() {
 	}
 }
 
-// order is the site's policy, preceded by the job that lost its place while it moved (Displaced), if it may start; of
-// several the one that was first submitted.
+// order is the policy by which this round orders jobs: the site's, preceded by the job that lost its place while it
+// moved (Displaced), if it may start. Of several, it is the one that was first submitted; the others follow in later
+// rounds.
 func (t *activeRound) order() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.observation.managed {
