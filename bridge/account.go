@@ -142,8 +142,8 @@ const stableRun = 10 * time.Minute
 
 // countUnaskedRequeues counts in Returned how often in a row a job came back to the queue without being asked to leave:
 // it exited with the requeue code by itself, its owner requeued it, or its nodes failed. A job that comes back too
-// often is started later and later (returnBackOff), since it would only disturb others. Each run that was asked to
-// leave has raised Runs already (credit), so the next one does not count.
+// often is started later and later (returnBackOff). Each run that was asked to leave has raised Runs already (credit),
+// so that it does not count here.
 func (r *Record) countUnaskedRequeues(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {

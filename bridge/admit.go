@@ -28,9 +28,10 @@ type admission struct {
 	smallRound *activeRound
 }
 
-// admit adds the starts that have become possible since the round was planned, so that they need not wait until
-// preempted jobs have saved. It does so only where small rounds are held (Settings.Watched), and only while the round
-// waits for other steps than such starts. It stops when the time that is left only suffices to take starts back.
+// admit adds the starts and recalls of loans that have become possible since the round was planned, so that they need
+// not wait until preempted jobs have saved. It does so only where small rounds are held (Settings.Watched), and only
+// while the round waits for other steps than such ones. It stops when the time that is left only suffices to take
+// starts back.
 func (a admission) admit(ctx context.Context) error {
 	now := a.runner.Clock.Elapsed()
 	if !a.runner.Settings.Watched || now < a.nextAdmission || a.timeLeft() <= a.rollBackTime() || !a.hasAwaitedSteps() {
@@ -76,8 +77,8 @@ func (a *admission) detectChange(ctx context.Context) (news bool, err error) {
 	return news, nil
 }
 
-// plan makes the small round's plan, in which all running jobs stay, and its steps. What the waiting round is about to
-// use is hidden from that plan (withhold).
+// plan makes the small round's plan, in which all running jobs stay but for the recall of loans, and its steps. What
+// the waiting round is about to use is hidden from that plan (withhold).
 func (a admission) plan(ctx context.Context) error {
 	t := a.smallRound
 	t.refreshLimits(ctx)
@@ -156,8 +157,8 @@ func (a admission) adopt(ctx context.Context) error {
 	if err := a.round.intend(); err != nil {
 		return err
 	}
-	// Later writes are noted in the jobs of the new observation (managedJob.written), which the next round compares with
-	// its own. A step whose job is no longer in it keeps the old one.
+	// Later writes are noted in the jobs of the new observation (managedJob.written), which the next round compares
+	// with its own. A step whose job is no longer in it keeps the old one.
 	for _, s := range a.steps {
 		if t := a.round.observation.find(s.Job); t != nil {
 			s.job = t

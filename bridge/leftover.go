@@ -20,9 +20,9 @@ type nodeLeftover struct {
 	over bool        // some job must have more than its share
 }
 
-// nodeLeftovers is the nodeLeftover of each node, by name; nil if no running job must have more than its share, so that
-// every job can have its own. A job that can be resized must have no more than its share or its floor, any other all
-// that it holds. A shared GPU is in use once, however many jobs are on it, and these keep what they hold.
+// nodeLeftovers is the nodeLeftover of each node, by name; nil if no running job must have more than its share, since
+// all others can then have theirs. A job that can be resized must have no more than its share or its floor, any other
+// all that it holds. A shared GPU is in use once, however many jobs are on it, and these keep what they hold.
 func nodeLeftovers(c *policy.Cluster) map[string]*nodeLeftover {
 	nodes, any := map[string]*nodeLeftover{}, false
 	for i := range c.Nodes {
@@ -75,9 +75,9 @@ func minVector(v, w gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
 }
 
-// lowerCeilings lowers the ceilings of waiting jobs on one node to which no node could give their share, because
-// running jobs were promised more than theirs. Otherwise such a job would wait for its share beside idle GPUs as long
-// as these jobs run, although its user asked for no more than what is left.
+// lowerCeilings lowers the ceilings of waiting one-node jobs to which no node could give their share, because running
+// jobs must have more than theirs. Otherwise such a job would wait for its share beside idle GPUs as long as these jobs
+// run, although its user asked for no more than what is left.
 func (s *sortedObservation) lowerCeilings(c *policy.Cluster) {
 	nodes := nodeLeftovers(c)
 	if nodes == nil {

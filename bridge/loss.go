@@ -77,8 +77,8 @@ func trapHint(to slurm.Target) string {
 	return "its batch script catches it (no trap, or one that waits behind a command in the foreground)"
 }
 
-// requeueHint says how the job should get back into the queue after it has saved. Where only its steps get the signal,
-// its exit code may not be theirs, so requeuing itself is named first; to is which processes get the signal.
+// requeueHint says how the job should get back into the queue after it has saved; to is which processes get the signal.
+// A job may also requeue itself, whichever these are.
 func requeueHint(to slurm.Target) string {
 	if to == slurm.Steps {
 		return fmt.Sprintf("requeue itself (scontrol requeue $SLURM_JOB_ID), or to exit with %d,", RequeueExit)
@@ -105,8 +105,8 @@ func (t *activeRound) reportLostJobs(jobs []*managedJob) {
 	}
 }
 
-// reportLostVictims does what reportLostJobs does for the jobs that this round preempted, as they were last observed:
-// the next round might no longer see a job that is lost.
+// reportLostVictims does what reportLostJobs does for the jobs that this round preempted, as they were last observed,
+// so that such a loss is in the report of the round that asked the job.
 func (a *executor) reportLostVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
 		left := *s.job
