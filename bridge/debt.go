@@ -40,8 +40,8 @@ const (
 	toHandBack
 )
 
-// treatmentAt is how a round treats the job at now, the time of the observation. The job's record must be set; nil:
-// there is no debt.
+// treatmentAt is how a round treats the job at now, the time of the observation. The job's record must have been looked
+// up before; nil means that there is no debt.
 func (t *managedJob) treatmentAt(now time.Time) treatment {
 	switch {
 	case t.ours && t.untouchedBecause == "":
