@@ -108,13 +108,14 @@ const (
 	Interactive Form = "interactive"
 )
 
-// claim is one promise and its test.
+// claim is one promise of the port, as the name of its test, and the function that tests it.
 type claim struct {
 	name string
 	test func(*bench)
 }
 
-// Run tests all promises. The labs may all be the same cluster.
+// Run tests all promises of a manager without shared GPUs, in parallel. open returns a lab for each test; all may be
+// the same cluster.
 func Run(t *testing.T, open func(t *testing.T) Lab) {
 	for _, claim := range slices.Concat(observing(), updating(), leasing(), preempting(), leading()) {
 		t.Run(claim.name, func(t *testing.T) {
@@ -124,8 +125,8 @@ func Run(t *testing.T, open func(t *testing.T) Lab) {
 	}
 }
 
-// RunDivided tests the additional promises of a Slurm whose nodes have a type and shards for each GPU, at least four of
-// each.
+// RunDivided tests the additional promises of a Slurm with shared GPUs: its nodes have at least four GPUs, each with a
+// type of its own and at least four shards.
 func RunDivided(t *testing.T, open func(t *testing.T) Lab) {
 	for _, claim := range sharing() {
 		t.Run(claim.name, func(t *testing.T) {
@@ -135,7 +136,8 @@ func RunDivided(t *testing.T, open func(t *testing.T) Lab) {
 	}
 }
 
-// bench is a lab in use by one test.
+// bench is a lab in use by one test, with the calls that most tests need. Its methods end the test on an unexpected
+// error.
 type bench struct {
 	*testing.T
 	lab   Lab
@@ -151,6 +153,7 @@ const (
 	later    = time.Hour              // a begin time after the end of any test
 )
 
+// observe is the present observation; an error ends the test.
 func (b *bench) observe() slurm.Observed {
 	b.Helper()
 	observed, err := b.slurm.Observe(context.Background())
@@ -160,7 +163,8 @@ func (b *bench) observe() slurm.Observed {
 	return observed
 }
 
-// seen is a job in an observation. A job that is missing is finished.
+// seen is a job in an observation. A job that is missing there is returned as finished, since observations leave out
+// most finished jobs.
 func seen(observed slurm.Observed, id int) slurm.Job {
 	if job := handedOut(observed, id); job != nil {
 		return *job
@@ -168,7 +172,8 @@ func seen(observed slurm.Observed, id int) slurm.Job {
 	return slurm.Job{ID: id, State: slurm.Finished}
 }
 
-// handedOut is the pointer to a job in an observation, or nil.
+// handedOut is the pointer to a job in an observation, nil if the job is not in it. Tests compare pointers of two
+// observations: the same pointer promises that nothing has changed.
 func handedOut(observed slurm.Observed, id int) *slurm.Job {
 	for _, job := range observed.Jobs {
 		if job.ID == id {
@@ -178,27 +183,31 @@ func handedOut(observed slurm.Observed, id int) *slurm.Job {
 	return nil
 }
 
-// job observes, and returns the job as it is seen now.
+// job observes, and returns the job as it is now; a job that is missing in the observation is finished.
 func (b *bench) job(id int) slurm.Job {
 	b.Helper()
 	return seen(b.observe(), id)
 }
 
-// sight is a condition on an observed job; at is the time of the observation by Slurm's clock.
+// sight is a condition on an observed job; at is the time of the observation by Slurm's clock. Tests wait for it with
+// bench.until.
 type sight func(job slurm.Job, at time.Time) bool
 
+// pending and the next three are conditions on the state of a job; over includes jobs that are no longer observed, and
+// leaving is a requeued job whose last run is still being cleaned up.
 func pending(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending }
 func running(job slurm.Job, _ time.Time) bool { return job.State == slurm.Running }
 func over(job slurm.Job, _ time.Time) bool    { return job.State == slurm.Finished && !job.Completing }
 func leaving(job slurm.Job, _ time.Time) bool { return job.State == slurm.Pending && job.Completing }
 
-// back reports whether a requeued job may be started again: its teardown is over, and so is the second in which it
-// ended. A job that is started in that second is lost ("Job credential revoked").
+// back is the condition that a requeued job can be started again: its teardown is over, and so is the second in which
+// it ended. A job that is started in that second is lost ("Job credential revoked").
 func back(job slurm.Job, at time.Time) bool {
 	return job.State == slurm.Pending && !job.Completing && at.Unix() > job.Submitted.Unix()
 }
 
-// until waits until a condition on the job holds, for at most limit.
+// until observes until a condition on the job holds, and returns the job as it is then. After limit the test ends as
+// failed; what describes the condition in its message.
 func (b *bench) until(id int, what string, limit time.Duration, holds sight) slurm.Job {
 	b.Helper()
 	for waited := time.Duration(0); ; waited += step {
@@ -214,20 +223,22 @@ func (b *bench) until(id int, what string, limit time.Duration, holds sight) slu
 	}
 }
 
-// runs submits a job and waits until it runs.
+// runs submits a job, waits until it runs, and returns it.
 func (b *bench) runs(job Job) slurm.Job {
 	b.Helper()
 	return b.until(b.lab.Submit(b, job), "running", patience, running)
 }
 
-// waits submits a job whose begin time is in the future.
+// waits submits a job with a begin time after the end of the test, and returns it. Such a job cannot start before an
+// update of the test lets it.
 func (b *bench) waits(job Job) slurm.Job {
 	b.Helper()
 	job.Begin = later
 	return b.until(b.lab.Submit(b, job), "pending", soon, pending)
 }
 
-// update sends an update with the job's request as modified by change.
+// update sends an update with the job's request as modified by change, and without a lease; the annotation stays. The
+// job that is passed keeps its request, so a later call with it restores that.
 func (b *bench) update(job slurm.Job, begin time.Time, change func(*slurm.Request)) error {
 	b.Helper()
 	request := job.Request
@@ -237,6 +248,7 @@ func (b *bench) update(job slurm.Job, begin time.Time, change func(*slurm.Reques
 		Extra: job.Extra})
 }
 
+// must ends the test if there is an error.
 func (b *bench) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -244,13 +256,15 @@ func (b *bench) must(err error) {
 	}
 }
 
-// in is a begin time that far ahead, truncated to seconds as Slurm keeps it.
+// in is the time d from now by Slurm's clock, in whole seconds, to which Slurm truncates begin times: tests compare
+// what they read with what they wrote.
 func (b *bench) in(d time.Duration) time.Time {
 	b.Helper()
 	return b.observe().At.Add(d).Truncate(time.Second)
 }
 
-// nodes are the names of the first n open nodes of the plain partition.
+// nodes are the names of the first n open nodes of the plain partition, ascending. With fewer the test ends, because it
+// cannot show anything.
 func (b *bench) nodes(n int) []string {
 	b.Helper()
 	var names []string
@@ -265,6 +279,7 @@ func (b *bench) nodes(n int) []string {
 	return names
 }
 
+// node is the node as it is observed now; a missing one ends the test.
 func (b *bench) node(name string) slurm.Node {
 	b.Helper()
 	for _, node := range b.observe().Nodes {
@@ -276,7 +291,8 @@ func (b *bench) node(name string) slurm.Node {
 	return slurm.Node{}
 }
 
-// untilNode waits until a condition on a node holds.
+// untilNode observes until a condition on a node holds, for at most a minute; what describes the condition when the
+// test fails.
 func (b *bench) untilNode(name, what string, is func(slurm.Node) bool) {
 	b.Helper()
 	for waited := time.Duration(0); !is(b.node(name)); waited += step {
@@ -287,16 +303,16 @@ func (b *bench) untilNode(name, what string, is func(slurm.Node) bool) {
 	}
 }
 
-// cpus sets the CPUs of each task, and the fields that depend on it.
+// cpus sets the CPUs of each task, and the totals that Slurm derives from it.
 func cpus(r *slurm.Request, each int) {
 	r.CPUsPerTask, r.CPUs = each, each*r.Tasks
 	r.CPUsPerNode = each * ((r.Tasks + r.Nodes - 1) / r.Nodes)
 }
 
-// perNode sets the memory on each node.
+// perNode sets the memory on each node, in MiB, in place of memory per CPU.
 func perNode(r *slurm.Request, memory gres.Memory) { r.Memory, r.MemoryPerCPU = memory, 0 }
 
-// same compares two requests; nil and empty Pin are equal.
+// same reports whether two requests are equal in every field. A nil and an empty node list are the same.
 func same(a, b slurm.Request) bool {
 	if len(a.Pin)+len(b.Pin) == 0 {
 		a.Pin, b.Pin = nil, nil

@@ -23,7 +23,8 @@ func leading() []claim {
 	}
 }
 
-// words are the content of a test's ticket. Labs are shared, so each test has a holder of its own.
+// words are the content of a test's ticket with that number of its beat. Labs are shared by tests that run in parallel,
+// so each test is a holder of its own.
 func (b *bench) words(beat int) leader.Words {
 	return leader.Words{Holder: b.Name(), Run: "1f", Beat: beat, TTL: 15, Leads: true}
 }
@@ -37,6 +38,7 @@ func (b *bench) ticket() int {
 	return id
 }
 
+// tickets lists the tickets with these IDs; without IDs all tickets.
 func (b *bench) tickets(ids ...int) []leader.Ticket {
 	b.Helper()
 	tickets, err := b.lab.Tickets().List(context.Background(), ids...)
@@ -44,7 +46,8 @@ func (b *bench) tickets(ids ...int) []leader.Ticket {
 	return tickets
 }
 
-// show lists one ticket, which must exist.
+// show is a ticket as listed now. If it is missing the test ends: a ticket stays listed after its end, so that other
+// daemons see that it is over.
 func (b *bench) show(id int) leader.Ticket {
 	b.Helper()
 	tickets := b.tickets(id)
@@ -54,7 +57,8 @@ func (b *bench) show(id int) leader.Ticket {
 	return tickets[0]
 }
 
-// ticketWaits: a ticket stays pending with its words and is listed.
+// ticketWaits: a ticket stays pending with its words, as long as nothing is done to it. If it could start or end by
+// itself, its daemon would lose the lead.
 func ticketWaits(b *bench) {
 	id := b.ticket()
 	b.lab.Sleep(6 * time.Second)
@@ -67,7 +71,8 @@ func ticketWaits(b *bench) {
 	}
 }
 
-// ticketsAscend: a later ticket has a higher ID, which is the order of the daemons' queue.
+// ticketsAscend: a later ticket has a higher ID. The live ticket with the lowest one leads, so a new daemon never takes
+// the lead from another.
 func ticketsAscend(b *bench) {
 	first, second := b.ticket(), b.ticket()
 	all := b.tickets(first, second)
@@ -76,7 +81,8 @@ func ticketsAscend(b *bench) {
 	}
 }
 
-// beatReplaces: a beat replaces the words.
+// beatReplaces: a beat replaces the words of a live ticket. By changing words the other daemons see that its daemon is
+// alive.
 func beatReplaces(b *bench) {
 	id := b.ticket()
 	for beat := 2; beat < 5; beat++ {
@@ -87,7 +93,8 @@ func beatReplaces(b *bench) {
 	}
 }
 
-// tornIsOver: a cancelled ticket stays cancelled, keeps its words, and refuses beats.
+// tornIsOver: a cancelled ticket stays cancelled, keeps its words, and refuses beats. Cancelling is the fence: a daemon
+// that others took for dead cannot lead any more.
 func tornIsOver(b *bench) {
 	id := b.ticket()
 	for range 2 { // it may be repeated
@@ -115,7 +122,7 @@ func (b *bench) refusesBeats(id int) {
 	}
 }
 
-// releasedEnds: a released ticket runs, ends, and refuses beats.
+// releasedEnds: a ticket that an administrator releases runs, ends, and refuses beats, so it cannot lead for ever.
 func releasedEnds(b *bench) {
 	id := b.ticket()
 	b.lab.Release(b, id)
@@ -129,7 +136,8 @@ func releasedEnds(b *bench) {
 	b.refusesBeats(id)
 }
 
-// usersJobIsNone: a user's job with the name of a ticket is neither listed nor touched.
+// usersJobIsNone: a user's job with the name of a ticket is neither listed nor changed: no user can stop the daemons by
+// submitting one.
 func usersJobIsNone(b *bench) {
 	id := b.lab.Submit(b, Job{Name: leader.Name, Held: true})
 	b.ticket() // so that the list is updated

@@ -39,6 +39,7 @@ func RunLeaseJob(t *testing.T, open func(t *testing.T) LeaseLab) {
 
 const leaseOfLab = 10 * time.Minute
 
+// leaseJob renews the lease for length from now and returns the ID of the lease job.
 func (b *bench) leaseJob(leases slurm.Leases, length time.Duration) int {
 	b.Helper()
 	id, err := leases.Renew(context.Background(), length)
@@ -46,14 +47,15 @@ func (b *bench) leaseJob(leases slurm.Leases, length time.Duration) int {
 	return id
 }
 
-// wait makes a job wait for a lease job; 0: for none.
+// wait makes a job depend on a lease job instead of a begin time; with 0 on none, so that it may start now.
 func (b *bench) wait(job slurm.Job, lease int) {
 	b.Helper()
 	b.must(b.slurm.Update(context.Background(), slurm.Update{Job: job.ID, Begin: b.observe().At, Lease: lease,
 		Request: job.Request, Extra: job.Extra}))
 }
 
-// leaseIsOne: Renew keeps one lease job, held and without GPUs, and moves its deadline.
+// leaseIsOne: a second Renew keeps the lease job and moves its deadline: the dependencies of all waiting jobs name that
+// job. It is held and without GPUs and our directive, so that nothing starts it.
 func leaseIsOne(b *bench, leases slurm.Leases) {
 	first := b.leaseJob(leases, leaseOfLab)
 	before := b.job(first)
@@ -69,7 +71,8 @@ func leaseIsOne(b *bench, leases slurm.Leases) {
 	}
 }
 
-// leaseHolds: a job waits while it depends on the lease job, and starts without it.
+// leaseHolds: a job waits while it depends on the lease job, although its begin time has passed, and starts when an
+// update takes the dependency away.
 func leaseHolds(b *bench, leases slurm.Leases) {
 	job := b.waits(Job{})
 	lease := b.leaseJob(leases, leaseOfLab)
@@ -86,7 +89,8 @@ func leaseHolds(b *bench, leases slurm.Leases) {
 	}
 }
 
-// leaseJoins: a lease is added to a user's own dependency, and its removal leaves that one.
+// leaseJoins: a lease is added to a user's own dependency, and its removal leaves that one: a round must not start a
+// job before the job that its user named has ended.
 func leaseJoins(b *bench, leases slurm.Leases) {
 	first := b.runs(Job{Lasts: 20 * time.Second})
 	job := b.until(b.lab.Submit(b, Job{After: first.ID, Comment: Directive}), "waiting for the other", soon,
@@ -115,7 +119,8 @@ func leaseJoins(b *bench, leases slurm.Leases) {
 	}
 }
 
-// leaseEnds: End frees all jobs, and the next Renew makes another lease job.
+// leaseEnds: End frees all jobs that depend on the lease job at once, may be repeated, and the next Renew makes another
+// lease job.
 func leaseEnds(b *bench, leases slurm.Leases) {
 	first, second := b.waits(Job{}), b.waits(Job{})
 	lease := b.leaseJob(leases, leaseOfLab)
@@ -134,7 +139,8 @@ func leaseEnds(b *bench, leases slurm.Leases) {
 	}
 }
 
-// leaseLapses: without a Renew, Slurm ends the lease job at its deadline, and jobs start.
+// leaseLapses: without a Renew, Slurm ends the lease job at its deadline, and the jobs that depend on it start: no
+// daemon is needed to let them go.
 func leaseLapses(b *bench, leases slurm.Leases) {
 	job := b.waits(Job{})
 	b.wait(job, b.leaseJob(leases, 5*time.Second))
@@ -145,7 +151,8 @@ func leaseLapses(b *bench, leases slurm.Leases) {
 	}
 }
 
-// leaseIsOurs: a user's job with the name of the lease job is never touched.
+// leaseIsOurs: a user's job with the name of the lease job is never renewed or ended, and jobs are not made to depend
+// on it.
 func leaseIsOurs(b *bench, leases slurm.Leases) {
 	theirs := b.lab.Submit(b, Job{Name: slurm.LeaseName, Held: true})
 	ours := b.leaseJob(leases, leaseOfLab)

@@ -17,7 +17,8 @@ func leasing() []claim {
 	}
 }
 
-// leaseKeeps: the gate's begin time keeps a managed job waiting, and its annotation is in Extra.
+// leaseKeeps: the gate gives a managed job a begin time in the future at its submission, which keeps it waiting for a
+// round, and an annotation in Extra.
 func leaseKeeps(b *bench) {
 	id := b.lab.Submit(b, Job{Partition: Managed, Comment: Directive, Asks: slurm.Request{CPUsPerTask: 1, GPUs: 1}})
 	b.until(id, "pending", soon, pending)
@@ -33,8 +34,8 @@ func leaseKeeps(b *bench) {
 	}
 }
 
-// othersStart: a job without our directive, and one with it in a partition that the gate does not manage, get no
-// annotation and no begin time.
+// othersStart: the gate does not touch a job without our directive, nor one with it in a partition that the gate does
+// not manage: no daemon would ever start these.
 func othersStart(b *bench) {
 	for _, job := range []Job{{Partition: Managed, Comment: "mine"}, {Partition: Plain, Comment: Directive}} {
 		if got := b.runs(job); got.Extra != "" {
@@ -43,7 +44,8 @@ func othersStart(b *bench) {
 	}
 }
 
-// lapsedLetsGo: a job starts by itself when its begin time comes, and not before.
+// lapsedLetsGo: a job starts by itself when its begin time comes, and not before. So jobs start without the daemon,
+// too.
 func lapsedLetsGo(b *bench) {
 	job := b.waits(Job{})
 	begin := b.in(4 * time.Second)
@@ -53,7 +55,7 @@ func lapsedLetsGo(b *bench) {
 	}
 }
 
-// renewedKeeps: a begin time that is moved in time keeps a job waiting.
+// renewedKeeps: a begin time that is moved again before it comes keeps a job waiting.
 func renewedKeeps(b *bench) {
 	job := b.waits(Job{})
 	for range 3 {

@@ -37,7 +37,8 @@ func observing() []claim {
 	}
 }
 
-// carriesItsRequest: an observation shows each kind of request as it was submitted.
+// carriesItsRequest: an observation shows each kind of request in the fields in which it was submitted, with those that
+// Slurm derives. Rounds restore requests from that.
 func carriesItsRequest(b *bench) {
 	pin := b.nodes(2)[1:]
 	for _, c := range []struct {
@@ -95,7 +96,8 @@ func carriesItsRequest(b *bench) {
 	}
 }
 
-// asSubmitted: an observation shows the other fields of a submission.
+// asSubmitted: an observation shows the other fields of a submission, and a plain batch job that waits has nothing for
+// which a round would leave it alone.
 func asSubmitted(b *bench) {
 	before := b.observe().At
 	job := b.waits(Job{Comment: "a user's words", NoRequeue: true})
@@ -113,7 +115,8 @@ func asSubmitted(b *bench) {
 	}
 }
 
-// sightsStay: a job that was handed out is never modified; an update makes a new one.
+// sightsStay: a job in an observation is never modified later; after an update there is a new one. Rounds compare jobs
+// of different observations by pointer.
 func sightsStay(b *bench) {
 	id := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
 	seen := b.observe()
@@ -128,7 +131,7 @@ func sightsStay(b *bench) {
 	}
 }
 
-// showsWhatItHolds: a running job shows its nodes, amounts and GPU indices.
+// showsWhatItHolds: a running job shows its nodes, its amounts on each, and which GPUs by index.
 func showsWhatItHolds(b *bench) {
 	pin := b.nodes(1)
 	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
@@ -150,7 +153,8 @@ func showsWhatItHolds(b *bench) {
 	}
 }
 
-// foreignCounts: what a job without our directive holds is part of its node's allocation.
+// foreignCounts: what a job without our directive holds is part of its node's allocation, so that no plan gives it
+// away.
 func foreignCounts(b *bench) {
 	job := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	node := b.node(job.Runs.Nodes[0])
@@ -160,7 +164,8 @@ func foreignCounts(b *bench) {
 	}
 }
 
-// gpusCountOnce waits for a moment without change, since jobs and nodes are read one after the other.
+// gpusCountOnce: a node's allocated GPUs are as many as the jobs on it hold together. It waits for a moment without
+// change, since jobs and nodes are read one after the other.
 func gpusCountOnce(b *bench) {
 	name := b.runs(Job{Asks: slurm.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
 	counted, held := 0, -1
@@ -181,7 +186,8 @@ func gpusCountOnce(b *bench) {
 	}
 }
 
-// hasShape: a het job has a Shape, and an exclusive one is Whole.
+// hasShape: a het job has a Shape, by which rounds leave it alone, and an exclusive one is Whole, by which they give it
+// whole nodes.
 func hasShape(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Het, Begin: later})
 	if job := b.until(id, "seen", soon, alive); job.Shape == "" {
@@ -193,7 +199,8 @@ func hasShape(b *bench) {
 	}
 }
 
-// splitOff: Split gives a task a job that has all that the array had.
+// splitOff: Split gives a task a job with the request, annotation and begin time of the array, and may be repeated. A
+// manager that is no Splitter passes, and so does a lab whose scontrol does not exist if its Split changes nothing.
 func splitOff(b *bench) {
 	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: slurm.Request{GPUs: 1}})
 	stands := func(job slurm.Job, _ time.Time) bool {
@@ -234,7 +241,7 @@ func splitOff(b *bench) {
 	}
 }
 
-// interactiveSaysSo: interactive and batch jobs are distinguished.
+// interactiveSaysSo: interactive and batch jobs are distinguished, because a round must not preempt the former.
 func interactiveSaysSo(b *bench) {
 	id := b.lab.Submit(b, Job{Form: Interactive})
 	if job := b.until(id, "running", soon, running); !job.Interactive || job.Shape != "" {
@@ -248,7 +255,7 @@ func interactiveSaysSo(b *bench) {
 // alive is the condition that a job waits or runs.
 func alive(job slurm.Job, _ time.Time) bool { return job.State != slurm.Finished }
 
-// heldIsHeld: a held job is distinguished from one that waits for its begin time.
+// heldIsHeld: a held job is distinguished from one that waits for its begin time; only the latter may be started.
 func heldIsHeld(b *bench) {
 	id := b.lab.Submit(b, Job{Held: true})
 	if job := b.until(id, "pending", soon, pending); !job.Held {
@@ -259,7 +266,8 @@ func heldIsHeld(b *bench) {
 	}
 }
 
-// dependencyShows: a dependency shows while it is unfulfilled.
+// dependencyShows: a dependency of the user shows until it is fulfilled, so that no round plans room for a job that
+// Slurm would not start.
 func dependencyShows(b *bench) {
 	first := b.runs(Job{Lasts: 10 * time.Second}) // it must still run when the second one is submitted
 	second := b.lab.Submit(b, Job{After: first.ID})
@@ -279,7 +287,8 @@ func exceptIsSeen(b *bench) {
 	}
 }
 
-// drainedIsClosed: a node is closed while it is drained. Drain ends with the test that it is given, hence the subtest.
+// drainedIsClosed: a node is closed while it is drained, and open before and after. Lab.Drain ends with the test that
+// it is given, hence the subtest.
 func drainedIsClosed(b *bench) {
 	nodes := b.observe().Nodes
 	name := nodes[len(nodes)-1].Name
@@ -297,7 +306,8 @@ func isClosed(node slurm.Node) bool { return node.Closed != "" }
 // seenToRun is the length of a job that must be seen running before it ends, even if an observation takes seconds.
 const seenToRun = 5 * time.Second
 
-// finishedIsNotSeen: finished jobs without our directive are not observed.
+// finishedIsNotSeen: finished jobs without our directive are not observed; no round needs them, and there may be
+// thousands.
 func finishedIsNotSeen(b *bench) {
 	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
@@ -308,7 +318,8 @@ func finishedIsNotSeen(b *bench) {
 	}
 }
 
-// endIsTold: a managed job is observed after its end, with how it ended, and stays the same pointer.
+// endIsTold: a managed job is observed for some time after its end, with how it ended, so that a round learns what
+// became of a job that it asked to leave. Its pointer stays the same, since nothing changes any more.
 func endIsTold(b *bench) {
 	for _, c := range []struct {
 		name string
@@ -334,16 +345,18 @@ func endIsTold(b *bench) {
 	}
 }
 
-// told is the condition that a job is over and still observed: one that is missing has no End, see seen.
+// told is the condition that a job is over and still observed. A job that is missing counts as over, too, but has no
+// End.
 func told(job slurm.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
 
-// asks sends a signal to a job after its start-up.
+// asks sends USR1 to the job's script, two seconds after its start.
 func (b *bench) asks(id int) error {
 	b.lab.Sleep(2 * time.Second)
 	return b.slurm.Signal(context.Background(), id, usr1)
 }
 
-// queueIsTold: priority, QOS, account, time limit and deadline are observed.
+// queueIsTold: priority, QOS, account, time limit and deadline are observed: the policies order jobs by them, and the
+// site's limits apply by them.
 func queueIsTold(b *bench) {
 	at := b.observe().At
 	job := b.waits(Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour})
@@ -359,8 +372,8 @@ func queueIsTold(b *bench) {
 	}
 }
 
-// reservationIsTold: a reservation is observed, and so is a job's. It is for a time after all jobs of other tests,
-// whose nodes it would otherwise take.
+// reservationIsTold: a reservation is observed, and for a job the one that it was submitted to. The reservation begins
+// only in 400 days, since it would keep its nodes from the jobs of other tests.
 func reservationIsTold(b *bench) {
 	nodes, at := b.nodes(2), b.observe().At
 	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour,
@@ -377,7 +390,8 @@ func reservationIsTold(b *bench) {
 	}
 }
 
-// reservation waits until a reservation is observed.
+// reservation waits for at most a minute until a reservation is observed, and returns it: an adapter may read
+// reservations less often than jobs.
 func (b *bench) reservation(name string) slurm.Reservation {
 	b.Helper()
 	for waited := time.Duration(0); waited < patience; waited += time.Second {

@@ -31,14 +31,16 @@ func preempting() []claim {
 	}
 }
 
-// one is the request of the jobs here: one GPU.
+// one is the request of the jobs here: one GPU, two CPUs and 2000 MiB, on the named nodes; nil: on any.
 func one(pin []string) slurm.Request {
 	return slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
 }
 
-// trapped waits until the script of a job that just started has set its traps: an earlier signal kills it.
+// trapped waits three seconds, in which the script of a job that just started sets its traps: a signal before that
+// kills it.
 func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
 
+// signal sends USR1 to the job's script.
 func (b *bench) signal(id int) {
 	b.Helper()
 	b.must(b.slurm.Signal(context.Background(), id, usr1))
@@ -50,12 +52,14 @@ var (
 	toSteps = slurm.Signal{Name: "USR1", To: slurm.Steps}
 )
 
+// requeue requeues the job; an error ends the test.
 func (b *bench) requeue(id int) {
 	b.Helper()
 	b.must(b.slurm.Requeue(context.Background(), id))
 }
 
-// signalledComesBack: a job that saves on a signal is requeued once with its request, comment and Extra.
+// signalledComesBack: a job that saves on a signal is requeued once and keeps its request, comment and Extra, from
+// which the next round learns what the job is and what it held.
 func signalledComesBack(b *bench) {
 	pin := b.nodes(1)
 	job := b.waits(Job{Comment: "its comment", Asks: one(nil), Does: Saves})
@@ -78,7 +82,8 @@ func signalledComesBack(b *bench) {
 	}
 }
 
-// withoutRequeueComesBack: Signal turns on the requeue flag of a job that was submitted without it.
+// withoutRequeueComesBack: Signal turns on the requeue flag of a job that was submitted without it, or the job would be
+// lost after it has saved.
 func withoutRequeueComesBack(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Saves, NoRequeue: true})
 	b.trapped()
@@ -88,7 +93,8 @@ func withoutRequeueComesBack(b *bench) {
 	}
 }
 
-// interactiveStays: an interactive job could not be requeued after either, and would be lost.
+// interactiveStays: Signal and Requeue refuse an interactive job and leave it running: Slurm cannot requeue such a job,
+// so it would be lost.
 func interactiveStays(b *bench) {
 	job := b.until(b.lab.Submit(b, Job{Form: Interactive}), "running", soon, running)
 	for what, err := range map[string]error{
@@ -105,7 +111,8 @@ func interactiveStays(b *bench) {
 	}
 }
 
-// signalKills: a job without a trap dies of the signal and is not requeued.
+// signalKills: a job without a trap dies of the signal and is not requeued. A round therefore signals only jobs whose
+// directives declare a checkpoint.
 func signalKills(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.trapped()
@@ -113,8 +120,9 @@ func signalKills(b *bench) {
 	b.until(job.ID, "over", soon, over)
 }
 
-// stepsComeBack submits without the requeue flag, which Signal must set: otherwise the job could not even requeue
-// itself.
+// stepsComeBack: a signal to the steps does not reach the script, and a job whose step then requeues itself is
+// restarted once, even if the round requeues it as well. The job is submitted without the requeue flag, which Signal
+// must set: otherwise it could not even requeue itself.
 func stepsComeBack(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Steps, NoRequeue: true})
 	b.trapped()
@@ -126,7 +134,8 @@ func stepsComeBack(b *bench) {
 	}
 }
 
-// scriptAlone: the script dies of the signal, and the step, which would requeue the job, does not get it.
+// scriptAlone: a signal for the script does not reach the steps. Here the script dies of it, and the step, which would
+// requeue the job, does nothing.
 func scriptAlone(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Steps})
 	b.trapped()
@@ -134,7 +143,8 @@ func scriptAlone(b *bench) {
 	b.until(job.ID, "over", soon, over)
 }
 
-// withoutSteps: a signal for the steps does nothing to a job that has none.
+// withoutSteps: a signal for the steps does nothing to a job that has none, so it is not killed; the round requeues it
+// when its grace ends.
 func withoutSteps(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.trapped()
@@ -145,6 +155,8 @@ func withoutSteps(b *bench) {
 	}
 }
 
+// waitingIsNotSignalled: Signal returns ErrNotRunning for a waiting job, by which a round notices that the job has left
+// by itself.
 func waitingIsNotSignalled(b *bench) {
 	job := b.waits(Job{Does: Saves})
 	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, slurm.ErrNotRunning) {
@@ -152,7 +164,8 @@ func waitingIsNotSignalled(b *bench) {
 	}
 }
 
-// requeuedWaits: without an update a requeued job waits for Slurm's penalty, two minutes from its teardown.
+// requeuedWaits: a requeued job to which nothing is done may begin only two minutes after its teardown. The daemon's
+// updates exist to avoid that penalty.
 func requeuedWaits(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
 	b.requeue(job.ID)
@@ -165,7 +178,8 @@ func requeuedWaits(b *bench) {
 	}
 }
 
-// requeuesWithout: Requeue turns on the requeue flag of a job that was submitted without it.
+// requeuesWithout: Requeue turns on the requeue flag of a job that was submitted without it, and requeues it: without
+// the flag Slurm would refuse.
 func requeuesWithout(b *bench) {
 	job := b.runs(Job{Asks: one(nil), NoRequeue: true})
 	b.requeue(job.ID)
@@ -174,7 +188,8 @@ func requeuesWithout(b *bench) {
 	}
 }
 
-// requeueIsIdempotent: Requeue leaves a waiting job as it is, and is no error.
+// requeueIsIdempotent: Requeue leaves a waiting job as it is, and is no error, so a round need not know whether the job
+// has left already.
 func requeueIsIdempotent(b *bench) {
 	job := b.waits(Job{})
 	b.requeue(job.ID)
@@ -184,7 +199,8 @@ func requeueIsIdempotent(b *bench) {
 	}
 }
 
-// startsElsewhere: after a requeue an update starts the job on another node with another size.
+// startsElsewhere: after a preemption an update starts the job within seconds, on another node with another size:
+// neither the penalty nor the old node list is left.
 func startsElsewhere(b *bench) {
 	nodes := b.nodes(2)
 	job := b.runs(Job{Asks: one(nodes[:1]), Does: Saves})
@@ -203,7 +219,8 @@ func startsElsewhere(b *bench) {
 	}
 }
 
-// renewedDuringTeardown: a future begin time that is set during the teardown replaces the penalty.
+// renewedDuringTeardown: a future begin time that is set during the teardown is kept in place of the penalty. A round
+// that then moves it to now can start the job at once.
 func renewedDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
 	b.trapped()
@@ -217,7 +234,8 @@ func renewedDuringTeardown(b *bench) {
 	}
 }
 
-// pastDuringTeardown: a past begin time that is set during the teardown does not avoid the penalty.
+// pastDuringTeardown: if an update during the teardown sets a begin time that is not in the future, Slurm replaces it
+// by its penalty of two minutes. This is why a round sets a lease then, and not the start.
 func pastDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
 	b.trapped()
@@ -230,7 +248,8 @@ func pastDuringTeardown(b *bench) {
 	}
 }
 
-// nothingBesideTeardown: a completing job still counts on its node, and no job starts there before its end.
+// nothingBesideTeardown: a completing job still counts on its node, and no other job starts there before its end. So a
+// round sends starts only when the teardown is over.
 func nothingBesideTeardown(b *bench) {
 	pin := b.nodes(1)
 	victim := b.runs(Job{Asks: one(pin), Does: Hangs})

@@ -22,7 +22,8 @@ func sharing() []claim {
 	}
 }
 
-// device is the type of a GPU of a node, counted from the last.
+// device is the type of a GPU of a node, by which a job asks for it; fromLast 0 is the node's last GPU. Jobs of other
+// tests get the first ones.
 func (b *bench) device(node string, fromLast int) string {
 	b.Helper()
 	devices := b.node(node).Devices
@@ -32,7 +33,7 @@ func (b *bench) device(node string, fromLast int) string {
 	return devices[len(devices)-1-fromLast].Type
 }
 
-// seat starts a waiting job with a shard of a GPU.
+// seat starts a waiting job with a shard of one GPU in place of its own GPU, by an update.
 func (b *bench) seat(job slurm.Job, node, device string) {
 	b.Helper()
 	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { r.Shard, r.Pin = device, []string{node} }))
@@ -46,8 +47,8 @@ func onShard(node, device string) sight {
 	}
 }
 
-// partsOf counts the GPUs of which a shard is allocated in what Slurm prints, as shard:g1:1(0/4,1/4), and returns the
-// index of the last. Jobs here ask for one shard, so no part is larger than 1.
+// partsOf is the number of GPUs of which a shard is allocated, and the index of the last of them, from what Slurm
+// prints, as shard:g1:1(0/4,1/4). Jobs here ask for one shard, so no part is larger than 1.
 func partsOf(printed []string) (n, last int) {
 	for _, text := range printed {
 		_, parts, _ := strings.Cut(text, "(")
@@ -60,7 +61,8 @@ func partsOf(printed []string) (n, last int) {
 	return n, last
 }
 
-// sharersHoldOne: two jobs run with shards of the same GPU.
+// sharersHoldOne: two jobs with a shard of the same GPU run on it at the same time, and Slurm reports for both the GPU
+// that was meant.
 func sharersHoldOne(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 0)
@@ -76,7 +78,8 @@ func sharersHoldOne(b *bench) {
 	}
 }
 
-// movesAndReturns: a job runs on one shared GPU, then another, then with its own request.
+// movesAndReturns: after a requeue a job can run on another shared GPU, and after another one with a GPU of its own
+// again: nothing of the shard is left in its request.
 func movesAndReturns(b *bench) {
 	node := b.nodes(1)[0]
 	job := b.waits(Job{Asks: one(nil), Does: Saves})
@@ -94,7 +97,9 @@ func movesAndReturns(b *bench) {
 	}
 }
 
-// shardsOrWhole fills the second node: all GPUs but one are allocated whole, and two jobs share that one.
+// shardsOrWhole: a GPU with a shard in use is given to no job as a whole, and of a GPU that a job holds as a whole no
+// shard is given. To show that, the test fills the second node: two jobs share one GPU, and a third job holds all
+// others.
 func shardsOrWhole(b *bench) {
 	node := b.nodes(2)[1]
 	total := b.node(node).Total.GPUs
@@ -121,7 +126,8 @@ func shardsOrWhole(b *bench) {
 	}
 }
 
-// shardsRefused: a shard is refused for jobs to which Slurm would not give one, and changes nothing.
+// shardsRefused: a shard is refused for a job with two GPUs or with amounts per GPU, for which Slurm has none, and the
+// job's request stays as it was.
 func shardsRefused(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 3)
@@ -140,7 +146,8 @@ func shardsRefused(b *bench) {
 	}
 }
 
-// shardIsRead: a waiting job shows a shard, and its own request after it was restored.
+// shardIsRead: a waiting job that was given a shard shows it, and shows its own request after that was restored, so
+// that a later daemon can tell and undo what an earlier one wrote.
 func shardIsRead(b *bench) {
 	node := b.nodes(1)[0]
 	device := b.device(node, 3)
@@ -156,7 +163,8 @@ func shardIsRead(b *bench) {
 	}
 }
 
-// administered: an AdminComment is observed and survives a requeue.
+// administered: an AdminComment is observed while the job waits, runs and after a requeue. A node notes there that a
+// job did not give up its slice of a shared GPU, and rounds then put the job beside no other.
 func administered(b *bench) {
 	const says = "seen by ops synergy-offence=3@1764000000"
 	node := b.nodes(1)[0]

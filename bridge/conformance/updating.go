@@ -31,7 +31,8 @@ func updating() []claim {
 	}
 }
 
-// runsInTheOneNamed names the second partition: Slurm would try the first one first.
+// runsInTheOneNamed: an update that names one of the job's partitions has it run there, and a later one can give it all
+// of them back. It names the second one, since Slurm would try the first one anyway.
 func runsInTheOneNamed(b *bench) {
 	pin := b.nodes(1)
 	both := Plain + "," + Managed
@@ -51,7 +52,8 @@ func runsInTheOneNamed(b *bench) {
 	}
 }
 
-// heldIsNotUpdated: a held job refuses updates with ErrHeld and stays as it is.
+// heldIsNotUpdated: a held job refuses updates with ErrHeld and stays as it is. An update by an operator could
+// otherwise lift the hold.
 func heldIsNotUpdated(b *bench) {
 	job := b.until(b.lab.Submit(b, Job{Held: true}), "pending", soon, pending)
 	err := b.update(job, b.observe().At, func(r *slurm.Request) { cpus(r, 2) })
@@ -64,7 +66,8 @@ func heldIsNotUpdated(b *bench) {
 	}
 }
 
-// runsWithExactlyThat: after an update a job runs at once, with the given size on the given node.
+// runsWithExactlyThat: after an update a job runs within seconds with exactly the given size on the given node,
+// whatever the kinds of amounts it was submitted with. All grants rely on that.
 func runsWithExactlyThat(b *bench) {
 	pin := b.nodes(1)
 	for _, c := range []struct {
@@ -109,7 +112,8 @@ func runsWithExactlyThat(b *bench) {
 	}
 }
 
-// paceIsKept: amounts per GPU are applied, and an update that changes them is refused.
+// paceIsKept: a job with amounts per GPU runs with these, and an update that changes them is refused, so a round places
+// such jobs and never sizes them.
 func paceIsKept(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000}})
 	for what, change := range map[string]func(*slurm.Request){
@@ -128,7 +132,7 @@ func paceIsKept(b *bench) {
 	}
 }
 
-// gangRuns: a job on two nodes gets the same size on both.
+// gangRuns: a job on two nodes gets the same size on both, and one entry of Devices for each.
 func gangRuns(b *bench) {
 	pin := b.nodes(2)
 	job := b.waits(Job{Asks: slurm.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 1, Memory: 1000, GPUs: 2}})
@@ -142,7 +146,8 @@ func gangRuns(b *bench) {
 	}
 }
 
-// memoryPerCPUBack: a job that was sized per node can get its user's memory per CPU back.
+// memoryPerCPUBack: a job that was given an amount of memory per node can have its user's memory per CPU back; Slurm
+// keeps both in one field.
 func memoryPerCPUBack(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, MemoryPerCPU: 700, GPUs: 1}})
 	b.must(b.update(job, b.in(later), func(r *slurm.Request) { cpus(r, 4); perNode(r, 5000); r.Pin = b.nodes(1) }))
@@ -156,7 +161,8 @@ func memoryPerCPUBack(b *bench) {
 	}
 }
 
-// updateIsRead: an observation shows what an update wrote, and nothing else has changed.
+// updateIsRead: an observation shows exactly what an update wrote, and comment and submission time are as before.
+// Rounds compare the two to see whether an update is still needed.
 func updateIsRead(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	begin := b.in(later / 2)
@@ -176,7 +182,8 @@ func updateIsRead(b *bench) {
 	}
 }
 
-// emptyPinClears: an update without nodes clears the node list.
+// emptyPinClears: an update without nodes clears the node list; if it did not, a job handed back to Slurm could start
+// only on the old node.
 func emptyPinClears(b *bench) {
 	job := b.waits(Job{})
 	b.must(b.update(job, b.in(later), func(r *slurm.Request) { r.Pin = b.nodes(1) }))
@@ -189,7 +196,7 @@ func emptyPinClears(b *bench) {
 	}
 }
 
-// twiceIsOnce: a repeated update changes nothing.
+// twiceIsOnce: an update that is sent again changes nothing, so a round may repeat one whose answer was lost.
 func twiceIsOnce(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	begin := b.in(later)
@@ -225,7 +232,8 @@ func runningIsNotUpdated(b *bench) {
 	}
 }
 
-// finishedIsNotPending: a finished job refuses updates and signals with typed errors.
+// finishedIsNotPending: a finished job refuses updates with ErrNotPending and signals with ErrNotRunning, by which a
+// round tells a job that has just ended from a real failure.
 func finishedIsNotPending(b *bench) {
 	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
@@ -237,7 +245,8 @@ func finishedIsNotPending(b *bench) {
 	}
 }
 
-// unknownIsGone: calls for an unknown ID return ErrGone.
+// unknownIsGone: all calls for an ID that Slurm does not know return ErrGone, as for a job that was purged after its
+// end.
 func unknownIsGone(b *bench) {
 	const nobody = 60_000_000 // an ID that no lab reaches
 	ctx := context.Background()
@@ -253,7 +262,8 @@ func unknownIsGone(b *bench) {
 	}
 }
 
-// impossibleCPUs: more CPUs than any node has are refused, and the job's own request can be restored.
+// impossibleCPUs: more CPUs than any node has are refused. Slurm keeps a part of such an update, so the next one must
+// be able to restore the job's own request.
 func impossibleCPUs(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	err := b.update(job, b.in(later), func(r *slurm.Request) { cpus(r, 1000); r.Pin = b.nodes(1) })
@@ -266,7 +276,7 @@ func impossibleCPUs(b *bench) {
 	}
 }
 
-// unknownNode: an unknown node is refused, and the request stays as it is.
+// unknownNode: an update with a node that does not exist is refused, and the request stays as it is.
 func unknownNode(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, GPUs: 1}})
 	err := b.update(job, b.observe().At, func(r *slurm.Request) { r.Pin = []string{"nosuchnode"} })
@@ -278,8 +288,8 @@ func unknownNode(b *bench) {
 	}
 }
 
-// impossibleMemory: more memory than any node has parks the job, and the next update frees it. Slurm accepts such an
-// update and shows the reason BadConstraints later.
+// impossibleMemory: Slurm accepts more memory than any node has, and later shows the reason BadConstraints without
+// holding the job. The next update, with the job's own request, lets it start.
 func impossibleMemory(b *bench) {
 	job := b.waits(Job{Asks: slurm.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	b.must(b.update(job, b.observe().At, func(r *slurm.Request) { perNode(r, 900*gres.Gigabyte); r.Pin = b.nodes(1) }))

@@ -19,7 +19,8 @@ func (s *Slurm) Update(ctx context.Context, update slurm.Update) error {
 	return nil
 }
 
-// update sets the job's request and then checks whether a node could serve it, as slurmctld does.
+// update sets the whole request of a pending job. As in slurmctld some refusals come after the change, so a caller must
+// not take a refused update for one that changed nothing.
 func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,7 +62,8 @@ func (s *Slurm) update(ctx context.Context, update slurm.Update) error {
 	return s.servable(j)
 }
 
-// checkPerGPU refuses to change amounts per GPU, or to size a job per node that has such amounts.
+// checkPerGPU refuses, as slurmctld does, to change amounts per GPU, and to set another size per task or node for a job
+// that asks for amounts per GPU. has is the present request, wants that of the update.
 func checkPerGPU(has, wants slurm.Request) error {
 	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs ||
 		wants.CPUsPerNode != has.CPUsPerNode
@@ -74,8 +76,8 @@ func checkPerGPU(has, wants slurm.Request) error {
 	return nil
 }
 
-// servable refuses a CPU count that no node has, although the job has it now. Memory and GPUs are not checked here: the
-// scheduler does when the job may begin.
+// servable returns an error if no node has as many CPUs as the job now asks for on each; the job has that request all
+// the same, as in slurmctld. Memory and GPUs are not checked here: the scheduler does when the job may begin.
 func (s *Slurm) servable(j *job) error {
 	cpus := s.perNode(j.request).CPUs
 	for _, n := range s.nodes {
@@ -99,6 +101,8 @@ func (s *Slurm) Signal(ctx context.Context, id int, signal slurm.Signal) error {
 	return nil
 }
 
+// signal sets the requeue flag of a running batch job and then delivers the signal: the exit code with which the job
+// answers requeues it only with that flag.
 func (s *Slurm) signal(ctx context.Context, id int, signal slurm.Signal) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -129,7 +133,8 @@ func (s *Slurm) Requeue(ctx context.Context, id int) error {
 	return nil
 }
 
-// requeueRunning sets the requeue flag of a running job and terminates it. A pending job is left alone.
+// requeueRunning sets the requeue flag of a running job, without which Slurm would refuse, and terminates it. A pending
+// job is left alone, so that a repeated call does no harm.
 func (s *Slurm) requeueRunning(ctx context.Context, id int) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -16,7 +16,8 @@ type part struct {
 	atOnce int   // limit of running tasks of the array; 0: all
 }
 
-// partOf is the part of a submitted job.
+// partOf is the array fields of a newly submitted job: none, those of an array's only task, or those of the common
+// record of all its tasks.
 func partOf(id int, spec *Spec) part {
 	switch len(spec.Tasks) {
 	case 0:
@@ -42,6 +43,8 @@ func (s *Slurm) Split(ctx context.Context, array int, tasks []int) error {
 	return nil
 }
 
+// split gives each named task that still waits in the array's common record a job of its own. Other tasks are left
+// alone, so that the call can be repeated.
 func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -63,7 +66,8 @@ func (s *Slurm) split(ctx context.Context, array int, tasks []int) error {
 	return nil
 }
 
-// splitOff makes a job for a waiting task.
+// splitOff returns a new job for one waiting task of the array's common record j, with all that the array has. The
+// record that keeps a single task becomes the job of that task.
 func (s *Slurm) splitOff(j *job, task int) *job {
 	own := *j
 	own.id = len(s.jobs) + 1
@@ -83,7 +87,8 @@ func (s *Slurm) splitOff(j *job, task int) *job {
 	return &own
 }
 
-// isArrayFull reports whether the job's array has reached its limit of running tasks.
+// isArrayFull reports whether as many tasks of the job's array run as its limit (%) allows. Tasks that are completing
+// count, and a job without a limit is never full.
 func (s *Slurm) isArrayFull(j *job) bool {
 	if j.atOnce == 0 {
 		return false

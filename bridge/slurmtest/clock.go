@@ -38,7 +38,7 @@ func (c *Clock) Elapsed() time.Duration { return c.Now().Sub(c.start) }
 // At plans an event; if the moment has passed it runs when time next moves. The event must not sleep.
 func (c *Clock) At(moment time.Time, do func()) { c.plan(moment, do) }
 
-// plan adds an event, at the present time if the moment has passed.
+// plan adds an event, at the present time if the moment has passed, and returns it so that it can be dropped.
 func (c *Clock) plan(moment time.Time, do func()) *event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *Clock) plan(moment time.Time, do func()) *event {
 	return e
 }
 
-// drop cancels an event. nil, and an event that has run, are allowed.
+// drop cancels an event. For nil and for an event that has run it does nothing.
 func (c *Clock) drop(e *event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,8 @@ func (c *Clock) Advance(d time.Duration) {
 	_ = c.Sleep(context.Background(), d) // only the context could end it early
 }
 
-// Sleep is Advance, but ends with ctx, also if an event cancels it.
+// Sleep moves time by d and runs the events in between, until the context ends. It returns the context's error, also if
+// an event has cancelled it; the clock then stays at that event.
 func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	until := c.Now().Add(d)
 	c.turn.Lock()
@@ -99,7 +100,8 @@ func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// next removes the first event not after until and sets the clock to its time. Without one it sets the clock to until.
+// next removes the first event that is not after until and sets the clock to its time. If there is none it sets the
+// clock to until and returns false: the sleep is over.
 func (c *Clock) next(until time.Time) (*event, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

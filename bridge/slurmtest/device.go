@@ -12,12 +12,13 @@ import (
 // A GPU with a type of its own is allocated whole or in shards, as by slurmctld: while a shard is in use the GPU is not
 // available whole, and the reverse. A job gets one shard of the one GPU that it names.
 
-// device is the index of the GPU of that type; -1: the node has no such device.
+// device is the index of the GPU that has this type for itself; -1 if the node has no such GPU, or for an empty type.
 func (n *node) device(gpuType string) int {
 	return slices.IndexFunc(n.fixed.Devices, func(d slurm.Device) bool { return gpuType != "" && d.Type == gpuType })
 }
 
-// hasRoom reports whether the node has that much free for the job.
+// hasRoom reports whether the node has perNode free for the job, and of GPUs the right ones: a shard of the GPU that it
+// names, the device that it names, or enough of its type.
 func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	if j.request.Shard != "" {
 		d := n.device(j.request.Shard)
@@ -33,10 +34,11 @@ func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	return perNode.Fits(n.free())
 }
 
-// idle reports whether a GPU is unused, whole and in part.
+// idle reports whether no job has GPU d, whole or a shard of it.
 func (n *node) idle(d int) bool { return n.gpus[d] == 0 && (d >= len(n.seats) || len(n.seats[d]) == 0) }
 
-// seat allocates a shard of the GPU that the job names.
+// seat allocates to the job a shard of the GPU that it names, and returns that GPU's index. From its first shard to its
+// last the GPU counts as allocated in the node's GPUs.
 func (n *node) seat(j *job) []int {
 	d := n.device(j.run.seen.Shard)
 	if len(n.seats[d]) == 0 {
@@ -46,7 +48,7 @@ func (n *node) seat(j *job) []int {
 	return []int{d}
 }
 
-// unseat is the reverse of seat.
+// unseat frees the job's shard; with the last one the GPU is no longer allocated.
 func (n *node) unseat(j *job) {
 	d := n.device(j.run.seen.Shard)
 	n.seats[d] = slices.DeleteFunc(n.seats[d], func(other *job) bool { return other == j })
@@ -55,7 +57,8 @@ func (n *node) unseat(j *job) {
 	}
 }
 
-// shardsHeld is a job's shard in Slurm's notation: shard:1(0/4,1/4).
+// shardsHeld is how Slurm prints one shard of GPU d: for each GPU the shards held and the shards it has, such as
+// shard:1(0/4,1/4).
 func (n *node) shardsHeld(d int) string {
 	parts := make([]string, len(n.fixed.Devices))
 	for i, device := range n.fixed.Devices {
@@ -64,6 +67,7 @@ func (n *node) shardsHeld(d int) string {
 	return "shard:1(" + strings.Join(parts, ",") + ")"
 }
 
+// count is 1 for true and 0 for false, to add up conditions.
 func count(is bool) int {
 	if is {
 		return 1
@@ -71,7 +75,8 @@ func count(is bool) int {
 	return 0
 }
 
-// printed is a job's GPUs on a node in Slurm's notation.
+// printed is how Slurm prints the GPUs that the job holds on the node, whose indices are given; adapters parse that
+// text, so it has to be the same here.
 func (n *node) printed(j *job, given []int) string {
 	if j.run.seen.Shard != "" {
 		return n.shardsHeld(given[0])
@@ -93,8 +98,8 @@ func (n *node) printed(j *job, given []int) string {
 	return strings.Join(terms, ",")
 }
 
-// printedByType is that for a node with several types: the type that the job named, or else each type, such as
-// gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
+// printedByType is what Slurm prints on a node with several types of GPUs: the type that the job named, or else every
+// type, also those of which it has none, such as gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
 func (n *node) printedByType(j *job, given []int) string {
 	var terms []string
 	for i, t := range n.fixed.Types {
@@ -112,8 +117,8 @@ func shardOf(r *slurm.Request) {
 	r.GRES, r.GPUType = gres.Count{Name: "shard", Type: r.Shard, Count: 1}.String(), ""
 }
 
-// sharable refuses a shard for a job that does not ask for one GPU per node: Slurm accepts neither a second way of
-// asking for GPUs nor amounts per GPU without GPUs.
+// sharable refuses an update to a shard, unless the job was submitted with one GPU on one node and without amounts per
+// GPU: Slurm accepts neither a second way of asking for GPUs nor amounts per GPU without GPUs.
 func sharable(j *job, wants slurm.Request) error {
 	switch {
 	case wants.Shard == "":
@@ -128,7 +133,8 @@ func sharable(j *job, wants slurm.Request) error {
 	return nil
 }
 
-// crowd updates the speed of the jobs that share the GPU of job j. Jobs that are saving make no progress anyway.
+// crowd is called when j starts or leaves: the other jobs on its shared GPU now run at another speed, so their ends are
+// planned anew. Jobs that are saving make no progress and are left out, as are all if Options.Together is nil.
 func crowd(s *Slurm, j *job) {
 	if j.run.seen.Shard == "" || s.options.Together == nil {
 		return
@@ -145,7 +151,8 @@ func crowd(s *Slurm, j *job) {
 	}
 }
 
-// rate is the speed of a job, by its size and by the jobs that share its GPU.
+// rate is the running job's progress per second: that of Work.Rate for its size, times the part that the jobs on its
+// shared GPU leave to it.
 func rate(s *Slurm, j *job) float64 {
 	alone := 1.0
 	if j.spec.Work.Rate != nil {

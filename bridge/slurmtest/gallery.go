@@ -17,17 +17,20 @@ type observationCache struct {
 	until time.Time
 }
 
-// lastsUntil limits the validity of the cache.
+// lastsUntil says that the cached list of jobs will be wrong from this time on, even if nothing is changed until then;
+// the earliest such time counts.
 func (g *observationCache) lastsUntil(begin time.Time) {
 	if g.until.IsZero() || begin.Before(g.until) {
 		g.until = begin
 	}
 }
 
-// changed invalidates the cached observation of the job.
+// changed must be called whenever something observable of a job changes: it invalidates the job's cached observation
+// and the list of all.
 func (s *Slurm) changed(j *job) { j.shown, s.gallery.jobs = nil, nil }
 
-// observedJobs are the observed jobs. A job that has not changed keeps its pointer.
+// observedJobs are the observed jobs, ascending in ID. A job that has not changed keeps its pointer, by which rounds
+// tell that nothing about it differs.
 func (s *Slurm) observedJobs(now time.Time) []*slurm.Job {
 	s.expire(now)
 	if s.gallery.jobs != nil {
@@ -45,7 +48,8 @@ func (s *Slurm) observedJobs(now time.Time) []*slurm.Job {
 	return jobs
 }
 
-// observableJobs are the jobs to be observed, ascending in ID: living jobs, and finished ones with our directive.
+// observableJobs are the jobs that an observation shows, ascending in ID: living jobs, and for MinJobAge those finished
+// ones that have our directive, so that a round learns how they ended.
 func (s *Slurm) observableJobs() []*job {
 	if len(s.past) == 0 {
 		return s.alive
@@ -53,7 +57,8 @@ func (s *Slurm) observableJobs() []*job {
 	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.past)), byID)
 }
 
-// remember keeps a finished job with our directive observable for as long as Slurm knows it.
+// remember keeps a finished job with our directive observable until Slurm forgets it. If the history went to
+// Options.Ended the job is dropped at once, to save memory.
 func (s *Slurm) remember(j *job) {
 	if s.options.Ended == nil && directive.Parse(j.spec.Comment).Managed {
 		s.past = append(s.past, j)
@@ -77,7 +82,8 @@ func (s *Slurm) forget(now time.Time) {
 	})
 }
 
-// expire invalidates the cache for jobs whose begin time has come and for jobs that Slurm has forgotten.
+// expire invalidates what time alone makes wrong in the cache: begin times that have passed, and finished jobs that
+// Slurm has forgotten.
 func (s *Slurm) expire(now time.Time) {
 	if s.gallery.until.IsZero() || now.Before(s.gallery.until) {
 		return
@@ -95,7 +101,8 @@ func (s *Slurm) expire(now time.Time) {
 	}
 }
 
-// servers are the observed nodes.
+// servers are the observed nodes, ascending in name: the last list if no node has changed, else a new one, since lists
+// that were returned are never modified.
 func (s *Slurm) servers() []slurm.Node {
 	for i := range s.gallery.nodes {
 		if !s.nodes[i].looksLike(&s.gallery.nodes[i], s.told(s.nodes[i])) {

@@ -34,6 +34,7 @@ func (s *Slurm) Invariants() error {
 	return errors.Join(broken...)
 }
 
+// invariants returns an error if what is booked on the node differs from what the jobs on it hold, or exceeds the node.
 func (n *node) invariants() error {
 	var held gres.Vector
 	completing := 0
@@ -61,7 +62,8 @@ func (n *node) invariants() error {
 	return n.devices()
 }
 
-// devices compares the holders of each GPU with what each holder has.
+// devices returns an error if a job on the node has another number of GPUs than it was given, or a GPU is given both
+// whole and in shards, or to more jobs than it has shards.
 func (n *node) devices() error {
 	for _, j := range n.holders {
 		has := 0
@@ -88,6 +90,8 @@ func (n *node) devices() error {
 	return nil
 }
 
+// invariants returns an error if the job's state contradicts its allocation: it must hold nodes exactly while it runs
+// or is completing, as many as it asked for, and must not run before its begin time or under a lease.
 func (j *job) invariants() error {
 	holds := j.state == slurm.Running || j.completing
 	switch {
@@ -105,7 +109,8 @@ func (j *job) invariants() error {
 	return nil
 }
 
-// checkCachedJobs compares the cached observation of the jobs with a new one.
+// checkCachedJobs returns an error if the cached observation differs from a new one. That happens when some code
+// changes a job and does not call changed; a round would then act on an old state.
 func (s *Slurm) checkCachedJobs() error {
 	now := s.clock.Now()
 	s.expire(now)
@@ -127,8 +132,8 @@ func (s *Slurm) checkCachedJobs() error {
 	return nil
 }
 
-// Altered are the waiting jobs whose request is not their user's own, ascending. If the daemon died now Slurm would
-// start them with another. Between rounds there should be none.
+// Altered are the IDs of waiting jobs whose request is not their user's own, ascending: if the daemon died now, Slurm
+// would start them with another size or on named nodes. Between rounds there should be none.
 func (s *Slurm) Altered() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +161,8 @@ func (s *Slurm) Owing() []int {
 	return owing
 }
 
-// Leased are the owing jobs that have only a lease or a future begin time, ascending.
+// Leased are the IDs of the jobs in Owing whose request is their user's own, ascending: the lease or the begin time is
+// all that is left of an update, and it ends by itself.
 func (s *Slurm) Leased() []int {
 	owing := s.Owing()
 	s.mu.Lock()
@@ -164,6 +170,7 @@ func (s *Slurm) Leased() []int {
 	return slices.DeleteFunc(owing, func(id int) bool { return !same(s.jobs[id-1].request, s.jobs[id-1].own) })
 }
 
+// same reports whether two requests are equal in every field. An empty node list equals nil.
 func same(a, b slurm.Request) bool {
 	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", unpinned(a)) == fmt.Sprintf("%+v", unpinned(b))
 }
@@ -173,8 +180,8 @@ func unpinned(r slurm.Request) slurm.Request {
 	return r
 }
 
-// History is the accounting record of a job. For a finished job that was passed to Options.Ended it has only how and
-// when it ended.
+// History is the accounting record of a job, living or not; false for an ID that was never used. For a job that was
+// passed to Options.Ended it has only how and when it ended.
 func (s *Slurm) History(id int) (History, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -121,22 +121,22 @@ const (
 type job struct {
 	id int
 	part
-	spec             Spec
+	spec             Spec          // the submission; Modify changes a few of its fields
 	own              slurm.Request // as submitted
 	request          slurm.Request // present request
 	parts            []string      // partitions in which it may start, in order
 	currentPartition string        // the partition in which it runs, or is being tried; empty: none
-	extra            string
+	extra            string        // the annotation, as last written
 
 	state      slurm.State
 	completing bool
 	// configuring: its nodes are booting
 	configuring bool
-	held        bool
-	priority    int64
-	waits       bool // for spec.After to end
-	lease       int  // the lease job for which it waits; 0: none
-	requeue     bool
+	held        bool   // priority 0: never started until it is released
+	priority    int64  // the larger one is tried first
+	waits       bool   // for spec.After to end
+	lease       int    // the lease job for which it waits; 0: none
+	requeue     bool   // Slurm's requeue flag: without it exit code 98 is a failure
 	queued      bool   // in Slurm.queue
 	touched     int    // value of Slurm.passes at the last update
 	blocked     string // why the last pass did not start it
@@ -150,11 +150,11 @@ type job struct {
 	freed     time.Time // when the teardown of its last run ended
 	restarts  int
 
-	run        *allocation // while it holds nodes
-	end        End         // of the run in teardown, or of the job
-	exit       exit        // of that run's batch script
-	generation int         // counts starts and stops; events of an earlier life are void
-	done       time.Duration
+	run        *allocation   // while it holds nodes
+	end        End           // of the run in teardown, or of the job
+	exit       exit          // of that run's batch script
+	generation int           // counts starts and stops; events of an earlier life are void
+	done       time.Duration // progress on Work.Length over all runs
 	safe       time.Duration // part of done that survives a kill
 	saves      time.Time     // when the present save will be complete; zero: none
 	history    History
@@ -168,9 +168,9 @@ const requeueCode = 98
 
 // allocation is what a job holds.
 type allocation struct {
-	nodes   []*node // ascending in name
-	perNode gres.Vector
-	seen    slurm.Allocated
+	nodes   []*node         // ascending in name
+	perNode gres.Vector     // the same on each node
+	seen    slurm.Allocated // what is observed of it
 	started time.Time
 	since   time.Time     // progress is counted up to this time
 	rate    float64       // 0 while it saves
@@ -179,10 +179,11 @@ type allocation struct {
 
 func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 
-// byTurn is the order in which the scheduler takes jobs.
+// byTurn is the order in which the scheduler takes jobs: highest priority first, then lowest ID.
 func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
 
-// partition is what is observed: all partitions in which it may start, or the one in which it runs.
+// partition is Slurm's partition field of the job: all partitions in which a waiting job may start, joined by commas,
+// else the one in which it runs or ran.
 func (j *job) partition() string {
 	if j.state != slurm.Pending {
 		return j.currentPartition
@@ -190,7 +191,8 @@ func (j *job) partition() string {
 	return strings.Join(j.parts, ",")
 }
 
-// isTriedIn reports whether the job may run in a partition: in the one being tried, if any.
+// isTriedIn reports whether nodes of the partition may be used for the job: while the scheduler tries one of its
+// partitions only that one, else each of them.
 func (j *job) isTriedIn(partition string) bool {
 	if j.currentPartition != "" {
 		return partition == j.currentPartition
@@ -198,10 +200,12 @@ func (j *job) isTriedIn(partition string) bool {
 	return slices.Contains(j.parts, partition)
 }
 
-// gone reports whether only the job's history is left.
+// gone reports whether the job has ended and holds nothing any more.
 func (j *job) gone() bool { return j.state == slurm.Finished && !j.completing }
 
-// show makes a new observation of the job.
+// show is the job as slurmctld reports it at now. The result is a new one each time, because observations that were
+// returned must never change. It limits how long the cached list of jobs is valid if it shows a begin time, which
+// slurmctld no longer shows once it has passed.
 func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
 	seen := &slurm.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
@@ -239,15 +243,16 @@ func (s *Slurm) show(j *job, now time.Time) *slurm.Job {
 	return seen
 }
 
-// tearing shows the run of a completing job. Until the teardown ends the CPUs are those of the run, whatever an update
-// says, and the GPUs are no longer named.
+// tearing adds to the observation of a completing job what it still holds of its last run, as slurmctld shows it: the
+// CPUs are those of the run, even if an update has changed the request, and the GPUs are no longer named.
 func tearing(j *job, seen *slurm.Job) {
 	seen.Runs = j.run.seen
 	seen.Runs.Devices = nil
 	seen.Request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
 }
 
-// reason is Slurm's reason why a job waits. An update clears it until the next scheduler pass.
+// reason is Slurm's reason why a job waits, or empty: slurmctld clears it at each update and sets it in the next
+// scheduler pass.
 func (s *Slurm) reason(j *job, now time.Time) string {
 	switch {
 	case j.touched == s.passes:
@@ -262,7 +267,8 @@ func (s *Slurm) reason(j *job, now time.Time) string {
 	return j.blocked
 }
 
-// complete fills in what sbatch would.
+// complete is the request with the fields that sbatch and slurmctld derive when the user left them out, such as the
+// number of tasks or the GRES for a number of GPUs. The error is that of a GRES that cannot be parsed.
 func (s *Slurm) complete(r slurm.Request) (slurm.Request, error) {
 	r.Nodes = max(r.Nodes, len(r.Pin), 1)
 	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
@@ -289,7 +295,8 @@ func (s *Slurm) complete(r slurm.Request) (slurm.Request, error) {
 	return r, nil
 }
 
-// perNode is what a request takes on each node.
+// perNode is what a job with this request is allocated on each of its nodes: of several ways to ask for CPUs the one
+// that gives most, and the site's memory per CPU if the request names none.
 func (s *Slurm) perNode(r slurm.Request) gres.Vector {
 	v := gres.Vector{
 		GPUs:   share(r.GPUs, r.Nodes),

@@ -19,7 +19,7 @@ var _ slurm.Leases = Leases{}
 // Leases returns the leases of the user Daemons.
 func (s *Slurm) Leases() Leases { return Leases{s} }
 
-// Renew implements slurm.Leases.
+// Renew implements slurm.Leases. The lease job is held and asks for no GPU. If it is released it runs and ends at once.
 func (l Leases) Renew(ctx context.Context, length time.Duration) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("renew the lease: %w", err)
@@ -48,7 +48,7 @@ func (l Leases) End(ctx context.Context) error {
 	return nil
 }
 
-// leaseJob is the ID of the pending lease job; 0: none.
+// leaseJob is the ID of the pending lease job; 0 if there is none, so that Renew has to make one.
 func (s *Slurm) leaseJob() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,8 @@ func (s *Slurm) leaseJob() int {
 	return 0
 }
 
-// isLease reports whether a job is the pending lease job.
+// isLease reports whether the job is the pending lease job. Its user is compared, because any user may submit a job
+// with that name.
 func (s *Slurm) isLease(id int) bool {
 	if id < 1 || id > len(s.jobs) {
 		return false
@@ -69,7 +70,8 @@ func (s *Slurm) isLease(id int) bool {
 	return j != nil && j.spec.Name == slurm.LeaseName && j.spec.User == Daemons && j.state == slurm.Pending
 }
 
-// setDeadline ends a pending job after length, unless the deadline is moved again.
+// setDeadline has Slurm end the pending job length from now. Each call plans an event of its own; one that comes before
+// a deadline that was moved meanwhile does nothing.
 func (s *Slurm) setDeadline(id int, length time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +88,8 @@ func (s *Slurm) setDeadline(id int, length time.Duration) {
 	})
 }
 
-// letGo frees the jobs that waited for a lease job that has ended.
+// letGo is called when a job ends. If it was the lease job, the jobs that waited for it may start now: this is how jobs
+// get free when no daemon renews the lease.
 func (s *Slurm) letGo(id int) {
 	for _, j := range s.alive {
 		if j.lease == id {
@@ -99,7 +102,7 @@ func (s *Slurm) letGo(id int) {
 // Leases returns the leases of the Slurm behind this line.
 func (l *Line) Leases() slurm.Leases { return leased{l} }
 
-// leased is slurm.Leases over a line.
+// leased is slurm.Leases over a line, so that calls for the lease job are recorded and can fail, too.
 type leased struct{ line *Line }
 
 func (l leased) leases() slurm.Leases {

@@ -83,7 +83,7 @@ type Sleeper interface {
 
 var _ slurm.Manager = (*Line)(nil)
 
-// NewLine connects to slurm; fault may be nil.
+// NewLine connects to the manager; a nil fault makes no call fail.
 func NewLine(manager slurm.Manager, clock Sleeper, fault Fault) *Line {
 	if fault == nil {
 		fault = func(Call, Moment) error { return nil }
@@ -134,7 +134,8 @@ func (l *Line) Sleep(ctx context.Context, d time.Duration) error {
 	return l.clock.Sleep(ctx, d)
 }
 
-// call makes one call, subject to the fault.
+// call records one call, lets the fault fail it before or after Slurm has carried it out, and returns what the caller
+// sees. On a dead line nothing happens and the error is ErrDied.
 func (l *Line) call(call Call, do func() error) error {
 	call, alive := l.begin(call)
 	if !alive {
@@ -150,6 +151,7 @@ func (l *Line) call(call Call, do func() error) error {
 	return err
 }
 
+// begin numbers and records a call; alive is false if the process has died, and then the call must not be made.
 func (l *Line) begin(call Call) (numbered Call, alive bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,6 +163,8 @@ func (l *Line) begin(call Call) (numbered Call, alive bool) {
 	return call, true
 }
 
+// strike asks the fault whether the call fails at that moment; nil: it goes on. ErrDied ends the line for all later
+// calls.
 func (l *Line) strike(call Call, moment Moment) error {
 	err := l.fault(call, moment)
 	if errors.Is(err, ErrDied) {
@@ -183,7 +187,7 @@ func (l *Line) Dead() bool {
 	return l.dead
 }
 
-// Calls are all calls so far, including failed ones.
+// Calls are all calls so far in their order, including failed ones. The caller may keep the result.
 func (l *Line) Calls() []Call {
 	l.mu.Lock()
 	defer l.mu.Unlock()

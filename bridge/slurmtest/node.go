@@ -22,11 +22,14 @@ type node struct {
 	booted     time.Time // when it will be up, while it boots
 }
 
+// newNode is a node without jobs, in the state that the configuration's Closed names.
 func newNode(fixed slurm.Node) *node {
 	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), seats: make([][]*job, len(fixed.Devices)),
 		state: stateOf(&fixed)}
 }
 
+// seen is the node as it is observed: its configuration and what is allocated now. closed is why it is closed, empty
+// for an open node.
 func (n *node) seen(closed string) slurm.Node {
 	seen := n.fixed
 	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, closed
@@ -34,7 +37,8 @@ func (n *node) seen(closed string) slurm.Node {
 	return seen
 }
 
-// types counts the held GPUs of each type.
+// types is how many GPUs of each type the node has and how many of them are held; nil for a node whose GPUs are of one
+// type.
 func (n *node) types() []slurm.TypedGPUs {
 	if len(n.fixed.Types) == 0 {
 		return nil
@@ -48,8 +52,8 @@ func (n *node) types() []slurm.TypedGPUs {
 	return types
 }
 
-// typeOf is the index of the type of GPU d on a node with several types, else -1. GPUs of a type are consecutive, as in
-// gres.conf.
+// typeOf is the index in fixed.Types of the type of GPU d; -1 if the node has GPUs of only one type. GPUs of a type are
+// consecutive, as in gres.conf.
 func (n *node) typeOf(d int) int {
 	upTo := 0
 	for i, t := range n.fixed.Types {
@@ -60,13 +64,14 @@ func (n *node) typeOf(d int) int {
 	return -1
 }
 
-// isOfType reports whether a request for this type may get the GPU; an empty type matches any.
+// isOfType reports whether GPU d may be given to a job that asks for this type; an empty type matches any, and on a
+// node with one type of GPUs all match, since hasType has compared that.
 func (n *node) isOfType(d int, gpuType string) bool {
 	i := n.typeOf(d)
 	return gpuType == "" || i < 0 || n.fixed.Types[i].Type == gpuType
 }
 
-// countGPUs counts the unused GPUs of a type; empty: of any.
+// countGPUs is the number of GPUs of a type that no job holds, whole or in part; an empty type counts all.
 func (n *node) countGPUs(gpuType string) (count int) {
 	for d, holder := range n.gpus {
 		if n.isOfType(d, gpuType) && holder == 0 && n.idle(d) {
@@ -76,7 +81,8 @@ func (n *node) countGPUs(gpuType string) (count int) {
 	return count
 }
 
-// hasType reports whether the node could give a request GPUs of its type.
+// hasType reports whether the node, if empty, could give the request GPUs of its type. A device type such as g1 names a
+// single GPU, so only requests for one GPU per node can have it.
 func (n *node) hasType(r *slurm.Request) bool {
 	switch t := r.GPUType; {
 	case t == "" || t == n.fixed.GPUType:
@@ -90,19 +96,23 @@ func (n *node) hasType(r *slurm.Request) bool {
 	}
 }
 
-// looksLike reports whether the node would be observed as before.
+// looksLike reports whether the node would be observed exactly as in seen, so that the last list of nodes can be
+// returned again.
 func (n *node) looksLike(seen *slurm.Node, closed string) bool {
 	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == closed &&
 		slices.Equal(seen.Types, n.types()) &&
 		slices.Equal(seen.Features, n.fixed.Features)
 }
 
+// free is what no job holds of the node.
 func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
 
-// open reports whether the scheduler may start jobs here now.
+// open reports whether the scheduler may start jobs here now. Like Slurm's main scheduler it starts none while a job is
+// completing on the node.
 func (n *node) open() bool { return n.completing == 0 && n.closed() == "" }
 
-// serves reports whether the job could run here on an empty node, apart from amounts.
+// serves reports whether the node is one on which the job may run: of its partition, not excluded, with its features
+// and its type of GPU. Amounts are not compared.
 func (n *node) serves(j *job) bool {
 	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
@@ -122,7 +132,8 @@ func (n *node) hasOneOf(wanted string) bool {
 		func(feature string) bool { return slices.Contains(n.fixed.Features, feature) })
 }
 
-// give allocates the amount to the job and returns its GPUs, lowest first.
+// give allocates the amount to the job, which hasRoom has found to fit, and returns the indices of its GPUs, ascending.
+// With a shard it is the GPU that the job shares.
 func (n *node) give(j *job, amount gres.Vector) []int {
 	at, _ := slices.BinarySearchFunc(n.holders, j, byID)
 	n.holders = slices.Insert(n.holders, at, j)
@@ -145,7 +156,7 @@ func (n *node) give(j *job, amount gres.Vector) []int {
 	return devices
 }
 
-// take is the reverse of give.
+// take frees what give allocated to the job.
 func (n *node) take(j *job, amount gres.Vector) {
 	if j.run.seen.Shard != "" {
 		n.unseat(j)

@@ -37,7 +37,9 @@ var harmless = []string{
 	"RESERVED",
 }
 
-// keepsOff reports whether a state word keeps slurmctld from starting jobs here.
+// keepsOff reports whether this word of the node's state keeps slurmctld from starting jobs here. Some words do so only
+// in combination: a node that is off or boots is expected not to respond, and POWER_DOWN closes a node only when it is
+// idle.
 func (n *node) keepsOff(word string) bool {
 	switch word {
 	case silent: // expected of a node that is off or boots
@@ -48,7 +50,8 @@ func (n *node) keepsOff(word string) bool {
 	return !slices.Contains(harmless, word)
 }
 
-// closed are the words that close the node; empty: it is open.
+// closed is why the scheduler starts nothing here: the state words that keep jobs off, joined by +; empty if the node
+// is open.
 func (n *node) closed() string {
 	if len(n.state) == 0 {
 		return ""
@@ -59,7 +62,8 @@ func (n *node) closed() string {
 	)
 }
 
-// words are the node's state as Slurm prints it.
+// words are the node's state as Slurm prints it: the base state first, which follows from what is allocated unless it
+// is one of the four that are set.
 func (n *node) words() []string {
 	for _, base := range []string{"DOWN", "FUTURE", "UNKNOWN", "ERROR"} {
 		if slices.Contains(n.state, base) {
@@ -78,7 +82,7 @@ func (n *node) words() []string {
 // is reports whether the node's state has a word.
 func (n *node) is(word string) bool { return slices.Contains(n.state, word) }
 
-// turns replaces words of the node's state.
+// turns removes the words out from the node's state and adds the words in, each only once.
 func (n *node) turns(out []string, in ...string) {
 	n.state = slices.DeleteFunc(slices.Clone(n.state), func(word string) bool {
 		return slices.Contains(out, word) || slices.Contains(in, word)
@@ -86,7 +90,8 @@ func (n *node) turns(out []string, in ...string) {
 	n.state = append(n.state, in...)
 }
 
-// steadyPower continues the power transition that a node's state is in at the beginning or after SetState.
+// steadyPower plans how a node goes on whose state was set from outside in the middle of powering up or down. Without
+// that it would stay in it for ever.
 func (s *Slurm) steadyPower(n *node) {
 	switch {
 	case n.is(powerDown):
@@ -98,7 +103,7 @@ func (s *Slurm) steadyPower(n *node) {
 	}
 }
 
-// afterwards runs do after d.
+// afterwards runs do after d, with the lock held. Unlike later it is not bound to a run of a job.
 func (s *Slurm) afterwards(d time.Duration, do func()) {
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
@@ -107,7 +112,8 @@ func (s *Slurm) afterwards(d time.Duration, do func()) {
 	})
 }
 
-// resume boots a node.
+// resume boots a node, which takes ResumeDelay. Jobs that were given the node wait for it, and a pass then follows for
+// others.
 func (s *Slurm) resume(n *node) {
 	n.turns([]string{poweredDown, powerUp}, poweringUp, silent)
 	n.booted = s.clock.Now().Add(s.options.ResumeDelay)
@@ -117,7 +123,7 @@ func (s *Slurm) resume(n *node) {
 	})
 }
 
-// goesIdle begins to power a node down if that is requested and no job is there.
+// goesIdle begins to power a node down if that was requested and no job holds it any more; else it does nothing.
 func (s *Slurm) goesIdle(n *node) {
 	if !n.is(powerDown) || len(n.holders) > 0 {
 		return
@@ -146,7 +152,8 @@ func (s *Slurm) PowerDown(name string) {
 	s.goesIdle(s.nodes[i])
 }
 
-// boot resumes those nodes of a job that are down, and returns when the last of its nodes is up.
+// boot resumes those nodes of a starting job that are powered down, and returns when the last of its nodes will be up:
+// the present time if all are.
 func (s *Slurm) boot(nodes []*node) time.Time {
 	up := s.clock.Now()
 	for _, n := range nodes {
@@ -160,7 +167,8 @@ func (s *Slurm) boot(nodes []*node) time.Time {
 	return up
 }
 
-// configured ends CONFIGURING: Slurm counts the run from here.
+// configured is called when all nodes of the job are up: its script begins, and Slurm counts run and time limit from
+// here.
 func (s *Slurm) configured(j *job) {
 	j.configuring = false
 	j.run.started, j.run.rate = s.clock.Now(), rate(s, j)
@@ -171,7 +179,7 @@ func (s *Slurm) configured(j *job) {
 // upFirst orders nodes by slurmctld's preference: up, booting, down.
 func upFirst(a, b *node) int { return a.effort() - b.effort() }
 
-// effort is the rank of a node in upFirst.
+// effort ranks a node by how long it takes to be usable: 0 up, 1 booting, 2 powered down.
 func (n *node) effort() int {
 	switch {
 	case n.is(poweredDown):
@@ -182,7 +190,8 @@ func (n *node) effort() int {
 	return 0
 }
 
-// told is why a node is observed as closed.
+// told is why the node is observed as closed, empty if open: by Options.Closed, the rule of the adapter under test, or
+// else by the scheduler's own rule.
 func (s *Slurm) told(n *node) string {
 	if s.options.Closed != nil {
 		return s.options.Closed(n.words())
@@ -190,7 +199,8 @@ func (s *Slurm) told(n *node) string {
 	return n.closed()
 }
 
-// SetState sets a node's state to Slurm's words.
+// SetState sets a node's state to Slurm's words, without the base states that follow from its jobs. A power transition
+// goes on from there.
 func SetState(s *Slurm, name string, words ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

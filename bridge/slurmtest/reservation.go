@@ -29,7 +29,8 @@ func (s *Slurm) Unreserve(name string) {
 	s.replace(s.without(name))
 }
 
-// turnOver handles the beginning or end of a reservation.
+// turnOver is the event at the beginning and the end of a reservation: it drops those that have ended, and has the
+// scheduler try all jobs again.
 func (s *Slurm) turnOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,25 +38,29 @@ func (s *Slurm) turnOver() {
 	s.replace(slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return ended(r, now) }))
 }
 
+// ended reports whether the reservation is over; one with a zero To never is.
 func ended(r slurm.Reservation, now time.Time) bool { return !r.To.IsZero() && !r.To.After(now) }
 
+// without is a new list of all reservations but the one of that name.
 func (s *Slurm) without(name string) []slurm.Reservation {
 	return slices.DeleteFunc(slices.Clone(s.reservations), func(r slurm.Reservation) bool { return r.Name == name })
 }
 
-// replace sets the list of reservations and wakes the scheduler.
+// replace sets the list of reservations and plans a pass, since other jobs may start now. The argument must be a new
+// list: the old one may have been returned by Observe.
 func (s *Slurm) replace(reservations []slurm.Reservation) {
 	slices.SortFunc(reservations, func(a, b slurm.Reservation) int { return cmp.Compare(a.Name, b.Name) })
 	s.reservations = reservations
 	s.wake()
 }
 
+// holds reports whether the reservation has the node.
 func holds(r slurm.Reservation, n *node) bool {
 	_, has := slices.BinarySearch(r.Nodes, n.fixed.Name)
 	return has
 }
 
-// reservation finds a reservation by name; nil if there is none.
+// reservation is the active or future reservation of that name; nil if there is none.
 func (s *Slurm) reservation(name string) *slurm.Reservation {
 	for i := range s.reservations {
 		if s.reservations[i].Name == name {
@@ -65,8 +70,9 @@ func (s *Slurm) reservation(name string) *slurm.Reservation {
 	return nil
 }
 
-// reservedFor reports whether reservations let the job start on the node now. A job with a reservation needs it to have
-// begun and to have the node; a job without one must end by its time limit before any begins on the node.
+// reservedFor reports whether reservations let the job start on the node now. A job that was submitted to a reservation
+// needs it to have begun and to have the node. Any other job must end by its time limit before a reservation begins
+// there, so one without a limit never may.
 func (s *Slurm) reservedFor(n *node, j *job) bool {
 	now, own := s.clock.Now(), j.spec.Reservation
 	if own != "" {

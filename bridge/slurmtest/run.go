@@ -11,7 +11,8 @@ import (
 
 var zero time.Time
 
-// later plans an action in this life of the job; a start or stop before that voids it.
+// later plans an action on the job after d. It is not done if the job's run was started, stopped or planned anew
+// meanwhile (job.generation), so an end that was planned for an earlier run cannot end the present one.
 func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 	life := j.generation
 	s.clock.At(s.clock.Now().Add(d), func() {
@@ -23,7 +24,8 @@ func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 	})
 }
 
-// start runs the job on the nodes.
+// start runs the job on the nodes, which choose has found to have room, and plans its end. If some of them have to boot
+// first, the job is CONFIGURING until all are up.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	now, up := s.clock.Now(), s.boot(nodes)
 	if j.spec.Exclusive && j.request.Shard == "" { // all CPUs and GPUs of the nodes, memory as requested
@@ -54,11 +56,13 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	crowd(s, j)
 }
 
-// revoked fails a job that is started in the second in which its last run was torn down: the node takes its credential
-// for one of that run ("Job credential revoked"). This is why Slurm makes requeued jobs wait.
+// revoked fails a job that is started in the same second in which its last run was torn down: the node takes its
+// credential for one of that run ("Job credential revoked"). This is why Slurm makes requeued jobs wait, and why a
+// round must not start them too early.
 func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
-// book allocates the amount on each node and returns the GPUs on each.
+// book allocates the run's amount on each of its nodes and returns the indices of the GPUs on each, in the order of the
+// nodes.
 func (a *allocation) book(j *job) [][]int {
 	a.seen.PerNode, a.seen.Nodes = a.perNode, make([]string, 0, len(a.nodes))
 	devices := make([][]int, 0, len(a.nodes))
@@ -73,7 +77,8 @@ func (a *allocation) book(j *job) [][]int {
 	return devices
 }
 
-// planEnd plans the time limit and, if the job makes progress, its own end.
+// planEnd plans the events that end the run by itself: the time limit, and the completion of the job's work at its
+// present speed. It is called again, with a new generation, when the speed changes.
 func (s *Slurm) planEnd(j *job) {
 	now, work := s.clock.Now(), j.spec.Work
 	s.planLimit(j)
@@ -83,13 +88,14 @@ func (s *Slurm) planEnd(j *job) {
 	}
 }
 
+// planLimit plans the end at the time limit; a job without a limit has none.
 func (s *Slurm) planLimit(j *job) {
 	if limit := j.spec.TimeLimit; limit > 0 {
 		s.later(j.run.started.Add(limit).Sub(s.clock.Now()), j, (*Slurm).timeOut)
 	}
 }
 
-// finish is the job's own end.
+// finish ends a job that has done all of its work, as COMPLETED, or as FAILED if Work.Fails says so.
 func (s *Slurm) finish(j *job) {
 	j.progress(s.clock.Now())
 	j.done = j.spec.Work.Length
@@ -102,7 +108,9 @@ func (s *Slurm) finish(j *job) {
 	s.leave(j, Completed, s.options.Teardown)
 }
 
-// progress counts the work done up to now, and how much of it is in a checkpoint.
+// progress adds the work done since the last call, and moves what is safe up to the job's last own checkpoint. It must
+// be called before the speed changes and before the run ends. During the start-up of a run, before run.since, there is
+// no progress.
 func (j *job) progress(now time.Time) {
 	if now.Before(j.run.since) {
 		return
@@ -120,8 +128,9 @@ func (j *job) progress(now time.Time) {
 // numbers are the numbers of the signals that the port sends.
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// deliver delivers a signal to the batch script or the steps. If the steps die of it the script ends with srun's exit
-// code for that, 128 + the signal.
+// deliver carries out what the job does on a signal to its batch script or its steps. If the steps die of it, the
+// script ends with srun's exit code for that, 128 + the signal. A job that is booting, or is saving already, does not
+// notice it.
 func (s *Slurm) deliver(j *job, signal slurm.Signal) {
 	reaction, number := j.spec.Work.OnSignal, numbers[strings.TrimPrefix(signal.Name, "SIG")]
 	end := exit{signal: number}
@@ -143,7 +152,8 @@ func (s *Slurm) deliver(j *job, signal slurm.Signal) {
 	}
 }
 
-// reaction is ready if the traps are set by now, else Dies.
+// reaction is ready once the run's traps are set (Work.Ready after its start), and Dies before: a signal without a trap
+// kills.
 func (j *job) reaction(ready Reaction, now time.Time) Reaction {
 	if now.Sub(j.run.started) < j.spec.Work.Ready {
 		return Dies
@@ -151,7 +161,8 @@ func (j *job) reaction(ready Reaction, now time.Time) Reaction {
 	return ready
 }
 
-// save stops the work, writes a checkpoint, and then calls then.
+// save begins to write a checkpoint, which takes Work.Save: the job makes no progress meanwhile, so its planned end is
+// void, and its time limit goes on. then is called when the checkpoint is complete.
 func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	now := s.clock.Now()
 	j.progress(now)
@@ -162,7 +173,8 @@ func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	s.later(j.spec.Work.Save, j, then)
 }
 
-// saved exits with the requeue code. Without the requeue flag that is an ordinary failure, and the job is lost.
+// saved ends the run of a job that has written its checkpoint: the script exits with 98, for which Slurm requeues a job
+// that has the requeue flag. Without the flag that is an ordinary failure, and the job is lost.
 func (s *Slurm) saved(j *job) {
 	j.safe = j.done
 	j.exit.code = requeueCode
@@ -173,7 +185,8 @@ func (s *Slurm) saved(j *job) {
 	}
 }
 
-// requeuesItself is scontrol requeue by the job itself, which terminates it. If refused, the job continues.
+// requeuesItself is scontrol requeue by a job that has written its checkpoint. With the requeue flag the job is
+// terminated and goes back to the queue; without it Slurm refuses, and the job continues.
 func (s *Slurm) requeuesItself(j *job) {
 	now := s.clock.Now()
 	j.safe = j.done
@@ -187,14 +200,15 @@ func (s *Slurm) requeuesItself(j *job) {
 	s.terminate(j, Requeued)
 }
 
-// timeOut ends the job at its time limit, unless the limit was changed since.
+// timeOut is the event of the time limit. If the limit was raised or removed since it was planned, the job goes on.
 func (s *Slurm) timeOut(j *job) {
 	if limit := j.spec.TimeLimit; limit > 0 && !s.clock.Now().Before(j.run.started.Add(limit)) {
 		s.terminate(j, TimedOut)
 	}
 }
 
-// terminate sends SIGTERM and, after KillWait, SIGKILL.
+// terminate is SIGTERM and, KillWait later, SIGKILL. The progress since the last checkpoint is kept only if the job
+// saves on SIGTERM, or was saving already, and is done within KillWait; then it also leaves that early.
 func (s *Slurm) terminate(j *job, end End) {
 	now, grace := s.clock.Now(), s.options.KillWait
 	j.progress(now)
@@ -213,7 +227,8 @@ func (s *Slurm) terminate(j *job, end End) {
 	s.leave(j, end, stays+s.options.Teardown)
 }
 
-// lose ends a job whose node died, without a signal.
+// lose ends the run of a job whose node died: it gets no signal, so its progress since the last checkpoint is lost. It
+// is requeued, or ends if it may not be.
 func (s *Slurm) lose(j *job) {
 	j.progress(s.clock.Now())
 	if j.requeue {
@@ -223,7 +238,8 @@ func (s *Slurm) lose(j *job) {
 	}
 }
 
-// leave ends the run: the job is COMPLETING during the teardown. Unsaved progress is lost.
+// leave ends the run in the way end says; Requeued makes the job pending again, any other end is final. The job is
+// COMPLETING and holds its nodes until the teardown is over, and its unsaved progress is lost now.
 func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	s.changed(j)
 	run := &j.history.Runs[len(j.history.Runs)-1]
@@ -246,7 +262,8 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	s.later(teardown, j, (*Slurm).freed)
 }
 
-// queueUp puts the job back into all of its partitions, the one in which it ran first.
+// queueUp makes a requeued job wait in all of its partitions again, the one in which it ran first, as slurmctld orders
+// them.
 func (j *job) queueUp() {
 	slices.SortStableFunc(j.parts, func(a, b string) int {
 		switch j.currentPartition {
@@ -260,7 +277,7 @@ func (j *job) queueUp() {
 	j.currentPartition = ""
 }
 
-// freed ends the teardown: the nodes are free, and a requeued job is back in the queue.
+// freed is the end of the teardown: the nodes are free for other jobs, and the job is over or back in the queue.
 func (s *Slurm) freed(j *job) {
 	for _, n := range j.run.nodes {
 		n.take(j, j.run.perNode)
@@ -277,7 +294,8 @@ func (s *Slurm) freed(j *job) {
 	s.requeued(j)
 }
 
-// requeued applies the penalty, unless an update during the teardown set a begin time in the future.
+// requeued sets when a requeued job may begin: after Slurm's penalty (Options.Penalty), unless an update during the
+// teardown set a begin time in the future. The daemon avoids the penalty that way.
 func (s *Slurm) requeued(j *job) {
 	now := s.clock.Now()
 	j.submitted = now
@@ -287,7 +305,8 @@ func (s *Slurm) requeued(j *job) {
 	s.consider(j)
 }
 
-// retire ends the job for good: its history remains, and jobs that depend on it may start.
+// retire ends the job for good. Jobs that depend on it may start, Options.Ended gets its history, and a job with our
+// directive stays observable for MinJobAge.
 func (s *Slurm) retire(j *job) {
 	j.state = slurm.Finished
 	s.consider(j)
@@ -310,7 +329,7 @@ func (s *Slurm) retire(j *job) {
 	}
 }
 
-// told is the history so far.
+// told is the job's history up to now, with the numbers that are kept in the job while it lives.
 func (j *job) told() History {
 	history := j.history
 	history.Done, history.Restarts = j.done, j.restarts

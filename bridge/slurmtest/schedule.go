@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// wake plans a scheduler pass.
+// wake plans a scheduler pass after SchedulerDelay, if none is planned: like slurmctld it combines all changes of that
+// time.
 func (s *Slurm) wake() {
 	if s.awaited {
 		return
@@ -18,19 +19,22 @@ func (s *Slurm) wake() {
 	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), s.look)
 }
 
-// touch handles an update of the job: its reason is cleared until the next pass.
+// touch is called after each update of a job, also after a refused one: it clears the job's reason until the next pass
+// and checks anew whether the job may start.
 func (s *Slurm) touch(j *job) {
 	s.keepSilent(j)
 	s.consider(j)
 }
 
-// keepSilent clears the job's reason until the next pass.
+// keepSilent clears the job's reason until the next pass, as slurmctld does at a submission, a requeue and an update:
+// only a pass finds out why a job waits.
 func (s *Slurm) keepSilent(j *job) {
 	j.touched = s.passes
 	s.silent = append(s.silent, j)
 }
 
-// speak restores the reasons at a pass.
+// speak makes the cleared reasons visible again when a pass begins, by invalidating the cached observations of these
+// jobs.
 func (s *Slurm) speak() {
 	for k, j := range s.silent {
 		s.changed(j)
@@ -39,7 +43,7 @@ func (s *Slurm) speak() {
 	s.silent = s.silent[:0]
 }
 
-// block records why the pass does not start the job.
+// block records as the job's reason why the pass does not start it.
 func (s *Slurm) block(j *job, why string) {
 	if j.blocked != why {
 		j.blocked = why
@@ -47,7 +51,8 @@ func (s *Slurm) block(j *job, why string) {
 	}
 }
 
-// consider puts the job into the queue or takes it out, as its state demands.
+// consider is called after each change of a job. It puts the job into the scheduler's queue if nothing but room keeps
+// it from starting, and else takes it out; for one with a future begin time it plans to do so then.
 func (s *Slurm) consider(j *job) {
 	s.changed(j)
 	s.wake()
@@ -78,8 +83,8 @@ func (s *Slurm) leaveQueue(j *job) {
 	s.queue = slices.Delete(s.queue, at, at+1)
 }
 
-// lookAtBegin plans to consider the job at its begin time. A lease that is renewed repeatedly leaves one planned event,
-// not one for each renewal: the first event checks how far the lease has moved.
+// lookAtBegin plans to consider the job at its begin time. A lease that is renewed again and again leaves one planned
+// event, not one for each renewal: an event that comes too early finds the later begin time and plans anew.
 func (s *Slurm) lookAtBegin(j *job) {
 	if j.wake != nil && !j.wake.at.After(j.begin) {
 		return
@@ -93,14 +98,16 @@ func (s *Slurm) lookAtBegin(j *job) {
 	})
 }
 
-// look runs a planned pass.
+// look is the planned event of a scheduler pass.
 func (s *Slurm) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pass()
 }
 
-// pass goes through the queue once and starts whatever fits.
+// pass is one pass of the scheduler: it tries all jobs of the queue in their order, and starts each that fits. A job
+// that does not fit blocks no later one, as with backfill, but makes the reason of later jobs without a node list in
+// its partition Priority.
 func (s *Slurm) pass() {
 	s.awaited = false
 	s.passes++
@@ -131,7 +138,8 @@ func (s *Slurm) pass() {
 	}
 }
 
-// shape is all that decides whether a job without special constraints fits.
+// shape is all that decides whether a job without constraints on its nodes fits. A pass tries each shape only until it
+// does not fit, which makes passes over thousands of equal jobs cheap.
 type shape struct {
 	partition string
 	perNode   gres.Vector
@@ -139,16 +147,17 @@ type shape struct {
 	gpuType   string
 }
 
-// shapeOf also reports whether the shape is all, so that the job has no constraints on its nodes.
+// shapeOf is the job's shape, and true if nothing else decides whether it fits: no node list, features, excluded nodes,
+// reservations, whole nodes or shard.
 func (s *Slurm) shapeOf(j *job) (shape, bool) {
 	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive &&
 		j.request.Shard == ""
 	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job in the first of its partitions in which it fits, or says why not. A job with a node list is tried
-// in its first partition only: slurmctld's pass then keeps those nodes from all jobs, including this one in its next
-// partition. What backfill might do later is not modelled.
+// try starts the job in the first of its partitions in which it fits; why is empty then, and else Slurm's reason. A job
+// with a node list is tried in its first partition only: slurmctld's pass then keeps those nodes from all jobs,
+// including this one in its next partition. What backfill might do later is not modelled.
 func (s *Slurm) try(j *job) (why string) {
 	parts := j.parts
 	if len(j.request.Pin) > 0 {
@@ -163,7 +172,8 @@ func (s *Slurm) try(j *job) (why string) {
 	return why
 }
 
-// tryIn tries the partition j.in.
+// tryIn starts the job in j.currentPartition, which the caller has set, or returns Slurm's reason why not. Of an
+// array's common record it starts the first waiting task, as a job of its own.
 func (s *Slurm) tryIn(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.impossibleReason(j, perNode); why != "" {
@@ -182,9 +192,9 @@ func (s *Slurm) tryIn(j *job) (why string) {
 	return why
 }
 
-// impossibleReason says why the job could never run with its request, which Slurm notices only now. If no node has that
-// much memory or that many GPUs Slurm parks the job at priority 0 and tries again after the next update; here it is
-// tried in vain, which has the same effect.
+// impossibleReason is Slurm's reason if the job could not run even on empty nodes, else empty. Slurm accepts such an
+// update and notices only now. If no node has that much memory or that many GPUs it parks the job at priority 0 and
+// tries again after the next update; here it is tried in vain, which has the same effect.
 func (s *Slurm) impossibleReason(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
 	room, cpus := 0, 0
@@ -208,8 +218,8 @@ func (s *Slurm) impossibleReason(j *job, perNode gres.Vector) string {
 	return ""
 }
 
-// candidates are the nodes that could serve the job, in the order in which they are tried: those of its node list, and
-// others only if it needs more than those.
+// candidates are the nodes on which the job may run, in the order in which they are tried: those of its node list
+// first, and others only if it needs more nodes than the list has. Of the others, those that need no boot come first.
 func (s *Slurm) candidates(j *job) []*node {
 	var nodes []*node
 	for _, name := range j.request.Pin {
@@ -230,7 +240,9 @@ func (s *Slurm) candidates(j *job) []*node {
 	return nodes
 }
 
-// choose finds nodes on which the job can start now, or says why there are none.
+// choose finds as many nodes as the job needs on which it can start now, ascending in name. If there are too few it
+// returns none and Slurm's reason; a node of the job's list that cannot take it decides alone, since Slurm then needs
+// all of that list.
 func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string) {
 	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {
@@ -260,6 +272,8 @@ func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string)
 	return chosen, ""
 }
 
+// ready reports whether the job can start on the node now, apart from reservations. A job that gets whole nodes needs
+// one without any job.
 func ready(n *node, j *job, perNode gres.Vector) bool {
 	if j.spec.Exclusive && len(n.holders) > 0 {
 		return false
@@ -267,7 +281,7 @@ func ready(n *node, j *job, perNode gres.Vector) bool {
 	return n.open() && n.hasRoom(j, perNode)
 }
 
-// refusal is why a node of the job's node list does not take it.
+// refusal is Slurm's reason for a job when a node of its node list cannot take it.
 func refusal(n *node) string {
 	if n.closed() != "" {
 		return "ReqNodeNotAvail, UnavailableNodes:" + n.fixed.Name
@@ -275,7 +289,8 @@ func refusal(n *node) string {
 	return "Resources"
 }
 
-// possible is an error if the partition could never serve the job; slurmctld checks that for every new request.
+// possible returns an error if the nodes could not hold the job even when empty, which Slurm refuses at submission; nil
+// if they could. Updates are checked less strictly, by servable.
 func (s *Slurm) possible(j *job) error {
 	perNode, able := s.perNode(j.request), 0
 	for _, n := range s.nodes {

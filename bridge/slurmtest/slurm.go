@@ -49,6 +49,8 @@ type Options struct {
 	Ended func(History)
 }
 
+// withDefaults replaces zero durations by those of slurmctld's usual configuration, and negative ones by zero, so that
+// tests name only what they depend on.
 func (o Options) withDefaults() Options {
 	o.SchedulerDelay = orDefault(o.SchedulerDelay, time.Second)
 	o.Teardown = orDefault(o.Teardown, 300*time.Millisecond)
@@ -61,11 +63,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// orDefault is fallback if d is zero, zero if d is negative (an Options field cannot say "none" otherwise), and else d.
 func orDefault(d, fallback time.Duration) time.Duration {
 	return max(0, cmp.Or(d, fallback))
 }
 
-// Rack makes count equal nodes of the given partitions: n1 … n9, or n01 … n10 with leading zeros if needed for sorting.
+// Rack makes count equal nodes of the given partitions, named n1 … n9, or n01 … n10: the leading zeros make the order
+// by name, in which Slurm lists nodes, the order by number.
 func Rack(count int, total gres.Vector, partitions ...string) []slurm.Node {
 	width := len(fmt.Sprint(count))
 	nodes := make([]slurm.Node, count)
@@ -75,7 +79,8 @@ func Rack(count int, total gres.Vector, partitions ...string) []slurm.Node {
 	return nodes
 }
 
-// Divided gives each GPU of the nodes a type (g0, g1, …) and that many shards, and each node the feature of a broker.
+// Divided returns the nodes as of a site with shared GPUs: each GPU has a type of its own (g0, g1, …) and that many
+// shards, and each node has the feature that says that a broker runs there.
 func Divided(nodes []slurm.Node, shards int) []slurm.Node {
 	divided := slices.Clone(nodes)
 	for i := range divided {
@@ -95,34 +100,36 @@ type Slurm struct {
 	options Options
 
 	mu      sync.Mutex
-	nodes   []*node        // ascending in name
-	byName  map[string]int // index in nodes
-	jobs    []entry        // all jobs ever; the ID is the index + 1
-	alive   []*job         // ascending in ID: waiting, running or completing; may contain ended ones until sweep
-	ended   int            // number of ended jobs in alive
-	past    []*job         // finished jobs with our directive that are still observed
-	queue   []*job         // jobs that may start, in the scheduler's order
-	afters  map[int][]*job // jobs that wait for the end of a job, by its ID
-	awaited bool           // a scheduler pass is planned
-	passes  int
-	silent  []*job // jobs changed since the last pass
-	gallery observationCache
+	nodes   []*node          // ascending in name
+	byName  map[string]int   // index in nodes
+	jobs    []entry          // all jobs ever; the ID is the index + 1
+	alive   []*job           // ascending in ID: waiting, running or completing; may contain ended ones until sweep
+	ended   int              // number of ended jobs in alive
+	past    []*job           // finished jobs with our directive that are still observed
+	queue   []*job           // jobs that may start, in the scheduler's order
+	afters  map[int][]*job   // jobs that wait for the end of a job, by its ID
+	awaited bool             // a scheduler pass is planned
+	passes  int              // number of scheduler passes so far; see job.touched
+	silent  []*job           // jobs changed since the last pass
+	gallery observationCache // the last observation, while it is valid
 
 	reservations []slurm.Reservation // active or future, ascending in name; replaced, never modified
 }
 
-// entry is a job, or what is left of one that was passed to Options.Ended.
+// entry is a job, or what is left of one that was passed to Options.Ended: a simulation of a year would otherwise keep
+// millions of finished jobs in memory.
 type entry struct {
-	*job  // nil: passed to Options.Ended
-	ended time.Time
+	*job            // nil: passed to Options.Ended
+	ended time.Time // set with end when the job is dropped
 	end   End
 }
 
+// over reports whether the job has ended and its nodes are free; then a dependency on it is fulfilled.
 func (e *entry) over() bool { return e.job == nil || e.gone() }
 
 var _ slurm.Manager = (*Slurm)(nil)
 
-// New makes an idle cluster.
+// New makes a cluster without jobs. Nodes that the options show in the middle of a power transition continue it.
 func New(clock *Clock, options Options) *Slurm {
 	s := &Slurm{clock: clock, options: options.withDefaults(), byName: map[string]int{}, afters: map[int][]*job{}}
 	for _, fixed := range options.Nodes {
@@ -148,7 +155,8 @@ func (s *Slurm) Observe(ctx context.Context) (slurm.Observed, error) {
 	return slurm.Observed{At: now, Nodes: s.servers(), Jobs: s.observedJobs(now), Reservations: s.reservations}, nil
 }
 
-// sweep removes ended jobs from alive.
+// sweep removes ended jobs from alive. It is called rarely, because removing each job at its end would cost a pass over
+// all jobs each time.
 func (s *Slurm) sweep() {
 	if s.ended == 0 {
 		return
@@ -157,7 +165,8 @@ func (s *Slurm) sweep() {
 	s.ended = 0
 }
 
-// Active is the number of jobs that wait, run or are completing, without the lease job.
+// Active is the number of jobs that wait, run or are completing. The lease job is not counted, so 0 means that a
+// simulation is over.
 func (s *Slurm) Active() int {
 	lease := s.leaseJob()
 	s.mu.Lock()
@@ -172,7 +181,9 @@ func (s *Slurm) Submitted() int {
 	return len(s.jobs)
 }
 
-// known finds a job that Slurm still knows, ended or not.
+// known finds a job that Slurm still knows: a living one, or one that ended less than MinJobAge ago; else ErrGone. Of a
+// job that was passed to Options.Ended it returns a stand-in that is finished, so that calls for it fail as for any
+// ended job.
 func (s *Slurm) known(id int) (*job, error) {
 	if id < 1 || id > len(s.jobs) {
 		return nil, slurm.ErrGone

@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// Submit is sbatch: it returns the job's ID, or why Slurm refuses the job.
+// Submit is sbatch: it returns the job's ID, or why Slurm refuses the job (ErrRefused). A submission that is refused
+// uses no ID.
 func (s *Slurm) Submit(spec Spec) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,7 +37,8 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	return j.id, nil
 }
 
-// newJob makes a job from a submission, with its lease if it has one.
+// newJob makes a job from a submission. For a job with a lease it does what job_submit.lua does: the begin time is the
+// end of the lease, unless the user's own is later, and the annotation keeps the user's.
 func (s *Slurm) newJob(spec Spec) *job {
 	now := s.clock.Now()
 	id := len(s.jobs) + 1
@@ -56,7 +58,8 @@ func (s *Slurm) newJob(spec Spec) *job {
 	return j
 }
 
-// annotation is what job_submit.lua writes into extra: the user's begin time, or 0.
+// annotation is what job_submit.lua writes into extra: the begin time that the user asked for in Unix seconds, or 0, so
+// that the daemon can restore it.
 func annotation(spec Spec) string {
 	begin := int64(0)
 	if !spec.Begin.IsZero() {
@@ -65,7 +68,8 @@ func annotation(spec Spec) string {
 	return fmt.Sprintf(`{"v":1,"lua":1,"begin":%d}`, begin)
 }
 
-// await makes the job wait for the one that it depends on, unless that has ended.
+// await makes the job wait for the end of the job that it depends on (Spec.After). It does not wait if that one has
+// ended or does not exist.
 func (s *Slurm) await(j *job) {
 	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].over() {
 		return
@@ -74,7 +78,8 @@ func (s *Slurm) await(j *job) {
 	s.afters[j.spec.After] = append(s.afters[j.spec.After], j)
 }
 
-// Cancel is scancel: a running job is terminated, a waiting one ends at once.
+// Cancel is scancel: a running job is terminated, a waiting one ends at once, and a requeued one whose last run is
+// being cleaned up ends with the teardown. For an unknown job it does nothing.
 func (s *Slurm) Cancel(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +108,8 @@ func (s *Slurm) Kill(id int) {
 	}
 }
 
-// Modify is scontrol update of a job's partition, time limit (0: none), priority and AdminComment. Other changes of the
-// spec have no effect.
+// Modify is scontrol update of a job's partition, time limit (0: none), priority and AdminComment. change gets a Spec
+// with only these fields, and other changes have no effect.
 func (s *Slurm) Modify(id int, change func(*Spec)) {
 	s.edit(id, func(j *job) {
 		before := Spec{Partition: strings.Join(j.parts, ","), TimeLimit: j.spec.TimeLimit, Priority: j.priority,
@@ -136,7 +141,8 @@ func (s *Slurm) SetComment(id int, comment string) {
 // SetExtra is scontrol update extra=.
 func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
 
-// edit changes a living job and has the scheduler consider it.
+// edit changes a job for a user's or administrator's command and has the scheduler consider it. A job that has ended or
+// is unknown is left alone, without an error.
 func (s *Slurm) edit(id int, change func(*job)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +157,7 @@ func (s *Slurm) edit(id int, change func(*job)) {
 // Drain closes a node to new jobs.
 func (s *Slurm) Drain(name string) { s.set(name, "DRAIN") }
 
-// SetFeatures sets a node's features.
+// SetFeatures replaces a node's features, as scontrol update does; the next pass uses them.
 func SetFeatures(s *Slurm, name string, features ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +170,8 @@ func SetFeatures(s *Slurm, name string, features ...string) {
 // Resume opens a node again.
 func (s *Slurm) Resume(name string) { s.set(name) }
 
-// set removes the words that close a node and adds others. Its power state stays.
+// set replaces those state words that close the node by the given ones; none opens it. The words about power stay,
+// since scontrol's state=drain or resume does not change whether a node is powered.
 func (s *Slurm) set(name string, in ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +182,8 @@ func (s *Slurm) set(name string, in ...string) {
 	}
 }
 
-// Down loses a node: its jobs are requeued with their present request, including a node list that names the node, or
-// end.
+// Down loses a node as when it does not respond: its jobs are requeued at once, or end if they may not be requeued. As
+// in slurmctld a requeued job keeps its present request, including a node list that names the lost node.
 func (s *Slurm) Down(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func (t Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
 		Work: Work{Length: time.Millisecond}})
 }
 
-// List implements leader.Tickets.
+// List implements leader.Tickets. Without IDs it lists all tickets that Slurm still knows, ascending.
 func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list tickets: %w", err)
@@ -52,7 +52,8 @@ func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 	return tickets, nil
 }
 
-// ticket finds a ticket that Slurm still knows.
+// ticket finds a ticket that Slurm still knows, live or over, else ErrGone. The user is compared, because any user may
+// submit a job with a ticket's name.
 func (t Tickets) ticket(id int) (*job, error) {
 	j, err := t.slurm.known(id)
 	if err != nil || j.spec.Name != leader.Name || j.spec.User != Daemons {
@@ -61,7 +62,7 @@ func (t Tickets) ticket(id int) (*job, error) {
 	return j, nil
 }
 
-// Beat implements leader.Tickets.
+// Beat implements leader.Tickets. A ticket that is over takes no words, so that its daemon learns that it must not act.
 func (t Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("beat: %w", err)
