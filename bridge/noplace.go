@@ -43,9 +43,10 @@ func HandBackCauses() []WaitCause {
 	return append(slices.Clone(noPlaceCauses), CauseLeftToSlurm, CauseCanary, CauseOther)
 }
 
-// leftToSlurm says why a job is Slurm's for this wait and the run that follows; nil: it is not. The annotation says it
-// if the ledger was lost, if the round died that wrote it, and for a task that Slurm has split off since. A user who
-// forges one opts out.
+// leftToSlurm says why a job was handed back to Slurm for this wait and the run that follows; nil: it was not, and
+// rounds plan it. The ledger's record comes first. Without one the job's annotation counts: the ledger may be lost, the
+// round may have died before it settled, or Slurm may have split the task off since. A user who forges an annotation
+// only leaves the daemon's care.
 func (t *managedJob) leftToSlurm() *NoPlace {
 	if t.record != nil && t.record.NoPlace.Slurms && t.record.NoPlace.Wait == t.Restarts {
 		return &t.record.NoPlace
@@ -65,14 +66,16 @@ func (t *managedJob) leftToSlurm() *NoPlace {
 	}
 }
 
-// handBackMark is the part of an annotation that says this.
+// handBackMark is the part of an annotation that says that the job was handed back, for which cause, and before which
+// wait (Job.Restarts): the mark of an earlier wait does not count.
 type handBackMark struct {
 	Cause WaitCause `json:"cause"`
 	Wait  int       `json:"wait"`
 }
 
-// markHandBacks marks the jobs that become Slurm's in this round, and the tasks of their arrays. Shadow mode stores
-// nothing, so there each round says anew what it would do.
+// markHandBacks marks the jobs that this round hands back to Slurm because it has no place for them, and the common
+// records of their arrays; diff makes the steps. Shadow mode stores no mark, so there each round says anew what it
+// would do.
 func markHandBacks(t *activeRound) {
 	// By array; 0 are jobs of none, which is never looked up. The tasks of an array have the same request, so where one
 	// has no place, neither has the common record.
@@ -101,7 +104,8 @@ func markHandBacks(t *activeRound) {
 	}
 }
 
-// findNoPlace is the finding of this round; zero: the job has a place, or waits for something else.
+// findNoPlace is why a waiting job has no place in this round, and since when rounds in a row have found that; zero: it
+// has a place, or waits for something that passes. The earlier time decides when the job is handed back.
 func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	if tn.State != slurm.Pending || tn.managedByRule {
 		return NoPlace{}
@@ -119,7 +123,9 @@ func findNoPlace(t *activeRound, tn *managedJob, d *policy.Decision) NoPlace {
 	return found
 }
 
-// whyNoPlace is why a job does not start: what Slurm said of the planned size, or else what the plan says.
+// whyNoPlace is why a job does not start, also in words: what Slurm said of the planned size (refusedSize) or of the
+// last start, or else what the plan says. Both are empty if the plan starts it. Only some causes lead to a hand-back
+// (noPlaceCauses); the caller compares.
 func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize string) (WaitCause, string) {
 	f := &tn.record.Refused
 	switch {
@@ -135,21 +141,23 @@ func whyNoPlace(t *activeRound, tn *managedJob, d *policy.Decision, refusedSize 
 	return plannedCauses[d.Reason], d.Why
 }
 
-// refuseSize notes that Slurm refused an update that gives a job a size. The next full round that is late enough hands
-// the job back (isHandBackDue).
+// refuseSize notes in the job's record that Slurm refused an update that gives it a size; other errors are ignored. The
+// next full round that is at least half a round later hands the job back, since the plan would choose that size again.
 func (a *executor) refuseSize(s *step, err error) {
 	if errors.Is(err, slurm.ErrRefused) {
 		s.job.record.NoPlace = NoPlace{Since: a.round.now(), Wait: s.job.Restarts, Refused: err.Error()}
 	}
 }
 
-// isHandBackDue says that an earlier round, at least half a round ago, found no place either. One finding alone may be
-// due to a restarting controller.
+// isHandBackDue says that a job is to be handed back in this round: it is a full one, and an earlier round, at least
+// half a round ago, found no place either. One finding alone may be due to a restarting controller, which shows a part
+// of the cluster.
 func isHandBackDue(t *activeRound, p *NoPlace) bool {
 	return !t.small && !p.Since.IsZero() && t.observation.at.Sub(p.Since) >= t.runner.Settings.Round/2
 }
 
-// leaveToSlurm makes a job Slurm's.
+// leaveToSlurm makes the round leave a job to Slurm, and notes it in the record so that later rounds do, too. In shadow
+// mode the record stays as it is.
 func leaveToSlurm(t *activeRound, tn *managedJob, p NoPlace) {
 	tn.untouchedBecause, tn.bar = p.Why, barReason{p.Cause, p.Why}
 	if !t.runner.Settings.Shadow {
@@ -158,7 +166,7 @@ func leaveToSlurm(t *activeRound, tn *managedJob, p NoPlace) {
 	}
 }
 
-// handBackCause is the cause for which an unplanned job is handed back.
+// handBackCause is the cause, for the report, for which a job on which no plan decides is handed back.
 func (t *managedJob) handBackCause() WaitCause {
 	if !t.ours {
 		return CauseOther // it lost its directive or its partition

@@ -11,7 +11,7 @@ type Outlook interface {
 	Habits() forecast.Habits
 }
 
-// expected is the expected start of a job; nil: unknown.
+// expected is the expected start of a job, for the report; nil: there is no estimate, or no Outlook.
 func expected(o Outlook, job int) *forecast.Spread {
 	if o == nil {
 		return nil
@@ -23,8 +23,9 @@ func expected(o Outlook, job int) *forecast.Spread {
 	return &start
 }
 
-// withExpectedStart is why a job waits, followed by its expected start. It is written when a lease is renewed anyway,
-// or to a bounded number of jobs in each round.
+// withExpectedStart is the reason why a job waits, followed by its expected start if that is known. The text changes
+// with each estimate, so it is written only with a lease that is renewed anyway, or to a bounded number of jobs in each
+// round.
 func withExpectedStart(o Outlook, job int, why string) string {
 	if o == nil {
 		return why
@@ -35,7 +36,7 @@ func withExpectedStart(o Outlook, job int, why string) string {
 	return why
 }
 
-// habits are those of o; nil if o is nil.
+// habits are those of o, for the report; nil if there is no Outlook or nothing has been learned.
 func habits(o Outlook) forecast.Habits {
 	if o == nil {
 		return nil

@@ -14,7 +14,8 @@ import (
 // that fails in the first is tried in the second only by backfill (seen on 24.11), half a minute later instead of
 // seconds. The user's own list is restored like any other part of the request.
 
-// manages says that all partitions of a list are managed. A job that could start in another one is Slurm's.
+// manages says that all partitions of a comma-separated list are managed. A job that could start in another one is
+// Slurm's, since a round could not keep it from starting there.
 func (r *Runner) manages(list string) bool {
 	for part := range strings.SplitSeq(list, ",") {
 		if !slices.Contains(r.Settings.Partitions, part) {
@@ -49,9 +50,10 @@ type Avoided struct {
 	Until     time.Time `json:"until"`
 }
 
-// avoid notes that a partition refused the job for now. It reports whether the job may start in another partition; then
-// the refusal does not count against the job. The partition is avoided for maxRetryDelay if a limit was the reason,
-// which passes when other jobs end, and otherwise for refusalLifetime. Notes that no longer hold are dropped.
+// avoid notes that a partition refused the job for now, with Slurm's reason; empty: it refused the update. It returns
+// true if the job may start in another of its partitions: then the refusal does not count against the job. The
+// partition is avoided for maxRetryDelay if a limit was the reason, which passes when other jobs end, and otherwise for
+// refusalLifetime. Notes that no longer hold are dropped.
 func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	if !slices.Contains(t.candidatePartitions(), partition) || len(t.candidatePartitions()) < 2 {
 		return false
@@ -74,7 +76,8 @@ func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	)
 }
 
-// avoided lists the partitions that are not tried at now.
+// avoided lists the partitions in which no start of the job is tried at now, because they refused one; nil: there are
+// none.
 func (r *Record) avoided(now time.Time) []string {
 	var list []string
 	for _, a := range r.Avoids {
@@ -85,12 +88,14 @@ func (r *Record) avoided(now time.Time) []string {
 	return list
 }
 
-// hasPartitionChoice says that a job may start in several partitions. A running job stays in its own.
+// hasPartitionChoice says that a job does not run and may start in several partitions, so an update must name the
+// partitions.
 func (t *managedJob) hasPartitionChoice() bool {
 	return t.State != slurm.Running && t.record.Own.Partition != ""
 }
 
-// candidatePartitions lists the partitions in which a job may start, in the order in which Slurm tries them.
+// candidatePartitions lists the partitions in which a job may start, in the order in which Slurm tries them; for a
+// running job only the one in which it runs. Those that refused it are included.
 func (t *managedJob) candidatePartitions() []string {
 	if t.hasPartitionChoice() {
 		return slurm.Partitions(t.record.Own.Partition)
@@ -98,8 +103,8 @@ func (t *managedJob) candidatePartitions() []string {
 	return []string{t.Partition}
 }
 
-// openPartitions are those of the job's partitions in which it may start in this round. If it may start in none, they
-// are all, since an empty list would mean all managed nodes.
+// openPartitions are those of the job's partitions in which this round may start it: without those that refused it
+// lately. If all did, they are all, since an empty list would mean all managed nodes.
 func (t *managedJob) openPartitions() []string {
 	all := t.candidatePartitions()
 	if open := slices.DeleteFunc(slices.Clone(all),
@@ -118,8 +123,8 @@ func (t *managedJob) partitionList() string {
 	return strings.Join(t.openPartitions(), ",")
 }
 
-// startsIn is the partition in which a job starts on these nodes. It is empty if the job has one partition only, or if
-// none of its partitions has all of these nodes.
+// startsIn is the partition that the update names that starts a job on these nodes: the first one that has all of them.
+// Empty: the job has only one partition, or none of them has all nodes.
 func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""
@@ -134,8 +139,9 @@ func (s *sortedObservation) startsIn(t *managedJob, nodes []string) string {
 	return ""
 }
 
-// partitionNodes lists the nodes of the partitions in which a job may start; nil: all managed nodes. The nodes of a
-// gang must be in one partition: the first with enough free nodes, or else the one with most nodes.
+// partitionNodes lists the nodes of the partitions in which a job may start, ascending; nil: all managed nodes. A job
+// on several nodes must get all of them in one partition, so for it one is chosen before planning: the first with
+// enough free nodes, or else the one with most nodes.
 func (s *sortedObservation) partitionNodes(t *managedJob) []string {
 	if !t.hasPartitionChoice() {
 		return s.topology.parts[t.Partition]
@@ -157,7 +163,7 @@ func (s *sortedObservation) partitionNodes(t *managedJob) []string {
 	return s.unions[list]
 }
 
-// union lists the nodes of these partitions; nil: all managed nodes.
+// union lists the nodes of these partitions, ascending; nil: all managed nodes, because one of them has all.
 func (s *sortedObservation) union(partitions []string) []string {
 	var union []string
 	for _, part := range partitions {
@@ -171,7 +177,8 @@ func (s *sortedObservation) union(partitions []string) []string {
 	return slices.Compact(union)
 }
 
-// roomiest is the first partition that has enough free nodes for a gang, or else the one with most nodes for it.
+// roomiest is the partition in which a job on several nodes is planned: the first that has enough free nodes for it, or
+// else the one that has most nodes with enough GPUs.
 func (s *sortedObservation) roomiest(t *managedJob, open []string) string {
 	best, most := open[0], -1
 	for _, part := range open {
@@ -186,7 +193,8 @@ func (s *sortedObservation) roomiest(t *managedJob, open []string) string {
 	return best
 }
 
-// roomIn counts the nodes of a partition with enough GPUs for one part of a gang, and those on which they are free.
+// roomIn is for how many nodes of a partition one node's part of the job fits by its GPUs: able counts those that have
+// enough, free those that are open and have them unused. Cores and memory are left to the planner.
 func (s *sortedObservation) roomIn(t *managedJob, part string) (able, free int) {
 	own := &t.record.Own
 	need := gres.Vector{GPUs: own.GPUs / max(1, own.Nodes)}

@@ -23,13 +23,13 @@ const poolMark = ":"
 // poolName is the name of a pool; GPUs without a type are named "gpu".
 func poolName(node, gpuType string) string { return node + poolMark + cmp.Or(gpuType, "gpu") }
 
-// hostOf is the node of a pool, or the node itself.
+// hostOf is the node of a pool; the name itself if it is that of a node.
 func hostOf(name string) string {
 	host, _, _ := strings.Cut(name, poolMark)
 	return host
 }
 
-// hostsOf are the nodes of these pools and nodes, ascending.
+// hostsOf are the nodes of these pools and nodes, ascending and each once, for updates: Slurm knows no pools.
 func hostsOf(names []string) []string {
 	if !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, poolMark) }) {
 		return names
@@ -42,8 +42,9 @@ func hostsOf(names []string) []string {
 	return slices.Compact(hosts)
 }
 
-// narrow makes a request without a GPU type ask for the type of the pools on which the job starts. A request stays as
-// it is if the pools have several types, or are of GPUs without a type ("gpu").
+// narrow makes a request without a GPU type ask for the type of the pools on which the job is to start, since Slurm
+// might otherwise give it GPUs of another type on that node. A request stays as it is if it names a type, or if the job
+// starts on whole nodes, on pools of several types, or on GPUs without a type ("gpu").
 func narrow(q *slurm.Request, nodes []string) {
 	if len(nodes) == 0 {
 		return
@@ -58,7 +59,8 @@ func narrow(q *slurm.Request, nodes []string) {
 	}
 }
 
-// narrowed says that q is the request own narrowed to a type.
+// narrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. An annotation
+// is believed only if its request fits the job, and this difference is ours.
 func narrowed(q, own *slurm.Request) bool {
 	text, err := gres.Retyped(own.GRES, q.GPUType)
 	return err == nil && own.GPUType == "" && q.GPUType != "" && text == q.GRES
@@ -71,8 +73,9 @@ type pooledView struct {
 	jobs   map[*slurm.Job]*slurm.Job // jobs on such nodes: as observed, and on pools
 }
 
-// divide replaces nodes with several GPU types by pools. Jobs that have not changed keep their pointers, unless the
-// pools have changed: then all jobs on pools are copied anew.
+// divide returns the observation with pools in place of nodes that have several GPU types, also in jobs and
+// reservations. Without such nodes it is returned as it is. Jobs that have not changed keep their pointers, by which
+// caches tell that; if the pools have changed, all jobs on pools are copied anew.
 func (r *observationCache) divide(seen slurm.Observed) slurm.Observed {
 	now := pooledView{pools: map[string][]slurm.Node{}, jobs: map[*slurm.Job]*slurm.Job{}}
 	var layout strings.Builder
@@ -98,8 +101,9 @@ func (r *observationCache) divide(seen slurm.Observed) slurm.Observed {
 	return seen
 }
 
-// poolsOf are the pools of a node, ascending in name. Of the allocated amounts they have only the GPUs. Each pool gets
-// the difference of two rounded running totals, so that the pools together have exactly what the node has.
+// poolsOf are the pools of a node, ascending in name, with their parts of the node's cores and memory. Of what is
+// allocated they have only the GPUs, since Slurm does not say which cores go with them. Each part is the difference of
+// two rounded running totals, so that the pools together have exactly what the node has.
 func poolsOf(n *slurm.Node) []slurm.Node {
 	pools, before := make([]slurm.Node, 0, len(n.Types)), gres.Vector{}
 	gpus := 0
@@ -120,7 +124,8 @@ func poolsOf(n *slurm.Node) []slurm.Node {
 	return pools
 }
 
-// share replaces the jobs on such nodes by copies that run on pools, and charges the pools with what these hold.
+// share returns the jobs with those on divided nodes replaced by copies that run on pools, and adds what these hold to
+// the pools. known are the copies of the last observation, by the job as observed.
 func (d *pooledView) share(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) []*slurm.Job {
 	all := make([]*slurm.Job, len(jobs))
 	for i, j := range jobs {
@@ -137,8 +142,8 @@ func (d *pooledView) share(jobs []*slurm.Job, known map[*slurm.Job]*slurm.Job) [
 	return all
 }
 
-// onPools is a copy of a job that runs on pools. A job that holds GPUs of several types of a node, or of an unknown
-// type, is placed on all of the node's pools and left alone by rounds.
+// onPools is a copy of a job that runs on pools in place of nodes. A job that holds GPUs of several types of a node, or
+// of an unknown type, is placed on all pools of the node, and gets a Shape for which rounds leave it alone.
 func (d *pooledView) onPools(j *slurm.Job) *slurm.Job {
 	told := *j
 	told.Runs.Nodes = nil
@@ -166,7 +171,7 @@ func (d *pooledView) onPools(j *slurm.Job) *slurm.Job {
 }
 
 // typesHeld are the types of the GPUs that a job holds on the node with that index in a.Nodes, by Slurm's list of
-// devices. Where Slurm lists no devices it is the type that the job asked for, if it named one.
+// devices. Where Slurm lists no devices it is the type asked, for which the job asked; nil: unknown, or none.
 func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	if len(a.Devices) != len(a.Nodes) {
 		if asked != "" {
@@ -186,8 +191,8 @@ func typesHeld(a *slurm.Allocated, node int, asked string) (list []string) {
 	return list
 }
 
-// charge adds a job's cores and memory to its pool. For a job on several pools of a node it is unknown which pool has
-// how much.
+// charge adds a job's cores and memory to the allocation of its pool. What a job on several pools of a node holds is
+// left out, since it is unknown which pool has how much; nodes spreads it.
 func (d *pooledView) charge(j *slurm.Job) {
 	for _, name := range j.Runs.Nodes {
 		host := hostOf(name)
@@ -228,8 +233,9 @@ func (d *pooledView) nodes(nodes []slurm.Node) []slurm.Node {
 	return all
 }
 
-// spread divides cores and memory in proportion to the rooms; no part exceeds its room. The parts are differences of
-// rounded running totals, so that together they are the whole amount.
+// spread divides cores and memory over rooms in proportion to their sizes; no part exceeds its room, and what exceeds
+// all rooms together is dropped. The parts are differences of rounded running totals, so that together they are the
+// whole amount.
 func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	total, before, given := gres.Vector{}, gres.Vector{}, gres.Vector{}
 	for _, room := range rooms {
@@ -246,13 +252,13 @@ func spread(amount gres.Vector, rooms []gres.Vector) []gres.Vector {
 	return parts
 }
 
-// within is the part of an amount for which there is room.
+// within is the part of an amount for which there is room: of each resource the smaller number.
 func within(amount, room gres.Vector) gres.Vector {
 	return gres.Vector{GPUs: min(amount.GPUs, room.GPUs), CPUs: min(amount.CPUs, room.CPUs),
 		Memory: min(amount.Memory, room.Memory)}
 }
 
-// reservations replaces reserved nodes by their pools.
+// reservations is the list with the pools of each reserved node in place of the node.
 func (d *pooledView) reservations(list []slurm.Reservation) []slurm.Reservation {
 	all := slices.Clone(list)
 	for i := range all {
@@ -278,7 +284,7 @@ func names(pools []slurm.Node, node string) []string {
 	return list
 }
 
-// byPool maps each node that has managed pools to their names.
+// byPool maps each node that is divided to the names of its managed pools; nil if there is none.
 func byPool(managed []string) (of map[string][]string) {
 	for _, name := range managed {
 		if host := hostOf(name); host != name {
@@ -291,7 +297,8 @@ func byPool(managed []string) (of map[string][]string) {
 	return of
 }
 
-// expand replaces nodes in a list by their pools.
+// expand returns a user's list of nodes with pools in place of divided nodes, ascending, so that it can be compared
+// with the planner's nodes.
 func (h *topology) expand(nodes []string) []string {
 	if !slices.ContainsFunc(nodes, func(name string) bool { return h.pools[name] != nil }) {
 		return nodes

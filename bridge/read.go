@@ -59,18 +59,20 @@ type lookup struct {
 type observationCache struct {
 	sight    int // number of observations
 	topology *topology
-	nodes    []slurm.Node  // ascending in name
-	divided  pooledView    // of the last observation
-	jobs     []*managedJob // ascending in ID
-	lookups  map[string]*lookup
-	lessons  map[learned.Key]*cachedProfile
+	nodes    []slurm.Node                   // ascending in name
+	divided  pooledView                     // of the last observation
+	jobs     []*managedJob                  // ascending in ID
+	lookups  map[string]*lookup             // by name of the profile
+	lessons  map[learned.Key]*cachedProfile // profiles that were learned, by user and job name
 }
 
 // spare is how many lookups are kept beyond twice the number of jobs; then all are dropped. The same bound holds for
 // lessons.
 const spare = 64
 
-// read reads the jobs of an observation. Unchanged jobs are taken from the cache.
+// read returns what rounds must know of each observed job, in the same order. Jobs whose pointer is that of the last
+// observation have not changed and are taken from the cache: of ten thousand jobs only a few change between two
+// observations.
 func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 	last, now := r.cache.jobs, make([]*managedJob, 0, len(jobs))
 	for _, j := range jobs {
@@ -90,7 +92,8 @@ func (r *Runner) read(jobs []*slurm.Job) []*managedJob {
 	return now
 }
 
-// readJob reads a job that has changed. What depends on unchanged text is taken over from before.
+// readJob reads a job that has changed. Parsed directives and annotations are taken over from before, the same job in
+// the last observation, where their text is the same; a new job has an empty one.
 func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	t := &managedJob{
 		Job:           j,
@@ -123,7 +126,8 @@ func (r *Runner) readJob(j *slurm.Job, before *managedJob) *managedJob {
 	return t
 }
 
-// profileOf is the lookup of the profile that directives name; nil: they name none, or there is a mistake in them.
+// profileOf is the lookup of the profile that directives name. Nil: they name none or contain a mistake, so the job
+// gets the proportional share.
 func (r *observationCache) profileOf(d *directive.Directives) *lookup {
 	if d.Err() != nil || d.Profile == "" {
 		return nil
@@ -131,7 +135,8 @@ func (r *observationCache) profileOf(d *directive.Directives) *lookup {
 	return r.lookup(d.Profile)
 }
 
-// lookup is the lookup for a name. If there are many more lookups than jobs, all are dropped first.
+// lookup is the cached lookup of a profile's name, shared by all jobs that name it. If there are many more of them than
+// jobs, all are dropped first, so that names of past jobs do not fill the memory.
 func (r *observationCache) lookup(name string) *lookup {
 	if r.lookups == nil || len(r.lookups) > 2*len(r.jobs)+spare {
 		r.lookups = map[string]*lookup{}
@@ -142,7 +147,8 @@ func (r *observationCache) lookup(name string) *lookup {
 	return r.lookups[name]
 }
 
-// parsedAnnotation is the job's annotation, which is read when it is first needed.
+// parsedAnnotation is the job's annotation; one without content if the job has none. It is parsed only when first
+// needed, since most are never looked at.
 func (t *managedJob) parsedAnnotation() *annotation {
 	if t.annotation == nil {
 		s := readAnnotation(t.Job)
@@ -151,8 +157,8 @@ func (t *managedJob) parsedAnnotation() *annotation {
 	return t.annotation
 }
 
-// hasOurAnnotation says that the job carries our annotation, and so has been told why it waits. The annotation need not
-// be parsed if it is the one that was written last.
+// hasOurAnnotation says that the job carries an annotation of ours and so shows its user why it waits; if not, a small
+// round writes one. An annotation that is the one written last need not be parsed.
 func (t *managedJob) hasOurAnnotation() bool {
 	return t.written != "" && t.Extra == t.written || t.parsedAnnotation().Job == t.ID
 }
@@ -182,7 +188,9 @@ func (r *Runner) attachProfile(t *managedJob) {
 	}
 }
 
-// profile is the one for which the job's comment asks. Each name is looked up once in a round.
+// profile is the one for which the job's comment asks; nil with an error if there is a mistake or no such profile, and
+// nil without one if the comment names none. Each name is looked up once in an observation, so all jobs of a round see
+// the same file.
 func (r *Runner) profile(t *managedJob) (*sensitivity.Profile, error) {
 	wrong := t.directives.Err()
 	if wrong == nil && t.directives.Auto {

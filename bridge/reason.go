@@ -68,13 +68,15 @@ var limitScopes = map[string]string{
 	"PerAccount": " for each account", "PerAcct": " for each account",
 }
 
-// baseReason is a reason without what Slurm appends to some: ReqNodeNotAvail, UnavailableNodes:n1.
+// baseReason is Slurm's reason without the details that it appends to some, so that it can be looked up:
+// ReqNodeNotAvail of "ReqNodeNotAvail, UnavailableNodes:n1".
 func baseReason(reason string) string {
 	first, _, _ := strings.Cut(reason, ",")
 	return first
 }
 
-// reasonMeaning explains a reason of Slurm by which a job is refused; empty for other reasons.
+// reasonMeaning explains, for the user, a reason for which Slurm does not start a job even if there is room. Empty: the
+// reason is no refusal, so a start that shows it may still come about.
 func reasonMeaning(reason string) string {
 	if words := reasons[reason].why; words != "" {
 		return words
@@ -97,7 +99,8 @@ func reasonMeaning(reason string) string {
 	return whose + " limit on " + what + limitScopes[part[6]] + " is reached"
 }
 
-// causeOfReason is the cause of a reason by which a job is refused; CauseOther for other reasons.
+// causeOfReason is the wait cause, for the report and for hand-backs, of a reason for which Slurm refuses a job;
+// CauseOther for other reasons.
 func causeOfReason(reason string) WaitCause {
 	part := limitReason.FindStringSubmatch(reason)
 	switch {
@@ -113,7 +116,7 @@ func causeOfReason(reason string) WaitCause {
 	return CauseOther
 }
 
-// kindCounted is the key of counted for the resource in a reason. Slurm spells some of them in several ways: Job and
+// kindCounted is the key in resourceWords of what a limit counts. Slurm spells some of them in several ways: Job and
 // Jobs, Mem and Memory, Wall and WallDuration.
 func kindCounted(word string) string {
 	word = strings.ToLower(word)
@@ -125,7 +128,8 @@ func kindCounted(word string) string {
 	return word
 }
 
-// isLimit says that a reason is a limit of a user, an account or a QOS, so that it applies to similar jobs, too.
+// isLimit says that a reason is a limit of a user, an account or a QOS, so that what Slurm refuses to one job it
+// refuses to similar ones.
 func isLimit(reason string) bool {
 	switch reason {
 	case "AccountingPolicy", "AssociationJobLimit", "QOSJobLimit", "QOSResourceLimit", "QOSUsageThreshold":
@@ -134,8 +138,9 @@ func isLimit(reason string) bool {
 	return limitReason.MatchString(reason)
 }
 
-// isUsedUp says that a reason is a limit on usage over time. Stopping a job does not give such usage back. A limit on
-// RunMinutes is none of these: it counts what running jobs may still use, which is free again when they stop.
+// isUsedUp says that a reason is a limit on usage over time, such as GrpTRESMins. Stopping a job does not give such
+// usage back, so no running job under the limit may be stopped: it could not start again. A limit on RunMinutes is none
+// of these: it counts what running jobs may still use, which is free again when they stop.
 func isUsedUp(reason string) bool {
 	if reason == "QOSUsageThreshold" {
 		return true

@@ -25,8 +25,8 @@ const (
 	refusalLifetime = time.Hour
 )
 
-// again is when a similar job may be tried again. After accept has set Times to 0 that is at once. The shift is
-// bounded, so that it cannot overflow.
+// again is when a job like the refused one may be tried again. Times is 0 after such a job has started: then that is at
+// once. The shift is bounded, so that it cannot overflow.
 func (f *Refusal) again() time.Time {
 	if f.Times == 0 {
 		return f.At
@@ -34,7 +34,8 @@ func (f *Refusal) again() time.Time {
 	return f.At.Add(min(maxRetryDelay, firstRetryDelay<<min(f.Times-1, 8)))
 }
 
-// counts says that there was a refusal, and that it is not too old.
+// counts says that there was a refusal and that it is less than an hour old (refusalLifetime): what Slurm refused
+// longer ago it may accept now, so it bars no start any more.
 func (f *Refusal) counts(now time.Time) bool {
 	return f.Reason != "" && now.Before(f.At.Add(refusalLifetime))
 }
@@ -54,10 +55,10 @@ func (t *managedJob) refusalGroupOf(reason string) refusalGroup {
 	return refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}
 }
 
-// refusals is what a round knows of refused jobs, by group of similar jobs.
+// refusals is what a round knows of refused jobs, by group of similar jobs; nil: none is refused.
 type refusals map[refusalGroup]*retryState
 
-// retryState is the state of trying a group of similar jobs again, one at a time.
+// retryState says when one job of a refused group may be tried again, and which.
 type retryState struct {
 	reason string
 	times  int
@@ -66,8 +67,8 @@ type retryState struct {
 	others bool        // there is more than one
 }
 
-// refusalsOf collects the refusals of the observed jobs. The job that was refused least often is tried first: it may
-// not be affected.
+// refusalsOf collects the refusals that still count from the records of the waiting jobs; nil: there are none. Of each
+// group the job that was refused least often is tried next: the limit may not affect it.
 func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 	var known refusals // most scenes have none
 	for _, t := range s.managed {
@@ -89,7 +90,8 @@ func (r *Runner) refusalsOf(s *sortedObservation) refusals {
 	return known
 }
 
-// add counts a refusal for a group. The group's next try is the latest of its jobs'.
+// add counts a job's refusal for its group. The group is tried again when the last of its jobs may be, so that one
+// limit does not cost a try for each job.
 func (known refusals) add(of refusalGroup, f *Refusal) {
 	p := known[of]
 	if p == nil {
@@ -102,8 +104,8 @@ func (known refusals) add(of refusalGroup, f *Refusal) {
 	}
 }
 
-// retryStateOf is the state of trying jobs like this one; nil: none is refused. A refusal of the job alone comes before
-// one of its group.
+// retryStateOf is the state of the refused group to which a job belongs; nil: no job like it is refused. A refusal of
+// the job alone comes before one of its user, account, QOS and partition.
 func (known refusals) retryStateOf(t *managedJob) *retryState {
 	if known == nil {
 		return nil
@@ -114,7 +116,8 @@ func (known refusals) retryStateOf(t *managedJob) *retryState {
 	return known[refusalGroup{user: t.User, account: t.Account, qos: t.QOS, partition: t.Partition}]
 }
 
-// offer makes a job the one to be tried if it was refused least often.
+// offer considers a waiting job that may start as the one of its group that is tried next; it is, if it was refused
+// least often so far.
 func (known refusals) offer(t *managedJob) {
 	p := known.retryStateOf(t)
 	if p == nil {
@@ -126,7 +129,8 @@ func (known refusals) offer(t *managedJob) {
 	}
 }
 
-// refusalBarOf says why a job of a refused group may not start now; zero: it may.
+// refusalBarOf says why a job of a refused group may not start now; zero: it may, since it belongs to none or it is the
+// one that is to be tried, and it is time.
 func (known refusals) refusalBarOf(t *managedJob, now time.Time) barReason {
 	p := known.retryStateOf(t)
 	if p == nil || p.probe == t && !now.Before(p.again) {
@@ -135,7 +139,7 @@ func (known refusals) refusalBarOf(t *managedJob, now time.Time) barReason {
 	return p.bar("such jobs are tried again one at a time")
 }
 
-// bar is the reason of a refused group, followed by when the job is tried again.
+// bar is the group's refusal as the reason why a job may not start; again, in words, is when it is tried.
 func (p *retryState) bar(again string) barReason {
 	return barReason{causeOfReason(p.reason), refusalText(p.reason) + "; " + again}
 }
@@ -145,14 +149,14 @@ func refusalText(reason string) string {
 	return fmt.Sprintf("Slurm does not start it (%s): %s", reason, reasonMeaning(reason))
 }
 
-// mayStart says that, as far as a round knows, a waiting job may start.
+// mayStart says that nothing that a round knows, apart from room and order, keeps a waiting job from starting now.
 func (t *activeRound) mayStart(tn *managedJob) bool {
 	return t.runner.startBarOf(tn, &t.observation) == (barReason{}) &&
 		t.refusals.refusalBarOf(tn, t.observation.at) == (barReason{})
 }
 
-// fixUsageLimited fixes running jobs that would be refused when they start again: usage over time does not come back
-// when they stop.
+// fixUsageLimited makes the plan leave those running jobs alone whose group has used up its usage over time: once
+// stopped, Slurm would not start them again, since stopping does not give usage back.
 func fixUsageLimited(t *activeRound) {
 	if t.refusals == nil {
 		return
@@ -167,8 +171,9 @@ func fixUsageLimited(t *activeRound) {
 	}
 }
 
-// replaceStuckProbes plans again if the plan has no place for a job that is to be tried: another one of its group that
-// has a place is tried instead. Otherwise one job without room would keep all of its group waiting.
+// replaceStuckProbes plans again if the plan has no room for the job of a group that is to be tried now: it lets the
+// plan start any job of that group, and the one that gets a place is tried instead. Otherwise one large job would keep
+// all of its group waiting.
 func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	stuck := map[*retryState]*managedJob{} // and which job is tried instead
 	for i, tn := range t.observation.managed {
@@ -199,8 +204,8 @@ func replaceStuckProbes(ctx context.Context, t *activeRound) error {
 	return t.makePlan(ctx)
 }
 
-// unbarProbes lets a plan start all jobs of these groups that are barred as refused. A job that is barred for another
-// reason stays barred.
+// unbarProbes lets a plan start all jobs of the groups that are keys of kinds. A job that is barred for another reason
+// than the refusal stays barred.
 func unbarProbes(t *activeRound, kinds map[*retryState]*managedJob) {
 	for i, tn := range t.observation.managed {
 		if _, is := kinds[t.refusals.retryStateOf(tn)]; is && tn.State == slurm.Pending {
@@ -211,7 +216,7 @@ func unbarProbes(t *activeRound, kinds map[*retryState]*managedJob) {
 	}
 }
 
-// barRefused bars the jobs of refused groups, except those that are to be tried.
+// barRefused keeps the plan from starting jobs of refused groups, except the one of each that is to be tried now.
 func barRefused(t *activeRound) {
 	if t.refusals == nil {
 		return
@@ -219,7 +224,8 @@ func barRefused(t *activeRound) {
 	barEach(t, func(tn *managedJob) barReason { return t.refusals.refusalBarOf(tn, t.observation.at) })
 }
 
-// holdProbes bars the jobs to be tried, too, and jobs behind others in Slurm's order.
+// holdProbes also bars the refused jobs that were to be tried, and jobs behind others in Slurm's order. It is called
+// when the plan preempts: Slurm may not start such a job, and the preempted job would have lost its run for nothing.
 func holdProbes(t *activeRound) {
 	behind := jobsBehindBlocked(t, t.report.Plan)
 	barEach(t, func(tn *managedJob) barReason {
@@ -257,8 +263,9 @@ func preemptsForUnsureStart(t *activeRound) bool {
 	return len(jobsBehindBlocked(t, t.report.Plan)) > 0
 }
 
-// refusal is Slurm's reason for not starting a job whose start was sent. It is empty if Slurm may still start the job,
-// or if no observation has begun since: an older one may show the reason for which the job waited before.
+// refusal is Slurm's reason for not starting a job whose start was sent. Empty: Slurm may still start it, or no
+// observation has begun since, as an older one may show the reason for which the job waited before. A start with a
+// refusal is taken back at once.
 func (a *executor) refusal(s *step) string {
 	j := a.seenNow(s.Job)
 	reason := baseReason(j.Reason)
@@ -290,7 +297,8 @@ func (a *executor) noteRefusal(s *step, reason string) {
 	}
 }
 
-// clearRefusals notes that a job of a refused group has started: the next one may be tried at once.
+// clearRefusals is called when a job has started: its own refusal is over, and the next job of its group may be tried
+// at once, since the limit has room.
 func (a *executor) clearRefusals(s *step) {
 	if p := a.round.refusals.retryStateOf(s.job); p != nil {
 		for _, t := range a.round.observation.managed {

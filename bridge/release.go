@@ -50,7 +50,7 @@ func (l *releaser) endLease(ctx context.Context) error {
 	return nil
 }
 
-// releaser is a release under way.
+// releaser is a release of all our jobs under way, over several passes.
 type releaser struct {
 	*Runner
 	known  Records
@@ -61,7 +61,8 @@ type releaser struct {
 	report Report
 }
 
-// run repeats passes until nothing is left to do soon, and ends the lease job after the first one.
+// run repeats passes until nothing is left to do soon, or releaseWait is over, and ends the lease job after the first
+// one: jobs with a size of ours have their own request by then.
 func (l *releaser) run(ctx context.Context) error {
 	for {
 		coming, err := l.pass(ctx)
@@ -77,7 +78,8 @@ func (l *releaser) run(ctx context.Context) error {
 	}
 }
 
-// pass observes once and hands back what it can. coming says that there may soon be more to do.
+// pass observes once and hands back what it can. coming says that it did something, or that jobs will come back to the
+// queue soon: then another pass follows.
 func (l *releaser) pass(ctx context.Context) (coming bool, err error) {
 	t := &activeRound{runner: l.Runner, began: l.Clock.Elapsed()}
 	seen, err := t.look(ctx, func() Records { return l.known })
@@ -94,7 +96,8 @@ func (l *releaser) pass(ctx context.Context) (coming bool, err error) {
 	return len(t.report.Steps) > 0 || len(l.report.Notes) > 0, err
 }
 
-// sort sorts the waiting jobs. The managed jobs of the result are those to be handed back.
+// sort makes a sortedObservation of which managed are the waiting jobs to be handed back, and outside those that a
+// round would leave alone. It differs from Runner.sort in that it needs no profiles, no topology and no rules.
 func (l *releaser) sort(seen slurm.Observed) sortedObservation {
 	s := sortedObservation{at: seen.At}
 	debts := recordCursor{l.known}
@@ -113,7 +116,8 @@ func (l *releaser) sort(seen slurm.Observed) sortedObservation {
 	return s
 }
 
-// wasOurs says that a job is or was ours. A job that lost our directive is known by its record.
+// wasOurs says that a waiting job may carry something of ours, so that it has to be handed back. A job that lost our
+// directive is known by its record. Without configured partitions a job with our directive needs an annotation as well.
 func (l *releaser) wasOurs(t *managedJob) bool {
 	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
@@ -122,7 +126,8 @@ func (l *releaser) wasOurs(t *managedJob) bool {
 	return recorded || t.directives.Managed && t.parsedAnnotation().V != 0
 }
 
-// steps lists what is still to be done. A job that is handed back already has no step.
+// steps lists what is still to be done. Jobs that were tried already have no step, nor before the lease job ends those
+// that its end alone frees: one request then does for all of them.
 func (l *releaser) steps(s *sortedObservation) []Step {
 	var steps []Step
 	for _, t := range s.managed {
@@ -136,7 +141,8 @@ func (l *releaser) steps(s *sortedObservation) []Step {
 	return steps
 }
 
-// waitsOnlyForLease says that a job, besides what its user asked for, waits only for the end of the lease job.
+// waitsOnlyForLease says that the end of the lease job is all that a job needs to be its user's again: it has its own
+// request and no begin time of ours, and its last run is over.
 func (l *releaser) waitsOnlyForLease(t *managedJob, now time.Time) bool {
 	return t.Lease != 0 && lastRunIsOverBy(t.Job, now) && t.record != nil && t.Request.Equal(&t.record.Own) &&
 		!t.Begin.After(later(t.record.NotBefore, now))
@@ -162,14 +168,16 @@ func (l *releaser) notReadyNotes(s *sortedObservation, jobs []*slurm.Job) []Note
 	return notes
 }
 
-// preempts says that a round that died may have asked the job to leave.
+// preempts says that the round of this intent, which died, may have asked the job to leave: it meant to, and the job
+// has run since. False for no intent.
 func (i *Intent) preempts(j *slurm.Job) bool {
 	return i != nil && j.Started.Before(i.At) &&
 		slices.ContainsFunc(i.Steps, func(s Step) bool { return s.Job == j.ID && s.Verb == Preempt })
 }
 
-// note puts the steps of a pass into the report: one step for each job, with its last result. A job that only got a
-// lease, because its last run is still being cleaned up, is looked at again in the next pass.
+// note puts the steps of a pass into the report: one step for each job, with the changes of all passes and the last
+// result. A job that only got a lease, because its last run is still being cleaned up, is looked at again in the next
+// pass.
 func (l *releaser) note(steps []Step) {
 	for _, s := range steps {
 		l.tried[s.Job] = s.Verb == Release || s.Error != ""

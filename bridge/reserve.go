@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// reserve lists the reservations by the nodes that they keep from other jobs.
+// reserve stores the reservations, and for each node those that keep it from other jobs, in the order of their starts.
+// The planner gets them with the nodes.
 func (s *sortedObservation) reserve(all []slurm.Reservation) {
 	s.reservations = all
 	if len(all) == 0 {
@@ -35,15 +36,16 @@ func (s *sortedObservation) reservation(name string) (r *slurm.Reservation, foun
 	return &s.reservations[k], true
 }
 
-// hasBegun says that there is such a reservation and that it has begun.
+// hasBegun says that there is such a reservation and that it has begun. A job that was submitted to it may not start
+// before.
 func (s *sortedObservation) hasBegun(name string) bool {
 	r, found := s.reservation(name)
 	return found && !r.From.After(s.at)
 }
 
-// reservedFor lists the nodes of a reservation that are in the list in; if in is nil, all of them. A reservation
-// without nodes, of licenses alone, leaves in as it is. If no node is left, the reservation's own nodes are returned,
-// none of which will do: an empty list would mean any node.
+// reservedFor lists the nodes on which a job of a reservation may start: those of in that the reservation has; nil for
+// in means all nodes. A reservation without nodes, of licenses alone, leaves in as it is. If no node is left, the
+// reservation's own nodes are returned, none of which will do: an empty list would mean any node.
 func (s *sortedObservation) reservedFor(name string, in []string) []string {
 	r, found := s.reservation(name)
 	if !found || len(r.Nodes) == 0 {

@@ -69,7 +69,8 @@ const (
 	minReportGap = 30 * time.Second
 )
 
-// restartCost is the cost of a restart by the job's own last ones, or else by its profile, or else by the
+// restartCost is what a restart of the job costs, in seconds of saving and starting; the planner preempts a job only
+// where that is worth it. It comes from the job's own last restarts, or else from its profile, or else from the
 // configuration, whose one number is for both parts. If only one part was seen, the profile has the other. Without a
 // profile, a start lasts at least until Slurm ran the job (Launches).
 func (r *Runner) restartCost(t *managedJob) RestartCost {
@@ -104,8 +105,8 @@ func median(of []float64) (float64, bool) {
 	return (low + high) / 2, true
 }
 
-// withLatest appends an observation and keeps the last few. It is bounded, since clocks differ, and reports are the
-// user's word.
+// withLatest is a new list with the observation at its end, in seconds, and at most the last three. The observation is
+// kept between 0 and mostSeen, since clocks differ and reports are the user's word.
 func withLatest(of []float64, seen time.Duration) []float64 {
 	seconds := min(max(seen.Seconds(), 0), mostSeen)
 	from := max(0, len(of)+1-remembered)
@@ -131,7 +132,7 @@ func (c *Cost) noteLeave(t *managedJob, asked, now time.Time) {
 	c.Saves, c.Left = withLatest(c.Saves, gone.Sub(asked)), asked
 }
 
-// launched notes how long Slurm took to run a job again.
+// launched notes how long Slurm took from the round's start to the job's run.
 func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
 
 // addReport takes a job's progress report into account. Once a run's speed is known, so is how long it did not train at
@@ -160,9 +161,10 @@ func (c *Cost) addReport(t *managedJob, now time.Time) {
 	c.Starts, c.From = withLatest(c.Starts, c.First.At.Sub(c.Run)-trained), -1
 }
 
-// begin notes the first report of a run. How far the last run came is known if it was asked to leave, had reported its
-// speed, and is the one before this: from the last report to the request to leave it went on at that speed. A report
-// may seem later than the request, since clocks of nodes differ.
+// begin notes the first report of a run, and how far the job had come when its last run was asked to leave (From):
+// addReport computes from it what the restart cost. That is known only if the last run was asked, had reported its
+// speed, and is the one before this: from its last report to the request it went on at that speed. Else From is -1. A
+// report may seem later than the request, since clocks of nodes differ.
 func (c *Cost) begin(run time.Time, said directive.Progress) {
 	from := -1.0
 	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-maxClockLead)) && c.Left.Before(run) &&
@@ -172,7 +174,7 @@ func (c *Cost) begin(run time.Time, said directive.Progress) {
 	c.Left, c.Heard = time.Time{}, Heard{Run: run, First: said, Last: said, From: from}
 }
 
-// addReports takes the reports of all managed jobs into account.
+// addReports learns from the progress reports of all managed jobs what restarts cost them.
 func (s *sortedObservation) addReports() {
 	for _, t := range s.managed {
 		t.record.Cost.addReport(t, s.at)

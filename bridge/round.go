@@ -189,7 +189,7 @@ type activeRound struct {
 	lessons     []entryUpdate // learned in this round, to be stored
 }
 
-// begin initializes the report.
+// begin fills in what the report says from the beginning, so that a report of a round that fails has it, too.
 func (t *activeRound) begin() {
 	t.mark, t.report.Began, t.report.Small = t.began, t.runner.Clock.Now(), t.small
 	t.report.Shadow = t.runner.Settings.Shadow
@@ -197,7 +197,8 @@ func (t *activeRound) begin() {
 	t.report.Phases = make([]Phase, 0, phases)
 }
 
-// run is a full round: number, observe, decide, carry out.
+// run is a full round: it takes its number, observes, decides, and carries out. An error ends it, and the next round
+// begins at its observation.
 func (t *activeRound) run(ctx context.Context) error {
 	t.begin()
 	settled, intent, err := t.runner.Ledger.Load()
@@ -214,7 +215,9 @@ func (t *activeRound) run(ctx context.Context) error {
 	return t.carryOut(ctx, settled)
 }
 
-// carryOut stores the intent, takes the steps and settles. In shadow mode it only settles.
+// carryOut stores the intent, takes the steps and settles. If the lease job cannot be renewed no step is taken: the
+// waiting jobs may become free at any moment. In shadow mode it only settles. settled are the records of the last
+// round.
 func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 	bookSavings(t)
 	if t.runner.Settings.Shadow {
@@ -233,7 +236,8 @@ func (t *activeRound) carryOut(ctx context.Context, settled Records) error {
 	return t.settle(t.act(ctx))
 }
 
-// intend stores what the round is about to do, and the debts that it makes.
+// intend stores what the round is about to do, and the debts that it makes. A later process needs that to restore jobs
+// if this one dies.
 func (t *activeRound) intend() error {
 	intent := Intent{Round: t.report.Round, At: t.runner.watch.now(t.runner.Clock), Steps: t.report.Steps,
 		Debts: t.incurred(t.settled)}
@@ -252,8 +256,9 @@ func (t *activeRound) number(intent *Intent) {
 	t.report.Round = t.runner.Last
 }
 
-// observe reads the cluster, takes the jobs' reports into account, refreshes the limits, and fills the report's part
-// about all of that.
+// observe reads the cluster, takes the jobs' own reports into account, refreshes the limits, and fills the report's
+// part about all of that. If it gives tasks of arrays jobs of their own, it reads the cluster again. old are the
+// records and debts so far.
 func (t *activeRound) observe(ctx context.Context, old Records) error {
 	known := t.runner.watch.set
 	if err := t.observeAndAccount(ctx, old); err != nil {
@@ -299,7 +304,8 @@ func (t *activeRound) observe(ctx context.Context, old Records) error {
 	return nil
 }
 
-// observeAndAccount observes once, sorts the jobs and brings their records up to date.
+// observeAndAccount observes once, sorts the jobs, and brings the records of managed jobs up to date: what they
+// attained and how far they have come.
 func (t *activeRound) observeAndAccount(ctx context.Context, old Records) error {
 	seen, err := t.look(ctx, func() Records { return old })
 	if err != nil {
@@ -310,7 +316,7 @@ func (t *activeRound) observeAndAccount(ctx context.Context, old Records) error 
 	return nil
 }
 
-// ignoredOf counts the jobs whose directives or reports are ignored; nil: none are.
+// ignoredOf counts, for the report, the jobs whose directives or reports are ignored, by kind; nil: none are.
 func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 	add := func(what Ignored) {
 		if of == nil {
@@ -329,7 +335,7 @@ func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
 	return of
 }
 
-// appendNotes appends the notes for a job's user.
+// appendNotes appends what a job's user should know or correct: most of it only the user can change.
 func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.note != "" {
 		notes = append(notes, Note{t.ID, t.note})
@@ -364,7 +370,7 @@ const comesBack = "comes back to the queue again and again without being asked t
 	"less often: " +
 	"the requeue exit code is for a job that was asked to save"
 
-// decide makes the snapshot, the plan, and the steps that lead to it.
+// decide makes the snapshot, the plan, and the steps that lead to it. It writes nothing.
 func (t *activeRound) decide(ctx context.Context) error {
 	t.report.Snapshot = t.runner.snapshot(&t.observation)
 	t.report.Policy, t.report.Allocator = t.runner.Settings.Policy.Name, t.runner.Settings.Allocator.Name
@@ -400,8 +406,8 @@ func (t *activeRound) decide(ctx context.Context) error {
 	return nil
 }
 
-// planSafely makes a plan that preempts no job for a start that Slurm may refuse, and none whose place another job
-// would get.
+// planSafely makes a plan that preempts no job in vain: none for a start that Slurm may refuse, and none whose place
+// another job would get first. It plans again, with more jobs barred or fixed, until that holds.
 func planSafely(ctx context.Context, t *activeRound) error {
 	barRefused(t)
 	fixUsageLimited(t)
@@ -458,8 +464,8 @@ func (r *Runner) checkPlan(c policy.Cluster, p policy.Plan) error {
 	return policy.Check(c, p)
 }
 
-// consult asks the site's own planner, if there is one. It says whether there is a plan that keeps all promises; the
-// report says why not (Fallback). An error is not returned, since the built-in planner decides then.
+// consult asks the site's own planner, if there is one. It returns true if there is a plan that keeps all promises. If
+// not, the report says why (Fallback) and the built-in planner decides, so no error is returned.
 func (t *activeRound) consult(ctx context.Context) bool {
 	if t.runner.Settings.Planner == nil {
 		return false
@@ -478,7 +484,8 @@ func (t *activeRound) consult(ctx context.Context) bool {
 	return true
 }
 
-// settle stores the records and the report, also after an error in acting.
+// settle stores the records and the report, also after an error in acting (acted), which it returns: what was done
+// before the error must be remembered.
 func (t *activeRound) settle(acted error) error {
 	if err := t.runner.Ledger.Settle(t.records(), t.report); err != nil {
 		return errors.Join(acted, fmt.Errorf("settle: %w", err))
@@ -490,7 +497,7 @@ func (t *activeRound) settle(acted error) error {
 // phases is the largest number of phases of a round.
 const phases = 12
 
-// phase ends the present phase under this name.
+// phase ends the present phase of the round and reports under this name how long it took.
 func (t *activeRound) phase(name string) {
 	now := t.runner.Clock.Elapsed()
 	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})

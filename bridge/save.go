@@ -17,8 +17,9 @@ import (
 // mostChecks bounds the progress windows that are kept between two full rounds.
 const mostChecks = 10_000
 
-// bookSavings adds the entry to the report. Progress windows that ended in small rounds are part of the next full
-// round. A window of an observation that led to no round is seen again.
+// bookSavings makes the round's entry in the ledger of savings, if that is configured: what jobs hold and would hold
+// without the daemon, and which GPUs are idle. Small rounds make none; progress windows that ended in them are part of
+// the next full round. A window of an observation that led to no round is seen again.
 func bookSavings(t *activeRound) {
 	if !t.runner.Settings.Savings {
 		return
@@ -41,7 +42,8 @@ func bookSavings(t *activeRound) {
 	t.report.Savings, t.runner.booked = r, t.observation.at
 }
 
-// addRunningJobs adds the running jobs.
+// addRunningJobs adds the running managed jobs to the entry, and counts the others in managed partitions, about which
+// it says nothing.
 func addRunningJobs(t *activeRound, r *savings.Round) {
 	var held policy.GPUCount
 	for _, tn := range t.runner.cache.jobs {
@@ -112,8 +114,9 @@ func fingerprint(texts ...string) string {
 	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
-// asked is what Slurm would have given a running job on each of its nodes: its user's own request, and the proportional
-// share of the memory if the request does not name any.
+// asked is what Slurm alone would have given a running job on each of its nodes, to compare it with what the job has:
+// its user's own request, but no more than the node has in total, and the proportional share of the memory (fair) if
+// the request does not name any.
 func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
 	own := t.record.Own.PerNode()
 	own.GPUs = t.Runs.PerNode.GPUs
@@ -124,7 +127,9 @@ func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
 	return own
 }
 
-// addIdleGPUs adds the GPUs that are idle although a job has waited for one at least since the last round.
+// addIdleGPUs adds to the entry the GPUs that are idle although a job has waited for one at least since the last full
+// round. Jobs that may not start anyway do not count. In shadow mode it adds as well on how many of them the plan would
+// have started jobs.
 func addIdleGPUs(t *activeRound, r *savings.Round) {
 	c := &t.report.Snapshot
 	var wants []savings.Want
@@ -157,7 +162,8 @@ func addIdleGPUs(t *activeRound, r *savings.Round) {
 // mostWants bounds how many kinds of waiting jobs are considered. Jobs of further kinds are not counted.
 const mostWants = 200
 
-// wantClass is what waiting jobs have in common if one of them stands for all.
+// wantClass is what waiting jobs have in common if one of them stands for all, so that thousands of equal jobs cost as
+// much as one.
 type wantClass struct {
 	nodes              int
 	perNode            gres.Vector
@@ -165,7 +171,8 @@ type wantClass struct {
 	own                int // ID of a job that is like no other; 0 otherwise
 }
 
-// wantOf is what a waiting job asks for, and its class.
+// wantOf is what a waiting job asks for and on which nodes it could have that, and its class. A job with constraints of
+// its own on nodes is in a class alone.
 func wantOf(t *activeRound, tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
 	w := savings.Want{Count: 1, Nodes: max(1, j.Nodes), PerNode: tn.record.Own.PerNode()}
 	nodes := t.report.Snapshot.Nodes
@@ -182,8 +189,8 @@ func wantOf(t *activeRound, tn *managedJob, j *policy.Job) (savings.Want, wantCl
 	return w, class
 }
 
-// savingsPlaces are the nodes with what is really free on them; nothing on closed nodes and on those that are reserved
-// now.
+// savingsPlaces are the nodes with what is really free on them. Closed nodes and those that are reserved now have
+// nothing: no planner could have used it.
 func savingsPlaces(t *activeRound) []savings.Place {
 	nodes := t.report.Snapshot.Nodes
 	places := make([]savings.Place, len(nodes))
@@ -202,6 +209,7 @@ func savingsPlaces(t *activeRound) []savings.Place {
 	return places
 }
 
+// reservedNow says that a reservation keeps the node from other jobs at now.
 func reservedNow(n *policy.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r policy.Reservation) bool {
 		return !r.From.After(now) && (r.To.IsZero() || r.To.After(now))

@@ -60,8 +60,9 @@ func (a *executor) secure(ctx context.Context) error {
 	)
 }
 
-// safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they neither
-// block one whose place is free nor could take the place of another.
+// safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they come in
+// Slurm's order before no start whose place is free (ready, or sent), and could take the place of no other. Two jobs of
+// equal size may take each other's place.
 func (a *executor) safeToSecure(ready []*step) []*step {
 	open := a.steps.filter(func(s *step) bool { return s.Verb == Start && (s.stage == notBegun || s.stage == sent) })
 	under := slices.Concat(ready, a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == sent }))
@@ -80,7 +81,8 @@ func (a *executor) safeToSecure(ready []*step) []*step {
 	return safe
 }
 
-// couldTake says that a step's job would fit, after the preemptions, on a node of the other start that is not its own.
+// couldTake says that the job of s, if eligible on any node, could get the place of the other start: it would fit,
+// after the preemptions, on a node of that start that is not its own.
 func (a *executor) couldTake(s, other *step) bool {
 	return s != other && slices.ContainsFunc(other.Grant.Nodes, func(name string) bool {
 		k, found := slices.BinarySearchFunc(
@@ -108,7 +110,7 @@ func (s *step) changesPlaces(other *step) bool {
 	return len(s.Grant.Nodes) == len(other.Grant.Nodes) && other.Grant.PerNode == s.Grant.PerNode
 }
 
-// eligible says that Slurm may start the step's job at any moment.
+// eligible says that Slurm may start the step's job at any moment, since neither a lease nor a begin time keeps it.
 func (a *executor) eligible(s *step) bool {
 	j := a.seenNow(s.Job)
 	return j.State == slurm.Pending && !s.leased && !j.WaitsAt(a.round.now())
@@ -131,8 +133,9 @@ func (a *executor) mayBeSecured(s *step) bool {
 	return found && !c.Rationed(&c.Jobs[k])
 }
 
-// secureOne arms the step's job with its grant. If Slurm has just started the job, the next observation shows it; if
-// Slurm refuses the form, the job waits under a lease for its place.
+// secureOne arms the step's job with its grant, unless it is armed so already. If Slurm refuses that, the job gets a
+// lease and waits for its place; if Slurm has just started the job, the next observation shows it and there is no
+// error.
 func (a *executor) secureOne(ctx context.Context, s *step) error {
 	next := policy.Next{Job: s.Job, Nodes: len(s.Grant.Nodes), PerNode: s.Grant.PerNode}
 	// Nothing about the job has changed since it was read, and it is armed with this size already.
@@ -153,7 +156,8 @@ func (a *executor) secureOne(ctx context.Context, s *step) error {
 	}
 }
 
-// unsecure gives the step's job its lease again.
+// unsecure gives the step's job its lease again, so that Slurm cannot start it. If Slurm has just done so, that is no
+// error (noteRaced).
 func (a *executor) unsecure(ctx context.Context, s *step) error {
 	err := a.write(ctx, s, a.round.leaseUpdate(s))
 	if err == nil {
@@ -173,15 +177,16 @@ func (s *step) noteRaced(err error) error {
 	return err
 }
 
-// callOff puts off the steps on the places of jobs that Slurm has just started by itself. The plan no longer holds
-// there, so no further job is asked to leave for it.
+// callOff puts off the steps on the places of jobs that Slurm has just started by itself, elsewhere or with another
+// size: the plan no longer holds there, so no further job is asked to leave for it.
 func (a *executor) callOff() {
 	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
 		a.callOffOn(r.Grant.Nodes, r)
 	}
 }
 
-// callOffOn puts off the preemptions and starts on these nodes that were not begun, except the start but.
+// callOffOn puts off to a later round the preemptions and starts on these nodes that were not begun, except the start
+// but. A start that was to move one of these preempted jobs is put off, too.
 func (a *executor) callOffOn(nodes []string, but *step) {
 	on := func(list []string) bool {
 		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
@@ -200,7 +205,8 @@ func (a *executor) callOffOn(nodes []string, but *step) {
 	}
 }
 
-// leaseBlockers leases secured jobs again that come, in Slurm's order, before a start whose place is free.
+// leaseBlockers leases secured jobs again that come, in Slurm's order, before a start whose place is free. Slurm's main
+// scheduler would stop at such a job and not get to the start.
 func (a *executor) leaseBlockers(ctx context.Context, ready []*step) error {
 	aside := a.steps.filter(func(s *step) bool {
 		return s.secured && s.stage == notBegun && !slices.Contains(ready, s) && s.blocksAny(ready)
@@ -208,7 +214,8 @@ func (a *executor) leaseBlockers(ctx context.Context, ready []*step) error {
 	return a.forEachStep(ctx, aside, notBegun, func(s *step) error { return a.unsecure(ctx, s) })
 }
 
-// blocksAny says that Slurm considers the step's job before one of the others, in a partition in which both may start.
+// blocksAny says that Slurm considers the step's job before one of the others in a partition in which both may start.
+// If it has no room, the scheduler stops there and does not start the other.
 func (s *step) blocksAny(others []*step) bool {
 	in := s.job.partitions()
 	return slices.ContainsFunc(others, func(o *step) bool {
@@ -233,7 +240,7 @@ func (a *executor) noteSecured() {
 	}
 }
 
-// secured are the jobs that are eligible with the size of their grants and whose starts were not begun.
+// secured are the IDs of the jobs that are eligible with the size of their grants and whose starts were not begun.
 func (list steps) secured() map[int]bool {
 	jobs := map[int]bool{}
 	for _, s := range list {

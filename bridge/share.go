@@ -36,7 +36,8 @@ type Sharing struct {
 // whatever was promised to them.
 const Served = share.Announced
 
-// memoryOn is the memory of each GPU of a node; 0: unknown.
+// memoryOn is the memory in MiB of each GPU of a node, by its features or else for all nodes; 0: unknown, so none is
+// shared.
 func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	var least gres.Memory
 	for _, feature := range n.Features {
@@ -47,7 +48,8 @@ func (s Sharing) memoryOn(n *slurm.Node) gres.Memory {
 	return cmp.Or(least, s.GPUMemory)
 }
 
-// modeOn is how jobs share the GPUs of a node; empty: by slices. share.Turns is the configuration's word for the same.
+// modeOn is how jobs share the GPUs of a node, by its features or else for all nodes. Empty means by slices, for which
+// the configuration also has the word share.Turns.
 func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 	mode := s.Mode
 	for _, feature := range n.Features {
@@ -67,7 +69,8 @@ func (s Sharing) modeOn(n *slurm.Node) share.Mode {
 // isDisabled says that no GPU is shared.
 func (s Sharing) isDisabled() bool { return s.GPUMemory == 0 && len(s.ByFeature) == 0 }
 
-// slotGrant is what a node is told of a job on a shared GPU.
+// slotGrant is what the annotation tells a node of a job on a shared GPU. The node's broker lets the job use the GPU
+// accordingly.
 type slotGrant struct {
 	Class  share.Class `json:"class"`
 	Memory gres.Memory `json:"gpu_memory_mib"`
@@ -75,7 +78,7 @@ type slotGrant struct {
 	Device string      `json:"device"`
 }
 
-// shareRefused says why a job that may share a GPU is not put on a shared one. It is empty if it can be, or if the job
+// shareRefused says, for the user, why a job that may share a GPU is not put on a shared one. Empty: it can be, or it
 // did not ask for that.
 func shareRefused(r *Runner, t *managedJob) string {
 	if t.directives.Share == nil {
@@ -104,11 +107,12 @@ func shareRefused(r *Runner, t *managedJob) string {
 	return ""
 }
 
-// hasBroker says that jobs can be put on shared GPUs of a node.
+// hasBroker says that jobs can be put on shared GPUs of a node: Slurm has them by single types, and a broker runs
+// there.
 func hasBroker(n slurm.Node) bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
 
 // shareRequestOf is the request under which a job may share a GPU; nil: it may not. A job that has a slot keeps the
-// class and memory with which it got the slot.
+// class and memory with which it got the slot, since the other jobs were put beside it on these terms.
 func shareRequestOf(r *Runner, t *managedJob) *share.Request {
 	if t.directives.Share == nil || shareRefused(r, t) != "" {
 		return nil
@@ -133,13 +137,14 @@ func (u Unruly) String() string {
 		u.At.Format(time.RFC3339))
 }
 
-// Accused says that a job's AdminComment has an offence, see share.Offence.
+// Accused says that a job's AdminComment has an offence: the note of a node that the job did not give its slice back.
 func Accused(admin string) bool {
 	_, accused := share.ParseOffence(admin)
 	return accused
 }
 
-// offence is what a node wrote about a job that may share a GPU; nil: nothing.
+// offence is what a node wrote about a job that did not give its slice back; nil: nothing, or the job does not ask to
+// share a GPU. The planner puts such a job beside no other.
 func (t *managedJob) offence() *Unruly {
 	if t.directives.Share == nil {
 		return nil
@@ -170,8 +175,9 @@ func sharedGrantOf(r *Runner, t *managedJob, g *policy.Placement) *slotGrant {
 	return &slotGrant{Class: request.Class, Memory: memory, SLO: request.SLO.Milliseconds(), Device: g.Device}
 }
 
-// oddShard says why a job is left alone that asks for a shard, holds one, or names a single GPU. It is empty if the
-// shard is a round's doing and the job can go on.
+// oddShard says why rounds leave a job alone because of a shard: its user asks for one, or for a single GPU by its
+// type, or it runs on a shared GPU whose memory is no longer known. Empty: it has no shard, or one that a round gave it
+// and can take back.
 func oddShard(r *Runner, t *managedJob) string {
 	if t.Request.Shard == "" && namesDevice(r, t.Request.GPUType) {
 		return "asks for one GPU of a node by its own type"
@@ -192,8 +198,8 @@ func oddShard(r *Runner, t *managedJob) string {
 	return ""
 }
 
-// namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. For the planner the GPUs
-// of nodes with such types have no type.
+// namesDevice says that a GPU type is one of single GPUs, and not that of all GPUs of a node. Rounds leave a job that
+// asks for such a type alone: for the planner these GPUs have no type.
 func namesDevice(r *Runner, gpuType string) bool {
 	if gpuType == "" {
 		return false
@@ -209,7 +215,7 @@ func namesDevice(r *Runner, gpuType string) bool {
 	return names
 }
 
-// canShareOn says that jobs can share the GPUs of all these nodes.
+// canShareOn says that jobs can share the GPUs of all these nodes; false as well if one of them is gone.
 func canShareOn(r *Runner, nodes []string) bool {
 	return !slices.ContainsFunc(nodes, func(name string) bool {
 		i, found := slices.BinarySearchFunc(r.cache.nodes, name,
@@ -218,7 +224,8 @@ func canShareOn(r *Runner, nodes []string) bool {
 	})
 }
 
-// shareableDevices are the GPUs of a node that jobs can share; nil if their memory is unknown.
+// shareableDevices are the GPUs of a node that jobs can share, with how many jobs each may have; nil if their memory is
+// unknown. Without a broker that number is 0: jobs on the node stay, and no new ones are placed.
 func shareableDevices(r *Runner, n *slurm.Node) []policy.Device {
 	memory := r.Settings.Sharing.memoryOn(n)
 	if memory == 0 || len(n.Devices) == 0 {
@@ -239,7 +246,8 @@ func shareableDevices(r *Runner, n *slurm.Node) []policy.Device {
 // nodeGPU is one GPU of a node.
 type nodeGPU struct{ node, device string }
 
-// occupyDevices notes in the snapshot which jobs use which of the GPUs that can be shared.
+// occupyDevices notes in the snapshot which of the GPUs that can be shared are in use, so that the plan puts no job on
+// one that an unmanaged job or a whole-GPU job has.
 func occupyDevices(r *Runner, s *sortedObservation, nodes []policy.Node) {
 	if !slices.ContainsFunc(nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		return
@@ -265,7 +273,9 @@ func occupyDevices(r *Runner, s *sortedObservation, nodes []policy.Node) {
 	}
 }
 
-// markDevices notes which of a node's GPUs a job uses. ours says that the job is in the snapshot.
+// markDevices notes which of a node's GPUs a job uses. ours says that plans decide on the job: then a GPU that it holds
+// as a whole is noted as its own, and one on which it has a slot follows from its placement. For other jobs the GPU is
+// foreign.
 func (t *managedJob) markDevices(devices []policy.Device, ours bool) {
 	if ours && t.Runs.Shard != "" {
 		return // its placement says so
@@ -285,13 +295,14 @@ func (t *managedJob) markDevices(devices []policy.Device, ours bool) {
 	}
 }
 
-// usedByOthers says that a job on which no plan decides uses a GPU, at least in part.
+// usedByOthers says that a job on which no plan decides uses the GPU of that name, at least in part. Then the GPU stays
+// in use when the managed jobs leave it.
 func usedByOthers(devices []policy.Device, name string) bool {
 	return slices.ContainsFunc(devices, func(d policy.Device) bool { return d.Name == name && d.Foreign })
 }
 
-// closeUnaccounted closes GPUs of a node to sharing if more GPUs are in use than are known to be: each GPU that is not
-// known to be in use may be the one.
+// closeUnaccounted keeps new jobs off the GPUs of a node that are not known to be in use, if more GPUs are allocated
+// than are known to be in use: any of them may be the one.
 func closeUnaccounted(r *Runner, n *policy.Node, allocated int) {
 	used := map[string]bool{}
 	for _, d := range n.Devices {
@@ -318,8 +329,9 @@ type givenDevice struct {
 	index   int
 }
 
-// devicesIn are the GPUs of which a job has something on any of its nodes, as Slurm prints them:
-// gpu:g0:1(IDX:0),gpu:g1:0(IDX:) or shard:1(0/4,1/4). What cannot be parsed is left out.
+// devicesIn are the GPUs of which a job has something on any of its nodes, from what Slurm prints:
+// gpu:g0:1(IDX:0),gpu:g1:0(IDX:) or shard:1(0/4,1/4). What cannot be parsed is left out; closeUnaccounted allows for
+// that.
 func devicesIn(a slurm.Allocated) []givenDevice {
 	var given []givenDevice
 	if a.Shard != "" {
@@ -344,7 +356,7 @@ func devicesIn(a slurm.Allocated) []givenDevice {
 	return given
 }
 
-// indexed are the GPUs of a list of indices such as 0-1,3.
+// indexed are the GPUs of a list of indices such as 0-1,3. Items that are no indices are left out.
 func indexed(list string) []givenDevice {
 	var given []givenDevice
 	for _, item := range strings.Split(list, ",") {
@@ -386,8 +398,8 @@ func partDevices(printed string) []givenDevice {
 	}
 }
 
-// ownGPU says that a request is for one GPU on each node. If so, it also sets GPUType from GRES: while the job carries
-// a shard, its own fields cannot confirm the type.
+// ownGPU says that a request from an annotation is for one whole GPU on each node, as it must be for a job that carries
+// a shard. If so, it also sets GPUType from GRES: the job's own fields, which name a shard, cannot confirm the type.
 func ownGPU(q *slurm.Request) bool {
 	counts, err := gres.ParseCounts(q.GRES)
 	if err != nil || len(counts) != 1 || counts[0].Name != "gpu" || counts[0].Count != 1 {
@@ -397,8 +409,8 @@ func ownGPU(q *slurm.Request) bool {
 	return true
 }
 
-// seats are the nodes on which a job is still to start on a shared GPU. Starts that need a whole GPU there wait: Slurm
-// gives them the first unused GPU, which may be that one.
+// seats are the nodes on which a job is still to start on a shared GPU. Starts of whole GPUs there wait: Slurm gives
+// them the first unused GPU, which may be that one.
 func (list steps) seats() map[string]bool {
 	nodes := map[string]bool{}
 	for _, s := range list {
@@ -414,7 +426,8 @@ func (s *step) rivalsForSeats(seats map[string]bool) bool {
 	return s.Grant.Device == "" && slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return seats[n] })
 }
 
-// credible says that the slot in an annotation is well formed and can be used.
+// credible says that the slot in an annotation is well formed, so that plans may rely on it; users can write
+// annotations.
 func (g *slotGrant) credible() bool {
 	known := g.Class == share.High || g.Class == share.Low
 	return known && g.Memory >= 0 && g.Memory <= mostGPUMemory && g.SLO >= 0

@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// lastObservation is the last observation while a round acts.
+// lastObservation is the last observation while a round acts. Steps are judged by it, and not by the older one from
+// which the plan was made.
 type lastObservation struct {
 	at     time.Time     // by Slurm's clock
 	looked time.Duration // when it began, on the host's monotonic clock; 0: it is the one from which the plan was made
@@ -18,13 +19,14 @@ type lastObservation struct {
 	reservations []slurm.Reservation // ascending in name
 }
 
-// seenNow is the job as last observed; the zero job if it is gone.
+// seenNow is the job as last observed. For a job that is gone it is an empty job, whose state is neither pending nor
+// running.
 func (s *lastObservation) seenNow(job int) *slurm.Job {
 	j, _ := s.find(job)
 	return j
 }
 
-// find is the job as last observed, and whether it was there.
+// find is the job as last observed, and true; an empty job and false if it is gone.
 func (s *lastObservation) find(job int) (*slurm.Job, bool) {
 	k, found := sort.Find(len(s.jobs), func(k int) int { return job - s.jobs[k].ID })
 	if !found {
@@ -33,7 +35,7 @@ func (s *lastObservation) find(job int) (*slurm.Job, bool) {
 	return s.jobs[k], true
 }
 
-// completing says that a job is being cleaned up on a node.
+// completing says that a job is being cleaned up on a node; Slurm starts nothing there until that is over.
 func (s *lastObservation) completing(name string) bool {
 	k, found := sort.Find(len(s.nodes), func(k int) int { return strings.Compare(name, s.nodes[k].Name) })
 	return found && s.nodes[k].Completing

@@ -33,7 +33,9 @@ func (r *Runner) SmallRound(ctx context.Context) (report Report, held bool, err 
 	return t.report, held, err
 }
 
-// runSmall is a small round; held as in SmallRound.
+// runSmall is a small round; held says whether anything was done. It ends early, in this order, if the watcher knows of
+// no change, if the observation has nothing that could allow a step that was impossible before, and if the plan has no
+// steps.
 func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 	if !t.runner.watch.set {
 		return false, nil // the first observation must be a full round's: it judges what an earlier process left
@@ -67,7 +69,9 @@ func (t *activeRound) runSmall(ctx context.Context) (held bool, err error) {
 	return true, t.carryOut(ctx, settled)
 }
 
-// quiet says that there is no need to observe.
+// quiet says that there is no need to observe, which costs much more than the watcher's request: no job has changed,
+// the last look is not too old for changes of nodes, and no time has come that needs one. Without a watcher it is
+// always false.
 func (t *activeRound) quiet(ctx context.Context) (bool, error) {
 	now := t.runner.Clock.Elapsed()
 	if t.runner.Watcher == nil || t.runner.lastSmallLook == 0 || now-t.runner.lastSmallLook >= lookAtLeastEvery ||
@@ -128,8 +132,8 @@ const tryAgain = 5 * time.Second
 // seed is the seed of situationHash in this process.
 var seed = maphash.MakeSeed()
 
-// fixRunning fixes every running job of the snapshot as it is. A job that is owed its share would be restarted for it,
-// so that is dropped, too.
+// fixRunning fixes every running job of the snapshot as it is, for a second plan after one that violated a promise. A
+// job that is owed its share would be restarted for it, so that is dropped, too.
 func fixRunning(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
@@ -138,8 +142,9 @@ func fixRunning(c *policy.Cluster) {
 	}
 }
 
-// keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled. No job
-// is restarted for the share that it is owed; the next full round does that.
+// keepRunningButRecall lets every running job of the snapshot stay as it is, except that loans may be recalled: a small
+// round comes too often to weigh restarts. No job is restarted for the share that it is owed; the next full round does
+// that.
 func keepRunningButRecall(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
@@ -148,8 +153,9 @@ func keepRunningButRecall(c *policy.Cluster) {
 	}
 }
 
-// smallSteps are the steps of a plan that a small round takes: all except renewals. Of these it takes the ones of jobs
-// that are armed and no longer should be, and up to newcomers ones of jobs that have not been told why they wait.
+// smallSteps are the steps of a plan that a small round takes. Renewals are left to the full rounds, except those of
+// jobs that are armed and no longer should be, and up to newcomers ones of jobs that have not been told yet why they
+// wait.
 func smallSteps(s *sortedObservation, steps []Step) []Step {
 	told := 0
 	return slices.DeleteFunc(steps, func(step Step) bool {

@@ -13,7 +13,7 @@ import (
 )
 
 // failBlockedStarts gives up the starts whose nodes a preempted job failed to leave, or whose own last run was not
-// stopped.
+// stopped: they cannot come about in this round.
 func (a *executor) failBlockedStarts() {
 	stay := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
 	if len(stay) == 0 {
@@ -66,7 +66,8 @@ func (a *executor) startAll(ctx context.Context, ready []*step) error {
 }
 
 // maySend reports whether one more start can be sent, and then be taken back with all that are under way before the
-// round ends. It counts that start as under way.
+// round ends: a start that is left pending would keep its nodes from others. It counts that start as under way, also if
+// it says no.
 func (a *executor) maySend() bool {
 	under := a.sending.Add(1)
 	return a.timeLeft() > a.updates.forCalls(1, 1)+a.timeToTakeBack(int(under))
@@ -137,8 +138,8 @@ func (a *executor) start(ctx context.Context, s *step) error {
 	return err
 }
 
-// observedSinceSent says that a start was sent, and that the last observation began after that. An earlier one says
-// nothing about it.
+// observedSinceSent says that a start was sent, and that the last observation began after that. Only such an
+// observation tells whether it came about.
 func (a *executor) observedSinceSent(s *step) bool {
 	return s.stage == sent && a.lookCount > s.stageLookCount
 }
@@ -162,7 +163,8 @@ func (a *executor) verify(ctx context.Context) error {
 	return a.rollBack(ctx, late)
 }
 
-// startTimeout is how long a start may take.
+// startTimeout is how long after it was sent a start that did not come about is taken back: not before Slurm's
+// schedulers must have looked at it, and earlier in a small round, which delays others.
 func (t *activeRound) startTimeout() time.Duration {
 	within := t.runner.Settings.StartTimeout
 	if t.small {
@@ -185,7 +187,9 @@ func (a *executor) closeStarted(s *step) {
 	}
 }
 
-// rollBack gives jobs that did not start their user's own request and a lease again.
+// rollBack gives jobs that did not start their user's own request and a lease again. A job that has started meanwhile
+// keeps its start. What kept the others from starting is noted in their records, by which the next rounds put off
+// further tries: a refusal, or else a failed start, but not a reservation, which the next plan knows.
 func (a *executor) rollBack(ctx context.Context, late []*step) error {
 	// Both are known only as long as the step is in stage sent.
 	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
@@ -225,7 +229,8 @@ func (a *executor) rollBack(ctx context.Context, late []*step) error {
 	return err
 }
 
-// whyLate says why a start is taken back: Slurm's reason if it refuses the start, or else how long the round waited.
+// whyLate says, for the report and the user, why a start is taken back: Slurm's reason if it refuses the start, the
+// reservation that keeps its nodes, or how long the round waited.
 func (a *executor) whyLate(s *step) string {
 	if reason := a.refusal(s); reason != "" {
 		return refusalText(reason)
@@ -250,6 +255,7 @@ func (a *executor) timeToTakeBack(starts int) time.Duration {
 	return min(a.slowestLook+a.updates.forCalls(starts, a.runner.Settings.Parallel), a.runner.Settings.Round/2)
 }
 
+// asInt is 1 for true and 0 for false.
 func asInt(is bool) int {
 	if is {
 		return 1

@@ -62,12 +62,13 @@ func (list steps) filter(keep func(*step) bool) []*step {
 	return kept
 }
 
-// anyOpen says that the round still waits for a step.
+// anyOpen says that the round still waits for a step, and so must observe again.
 func (list steps) anyOpen() bool {
 	return slices.ContainsFunc(list, (*step).awaited)
 }
 
-// blocked maps the nodes that a preempted job has still to leave, or fails to leave, to the stage of its step.
+// blocked maps the nodes that a preempted job has still to leave, or failed to leave, to the furthest stage of these
+// preemptions; failed means that no start there can come about. Nil: there are none.
 func (list steps) blocked() map[string]stage {
 	var nodes map[string]stage // most rounds preempt no job
 	for _, s := range list {
@@ -87,10 +88,11 @@ func (list steps) blocked() map[string]stage {
 // open says that the step has neither been done nor failed.
 func (s *step) open() bool { return s.stage != done && s.stage != failed }
 
-// awaited says that the round waits for the step.
+// awaited says that the round waits for the step. It does not wait for renewals and arming, which need no effect that
+// is observed, nor for jobs that save because of their time limits.
 func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.unawaited }
 
-// find is the job of a step, whether still managed or not; nil: there is none.
+// find is the job of a step, managed or with a debt to be undone; nil: there is none.
 func (s *sortedObservation) find(job int) *managedJob {
 	for _, list := range [][]*managedJob{s.managed, s.debtors} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
@@ -100,6 +102,7 @@ func (s *sortedObservation) find(job int) *managedJob {
 	return nil
 }
 
+// fail gives a step up, with the error that the report shows.
 func (a *executor) fail(s *step, why string) {
 	s.Error = why
 	a.setStage(s, failed)
@@ -116,8 +119,8 @@ func (a *executor) setStage(s *step, to stage) {
 	s.stage, s.since, s.stageLookCount = to, now, a.lookCount
 }
 
-// write sends an update and notes in the step what it changed, compared with the last observation. The annotation that
-// it wrote is remembered, see managedJob.told.
+// write sends an update of the step's job and notes in the step what it changed, for the audit log. The annotation that
+// it wrote is remembered, so that it need not be parsed when it is observed.
 func (a *executor) write(ctx context.Context, s *step, u slurm.Update) error {
 	began := a.runner.Clock.Elapsed()
 	err := a.runner.Slurm.Update(ctx, u)
@@ -143,6 +146,7 @@ func numbered(job int) string {
 	return strconv.Itoa(job)
 }
 
+// moment is a begin time in the audit log; "at once" for zero.
 func moment(t time.Time) string {
 	if t.IsZero() {
 		return "at once"
@@ -150,9 +154,10 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// forEachStep calls f for every step, a bounded number at a time, and puts those that succeed into stage to. None is
-// begun once the next round is due, or after an error that concerns all: these steps stay as they are. An error with
-// one job is noted in its step; only an error that concerns all is returned.
+// forEachStep calls f for every step, a bounded number at a time, and puts those that succeed into stage to. An error
+// with one job fails its step and is not returned. An error that would be the same for every job (concernsAll) is
+// returned, and ends the round: no further step is begun. Nor is one begun once the next round is due. Steps that were
+// not begun stay as they are.
 func (a *executor) forEachStep(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
 	if len(steps) == 0 {
 		return ctx.Err()
@@ -197,14 +202,16 @@ type callTimes struct {
 	slowest time.Duration
 }
 
+// note adds the duration of one call.
 func (c *callTimes) note(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls, c.sum, c.slowest = c.calls+1, c.sum+d, max(c.slowest, d)
 }
 
-// forCalls is the time that so many calls take, atOnce of them at a time: the mean for each, and once as long as the
-// slowest so far. With the slowest for each, one slow call would keep a round from starting more than a few jobs.
+// forCalls estimates how long so many calls will take, atOnce of them at a time; 0 before the first call. It is the
+// mean for each, and once as long as the slowest so far: with the slowest for each, one slow call would keep a round
+// from starting more than a few jobs.
 func (c *callTimes) forCalls(n, atOnce int) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +221,8 @@ func (c *callTimes) forCalls(n, atOnce int) time.Duration {
 	return c.slowest + c.sum/time.Duration(c.calls)*time.Duration((n-1)/max(1, atOnce))
 }
 
-// concernsAll says that an error would be the same for every job.
+// concernsAll says that an error would be the same for every job: no rights, no controller, or no lead. Then nothing
+// more is tried.
 func concernsAll(err error) bool {
 	return errors.Is(err, slurm.ErrDenied) || errors.Is(err, slurm.ErrUnreachable) || errors.Is(err, slurm.ErrNotLeader)
 }

@@ -18,8 +18,8 @@ type topology struct {
 	pools      map[string][]string // names of the managed pools of each node that is divided into pools
 }
 
-// topologyOf is the topology of these nodes: the cached one as long as it still holds. A new one invalidates everything
-// that was read of jobs.
+// topologyOf is the topology of these nodes: the cached one as long as it still holds. A new one drops the cache of
+// jobs, whose entries have indices of nodes in the old one.
 func (r *Runner) topologyOf(nodes []slurm.Node) *topology {
 	if h := r.cache.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
 		r.cache.topology, r.cache.jobs = r.build(nodes), nil
@@ -27,7 +27,8 @@ func (r *Runner) topologyOf(nodes []slurm.Node) *topology {
 	return r.cache.topology
 }
 
-// standsFor says that the topology still holds for these nodes and managed partitions.
+// standsFor says that the topology still holds: names, sizes, GPU types and partitions of the nodes, and the managed
+// partitions, are as they were when it was built. What is allocated or closed does not matter.
 func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
 	if len(h.nodes) != len(nodes) || !slices.Equal(h.partitions, partitions) {
 		return false
@@ -42,7 +43,7 @@ func (h *topology) standsFor(nodes []slurm.Node, partitions []string) bool {
 	return true
 }
 
-// build makes the topology of these nodes. Nodes without GPUs are not managed.
+// build makes the topology of these nodes. Managed are those that have GPUs and are in a managed partition.
 func (r *Runner) build(nodes []slurm.Node) *topology {
 	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes),
 		parts: map[string][]string{}}
@@ -60,7 +61,7 @@ func (r *Runner) build(nodes []slurm.Node) *topology {
 	return h
 }
 
-// of lists the managed nodes of a partition.
+// of lists the managed nodes of a partition, ascending in name.
 func (h *topology) of(partition string) []string {
 	var in []string
 	for _, i := range h.managed {
@@ -74,7 +75,8 @@ func (h *topology) of(partition string) []string {
 // unmanagedPlace is the place of a node that is not managed.
 const unmanagedPlace = -1
 
-// find returns the places of nodes.
+// find returns the places of nodes, by which snapshot and plan index them; unmanagedPlace for a node that is not
+// managed.
 func (h *topology) find(names []string) []int {
 	places := make([]int, len(names))
 	for k, name := range names {

@@ -19,7 +19,9 @@ import (
 // mostUnmanaged is how many unmanaged jobs a plan is told of: the first in Slurm's order.
 const mostUnmanaged = 64
 
-// unmanaged lists the unmanaged jobs that only wait for room, in Slurm's order.
+// unmanaged lists for the planner the first unmanaged jobs, in Slurm's order, that only wait for room on managed nodes.
+// Left out are exclusive jobs, whose needs are unknown, and jobs that have had room for some time without being
+// started.
 func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 	nodes := map[string][]string{} // by list of partitions
 	idle := map[int]idleRoom{}
@@ -52,9 +54,9 @@ func (r *Runner) unmanaged(s *sortedObservation) []policy.Unmanaged {
 	return list
 }
 
-// unmanagedGPUs is on how many GPUs unmanaged jobs were started within a time, as far as Slurm still lists them. A job
-// without a GPU counts as one GPU, since it takes the cores that go with one. Jobs that have our directive and are left
-// to Slurm do not count.
+// unmanagedGPUs is on how many GPUs of managed nodes unmanaged jobs were started within a time (0: the planner's
+// default), as far as Slurm still lists them: the planner expects as many to come. A job without a GPU counts as one
+// GPU, since it takes the cores that go with one. Jobs that have our directive and are left to Slurm do not count.
 func (r *Runner) unmanagedGPUs(s *sortedObservation, within time.Duration) (gpus int) {
 	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
 	near := map[string]bool{} // whether a partition has managed nodes
@@ -91,8 +93,9 @@ const (
 	leftOut = 15 * time.Minute
 )
 
-// follow notes whether the job has room now. A job that has had room for soonTaken without being started is left out
-// until again; the wait doubles up to 64 times leftOut.
+// follow is the state after an observation in which the job had room, or had not. A job that has had room for soonTaken
+// without being started is left out until again, so that nothing is kept for it in vain; the wait doubles up to 64
+// times leftOut.
 func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	switch {
 	case !has || now.Before(i.again):
@@ -105,8 +108,8 @@ func (i idleRoom) follow(has bool, now time.Time) idleRoom {
 	return i
 }
 
-// hasRoomFor says that a job has room on enough of some nodes as they are. On a node with a job that is being cleaned
-// up Slurm starts nothing.
+// hasRoomFor says that Slurm could start an unmanaged job now: it fits into what is free on enough of these nodes. On a
+// node with a job that is being cleaned up Slurm starts nothing.
 func (s *sortedObservation) hasRoomFor(t *managedJob, on []string) bool {
 	need, short := t.Request.PerNode(), max(1, t.Request.Nodes)
 	for _, place := range s.topology.find(on) {
@@ -140,7 +143,8 @@ func (s *sortedObservation) nodesOf(list string) []string {
 	return names
 }
 
-// usableNodes lists those of some nodes on which a job could run if they were empty.
+// usableNodes lists those of the nodes in on which a job could run if they were empty. If that is all of them, in
+// itself is returned, which must not be modified then.
 func (s *sortedObservation) usableNodes(t *managedJob, in []string) []string {
 	only := in
 	if t.Reservation != "" {
@@ -157,7 +161,8 @@ func (s *sortedObservation) usableNodes(t *managedJob, in []string) []string {
 	return slices.DeleteFunc(slices.Clone(only), func(name string) bool { return !fits(name) })
 }
 
-// couldRunOn says that a job could run on a node if the node were empty.
+// couldRunOn says that Slurm could start a job on a node now if the node were empty: it is open, large enough for need,
+// has the type and features, and no reservation keeps it from this job before its time limit.
 func (s *sortedObservation) couldRunOn(t *managedJob, n *slurm.Node, need gres.Vector) bool {
 	q := &t.Request
 	switch {

@@ -10,7 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
 )
 
-// askVictims signals the jobs that are to leave now, or requeues those that have no checkpoint.
+// askVictims signals the jobs that are to leave now, or requeues those that have no checkpoint, and notes in their
+// records when they were asked: from then their grace runs.
 func askVictims(ctx context.Context, a *executor) error {
 	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == notBegun && a.isDue(s) })
 	err := a.forEachStep(ctx, victims, asked, func(s *step) error { return askVictim(ctx, a, s) })
@@ -22,7 +23,9 @@ func askVictims(ctx context.Context, a *executor) error {
 	return err
 }
 
-// advancePreemptions takes the preemptions as far as they can go now.
+// advancePreemptions takes the preemptions as far as they can go by the last observation: it asks jobs, requeues those
+// whose grace is over, and gives those that have left their own request and a lease. The nodes of the latter are then
+// free for starts.
 func advancePreemptions(ctx context.Context, a *executor) error {
 	if err := askVictims(ctx, a); err != nil {
 		return err
@@ -100,7 +103,8 @@ func runBeforeHook(ctx context.Context, a *executor, s *step) error {
 	return nil
 }
 
-// overdueVictims lists the asked jobs that still run although their grace is over or their time limit is about to come.
+// overdueVictims lists the asked jobs that still run although their grace is over, or their time limit will come before
+// its end. They are requeued by force: at its time limit Slurm would end such a job for good.
 func overdueVictims(a *executor) []*step {
 	return a.steps.filter(func(s *step) bool {
 		return s.stage == asked && s.job.canSave() && a.seenNow(s.Job).State == slurm.Running &&
@@ -108,13 +112,13 @@ func overdueVictims(a *executor) []*step {
 	})
 }
 
-// isGraceOver says that a job was asked to leave and that its grace is over.
+// isGraceOver says that a job was asked to leave and that its grace is over, so that a round may force it.
 func (t *managedJob) isGraceOver(now time.Time) bool {
 	asked := t.record.Asked
 	return !asked.IsZero() && now.Sub(asked) >= t.directives.Grace
 }
 
-// departedVictims lists the asked jobs that no longer run.
+// departedVictims lists the preemptions whose jobs no longer run, or are gone; they may still be completing.
 func departedVictims(a *executor) []*step {
 	return a.steps.filter(func(s *step) bool {
 		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != slurm.Running
@@ -148,8 +152,8 @@ func restoreVictim(ctx context.Context, a *executor, s *step) error {
 	return nil
 }
 
-// runAfterHooks runs the hook for the restored jobs. It runs after all of them have their leases, since Slurm's own
-// penalty may end before a hook does.
+// runAfterHooks runs the administrator's hook for the jobs that have left. It runs after all of them have their leases,
+// since Slurm's own penalty may end before a hook does. An error of the hook is only reported.
 func runAfterHooks(ctx context.Context, a *executor, gone []*step) error {
 	h := a.runner.Settings.Hook
 	if h == nil {

@@ -35,7 +35,8 @@ type sortedObservation struct {
 	reserved     map[string][]policy.Reservation // by node, ascending in start
 }
 
-// sort makes a sortedObservation of an observation. known are the present debts.
+// sort sorts the jobs of an observation by how rounds treat them: those on which plans decide, those to be handed back
+// or left to Slurm, and the unmanaged ones that compete for room. known are the records and debts so far.
 func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 	r.cache.sight++
 	r.cache.nodes = seen.Nodes
@@ -74,7 +75,8 @@ func (r *Runner) sort(seen slurm.Observed, known Records) sortedObservation {
 	return s
 }
 
-// noteCompletingNodes notes the nodes that a completing managed job is leaving.
+// noteCompletingNodes notes the nodes that a completing managed job is leaving. Pools are noted by their node, since
+// Slurm starts nothing on any part of it.
 func (s *sortedObservation) noteCompletingNodes(t *managedJob) {
 	if s.completingNodes == nil {
 		s.completingNodes = map[string]bool{}
@@ -84,8 +86,9 @@ func (s *sortedObservation) noteCompletingNodes(t *managedJob) {
 	}
 }
 
-// setAside notes a job on which no plan decides, and why it waits. The cause for which it was handed back is shown if
-// it binds before left-to-slurm.
+// setAside notes a job on which no plan decides. With our directive it is reported, with the reason, and with a record
+// it is a debtor, whose debts are undone. Of a job that was handed back the cause of that is shown, if it comes before
+// CauseLeftToSlurm in waitCauses.
 func (s *sortedObservation) setAside(t *managedJob) {
 	if t.ours {
 		s.outside = append(s.outside, Outside{t.ID, t.untouchedBecause})
@@ -107,7 +110,8 @@ func (s *sortedObservation) setAside(t *managedJob) {
 	}
 }
 
-// leftAlone says why a round does not touch a job with our directive; empty: it does.
+// leftAlone says, for the report, why rounds do not touch a job with our directive: they could not honour its request,
+// or it is held. Empty: nothing in the job itself is against it.
 func leftAlone(j *slurm.Job) string {
 	pin := len(j.Request.Pin)
 	switch {
@@ -131,8 +135,8 @@ func leftAlone(j *slurm.Job) string {
 	return ""
 }
 
-// gainNow is the speed of a running managed job relative to the proportional share of its first node; 1 if there is no
-// profile for that.
+// gainNow is the speed of a running managed job relative to the proportional share of its first node. It is 1 if there
+// is no profile for the GPUs there.
 func (t *managedJob) gainNow() float64 {
 	if t.profile == nil || len(t.nodePlaces) == 0 || t.nodePlaces[0] == unmanagedPlace || t.Runs.PerNode.GPUs == 0 {
 		return 1
@@ -144,7 +148,8 @@ func (t *managedJob) gainNow() float64 {
 	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.nodePlaces[0]), t.Runs.PerNode.GPUs))
 }
 
-// snapshot makes what the planner decides on from a sorted observation.
+// snapshot is all that the planner decides on, in the order of managed nodes and managed jobs. It uses the memory that
+// Reuse gave back.
 func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
@@ -182,8 +187,8 @@ func (r *Runner) snapshot(s *sortedObservation) policy.Cluster {
 	return c
 }
 
-// blank is a list of n zero values, in spare memory if that is large enough. Otherwise it is a quarter of the old
-// memory larger than needed, so that a growing list does not need new memory each time.
+// blank is a list of n zero values, in the memory of spare if that is large enough. New memory is larger than needed by
+// a quarter of the old, so that a growing list does not need new memory each time.
 func blank[T any](spare []T, n int) []T {
 	if spare == nil || cap(spare) < n {
 		return make([]T, n, n+cap(spare)/4)
@@ -192,8 +197,9 @@ func blank[T any](spare []T, n int) []T {
 	return spare[:n]
 }
 
-// takeOff subtracts what a managed job holds from what its nodes have allocated. A shared GPU is subtracted once, and
-// not at all if unmanaged jobs use it, too: it stays theirs when the managed job leaves.
+// takeOff subtracts what a managed job holds from Foreign of its nodes, so that only what other jobs hold is left
+// there. A GPU that managed jobs share is subtracted once (taken has those that were), and not at all if unmanaged jobs
+// use it, too: it stays theirs when the managed job leaves.
 func (t *managedJob) takeOff(nodes []policy.Node, taken map[nodeGPU]bool) {
 	for _, place := range t.nodePlaces {
 		if place == unmanagedPlace {
@@ -210,7 +216,8 @@ func (t *managedJob) takeOff(nodes []policy.Node, taken map[nodeGPU]bool) {
 	}
 }
 
-// describe sets all that the planner must know of a managed job.
+// describe fills in a job of the snapshot: all that the planner must know of it. A waiting job that may not start now
+// is barred, with the reason; a running one that must not be stopped is fixed.
 func (r *Runner) describe(t *managedJob, s *sortedObservation, j *policy.Job) {
 	rec, own := t.record, &t.record.Own
 	t.closedPartitions, rec.measure = rec.avoided(s.at), measureFlag(r, t)
@@ -252,7 +259,8 @@ func (t *managedJob) canSave() bool {
 	return t.directives.Saves && t.record.Lost == "" && !t.Interactive
 }
 
-// signal asks the job to save and leave.
+// signal is the signal by which this job is asked to save and leave, as its directives say: to its script or to its
+// steps.
 func (t *managedJob) signal() slurm.Signal {
 	signal := slurm.Signal{Name: t.directives.Signal, To: slurm.Script}
 	if t.directives.Steps {
@@ -264,14 +272,14 @@ func (t *managedJob) signal() slurm.Signal {
 // trapSetupTime is how long a job may need from its start until its traps are set. An earlier signal would kill it.
 const trapSetupTime = 5 * time.Second
 
-// sameGPUsOnEachNode says that a running job holds the same number of GPUs on each of its nodes, as jobs that we
-// started do.
+// sameGPUsOnEachNode says that a running job holds the same number of GPUs on each of its nodes, as jobs do that a
+// round has started. Others cannot be described by one size, so they stay as they are.
 func (t *managedJob) sameGPUsOnEachNode() bool {
 	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
 }
 
-// allowedNodes lists the nodes that a job can use at all: those that its user named, or those of its partitions; nil:
-// all managed nodes.
+// allowedNodes lists the nodes that a plan may give a job: those that its user named, or else those of its partitions,
+// as far as its reservation has them; nil: all managed nodes.
 func (s *sortedObservation) allowedNodes(t *managedJob) []string {
 	in := s.partitionNodes(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
@@ -304,10 +312,11 @@ const maxBackOff = 12
 // patient is how often in a row a job may come back unasked before its next start is delayed.
 const patient = 3
 
-// returnBackOff is for how many rounds a job that keeps coming back is not started.
+// returnBackOff is for how many rounds a job is not started that came back to the queue unasked more than patient times
+// in a row: one more for each further time. 0: it may start.
 func (r *Record) returnBackOff() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
-// failing says that a job's starts failed and that we do not start it for some rounds; empty: we may. One failure
+// failing says why a job is not started for some rounds: its last starts failed. Empty: it may start. One failure
 // delays nothing; then it is one round for each further failure, at most maxBackOff.
 func (r *Runner) failing(rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
@@ -318,7 +327,8 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 	return ""
 }
 
-// startBarOf says why a waiting job may not start now; zero: it may.
+// startBarOf says why a waiting job may not start now, whatever room there is; zero: it may. The planner then gives it
+// nothing. Slurm's refusals are looked at elsewhere (refusalBarOf).
 func (r *Runner) startBarOf(t *managedJob, s *sortedObservation) barReason {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)

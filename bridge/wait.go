@@ -150,8 +150,8 @@ type barReason struct {
 	why   string
 }
 
-// waits says why each job waits that does not start by the plan, ascending in job. Jobs on which no plan decides have
-// their reasons from setAside.
+// waits says why each job waits that does not start by the plan, ascending in job, for the report and all questions of
+// users. Jobs on which no plan decides have the reasons for which they were set aside.
 func (t *activeRound) waits() []Wait {
 	places := t.queuePositions()
 	var all []Wait
@@ -170,7 +170,8 @@ func (t *activeRound) waits() []Wait {
 	return all
 }
 
-// barOf is why a job waits: by the plan, or by Slurm's last refusal, whichever binds first.
+// barOf is the one reason that a waiting job is shown: the plan's, or Slurm's last refusal, whichever comes first in
+// waitCauses.
 func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) barReason {
 	planned := barReason{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
@@ -185,8 +186,8 @@ func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) b
 	return planned
 }
 
-// queuePositions are the positions of the waiting jobs in the policy's order. Small rounds come often and do not
-// compute it.
+// queuePositions are the positions of the waiting jobs in the policy's order, from 1, by job. Nil in small rounds,
+// which come too often to compute it.
 func (t *activeRound) queuePositions() map[int]int {
 	if t.small {
 		return nil

@@ -20,11 +20,12 @@ type slurmClock struct {
 // means that it was set.
 const clockTolerance = 2 * time.Second
 
-// now is the present time by Slurm's clock.
+// now is the present time by Slurm's clock: that of the last observation and the time that has passed on the host
+// since.
 func (w *slurmClock) now(c Clock) time.Time { return w.at.Add(c.Elapsed() - w.elapsed) }
 
-// read notes the time of an observation that was made between two moments of the host's clock. It returns by how much
-// Slurm's clock was set since the last one.
+// read notes the time at of an observation that was made between two moments of the host's monotonic clock. It returns
+// by how much Slurm's clock was set since the last one; 0 if it was not, or by less than clockTolerance.
 func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.Duration) {
 	at = at.Round(0) // a monotonic reading would hide that the clock was set
 	if !w.set {
@@ -40,8 +41,9 @@ func (w *slurmClock) read(at time.Time, before, after time.Duration) (step time.
 	return step
 }
 
-// look observes. If Slurm's clock was set since, the times of the records are shifted with it: the difference was
-// neither service nor grace nor waiting. records is called only then.
+// look observes once, with pools in place of nodes that have several GPU types. If Slurm's clock was set since the last
+// observation, the times in the records are shifted with it: the difference was neither service nor grace nor waiting.
+// records is called only then.
 func (t *activeRound) look(ctx context.Context, records func() Records) (slurm.Observed, error) {
 	before := t.runner.Clock.Elapsed()
 	seen, err := t.runner.Slurm.Observe(ctx)
@@ -61,7 +63,7 @@ func (t *activeRound) look(ctx context.Context, records func() Records) (slurm.O
 	return seen, nil
 }
 
-// shift moves the record's times. The user's own begin time is a date and stays.
+// shift moves the record's times when Slurm's clock was set by step. The user's own begin time is a date and stays.
 func (r *Record) shift(step time.Duration) {
 	for _, at := range []*time.Time{&r.First, &r.Until, &r.FailedAt, &r.Refused.At, &r.ReturnedAt, &r.Asked,
 		&r.NoPlace.Since, &r.Beside.Since} {

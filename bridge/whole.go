@@ -15,8 +15,9 @@ import (
 // unlikeNodes is why an exclusive job is left to Slurm.
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
 
-// describeWhole makes the planner give an exclusive job whole nodes. It has no profile and no tasks to divide by, since
-// its size is never chosen. A running one stays as it is.
+// describeWhole makes the planner give an exclusive job whole nodes: it sets size and nodes, and bars a job for which
+// no size of nodes has enough of them. The job has no profile and no tasks to divide by, since its size is never
+// chosen. A running one stays as it is.
 func (s *sortedObservation) describeWhole(t *managedJob, j *policy.Job) {
 	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
 	j.Profile, j.ProfileName = nil, ""
@@ -57,7 +58,8 @@ func (s *sortedObservation) wholeNodes(t *managedJob) (names []string, size gres
 	return names, size
 }
 
-// gpus is how many GPUs a job asks for, or holds if it was given whole nodes.
+// gpus is how many GPUs a job asks for; for a running exclusive job it is what it holds, since it was given whole
+// nodes.
 func (t *managedJob) gpus() int {
 	if t.Whole && t.State == slurm.Running {
 		return t.Runs.PerNode.GPUs * len(t.Runs.Nodes)
