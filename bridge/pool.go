@@ -59,8 +59,8 @@ func narrow(q *slurm.Request, nodes []string) {
 	}
 }
 
-// narrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. An annotation
-// is believed only if its request fits the job, and this difference is ours.
+// narrowed says that the GPUs of q are those of the user's request own with a type that narrow has added. Any other
+// difference is no round's doing.
 func narrowed(q, own *slurm.Request) bool {
 	text, err := gres.Retyped(own.GRES, q.GPUType)
 	return err == nil && own.GPUType == "" && q.GPUType != "" && text == q.GRES

@@ -159,7 +159,7 @@ type parser struct {
 	progressed, curved bool
 }
 
-// mistake adds a mistake in the directives.
+// mistake notes a mistake in the directives, with the word that is wrong; beyond the first maxMistakes it only counts.
 func (p *parser) mistake(word string, err error) {
 	if len(p.Mistakes) == maxMistakes {
 		p.More++
@@ -168,7 +168,9 @@ func (p *parser) mistake(word string, err error) {
 	p.Mistakes = append(p.Mistakes, Mistake{word, err.Error()})
 }
 
-// directive reads a word unless it is a report. given is false if the word has no "=".
+// directive reads one word of the comment, unless it is a report: it sets the directive's field or notes a mistake.
+// given is false if the word has no "=". A word that is no directive belongs to the user, unless it reads like an
+// amount of synergy-share, which would have no effect there.
 func (p *parser) directive(word, name, value string, given bool) {
 	if !strings.HasPrefix(name, "synergy-") {
 		if slices.Contains(p.seen, shareName) && isAmount(word) {
@@ -186,7 +188,8 @@ func (p *parser) directive(word, name, value string, given bool) {
 	}
 }
 
-// set reads the value of a directive unless it is a report.
+// set checks the value of a directive and sets its fields. The error, for the user, says what would be right; the
+// fields stay zero then.
 func (d *Directives) set(name, value string, given bool) (err error) {
 	switch name {
 	case profileName:

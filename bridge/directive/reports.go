@@ -34,8 +34,8 @@ type Curve struct {
 // progressValue is ITERATIONS@EPOCH.
 var progressValue = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})@([1-9][0-9]{0,10})$`)
 
-// parseProgress reads the value of synergy-progress. The pattern lets only numbers pass, so their conversion cannot
-// fail.
+// parseProgress reads the value of synergy-progress. The error, for the user, says what is wanted. The pattern lets
+// only numbers pass, so their conversion cannot fail.
 func parseProgress(value string) (Progress, error) {
 	parts := progressValue.FindStringSubmatch(value)
 	if parts == nil {
@@ -57,7 +57,8 @@ func parseProgress(value string) (Progress, error) {
 var curveValue = regexp.MustCompile(
 	`^([1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?(?:/[1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?)*)@([1-9][0-9]{0,10})$`)
 
-// parseCurve reads the word synergy-curve, with its value.
+// parseCurve reads the value of synergy-curve. word is the whole word, whose length is limited as well. The error, for
+// the user, says what is wanted.
 func parseCurve(word, value string) (Curve, error) {
 	c, right := curveOf(value)
 	if len(word) > maxWord || !right {

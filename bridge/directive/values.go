@@ -30,7 +30,8 @@ var (
 	units    = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 )
 
-// setProfile reads the file name of a profile, never a path, or auto.
+// setProfile reads the file name of a profile, or auto. A path is refused, since the user must not name files outside
+// the site's folder of profiles.
 func (d *Directives) setProfile(value string) error {
 	if value == auto {
 		d.Auto = true
@@ -45,7 +46,7 @@ func (d *Directives) setProfile(value string) error {
 	return nil
 }
 
-// setCheckpoint reads SIGNAL or SIGNAL@SECONDS, either with /steps appended; without a value it is USR1@60.
+// setCheckpoint reads SIGNAL or SIGNAL@SECONDS, either with /steps appended. If no value is given it is USR1@60.
 func (d *Directives) setCheckpoint(value string, given bool) error {
 	timing, to, aimed := strings.Cut(value, "/")
 	if aimed && to != "steps" {
@@ -76,7 +77,8 @@ func (d *Directives) setCheckpoint(value string, given bool) error {
 	return nil
 }
 
-// parseLength reads a duration such as 2.5h.
+// parseLength reads a job's expected length, a number and a unit such as 2.5h; it must be above 0 and at most ten
+// years.
 func parseLength(value string) (time.Duration, error) {
 	number := value[:max(0, len(value)-1)]
 	unit, known := units[value[len(number):]]
@@ -89,6 +91,7 @@ func parseLength(value string) (time.Duration, error) {
 	return 0, fmt.Errorf("synergy-length=%.40q: want a number and a unit, s, m, h or d, such as 2.5h", value)
 }
 
+// setShare reads how the job may share a GPU; Share stays nil if the value is wrong, so that it shares none.
 func (d *Directives) setShare(value string) error {
 	request, err := share.ParseRequest(value)
 	if err == nil {
@@ -116,7 +119,7 @@ const (
 	Gives               // the profile decides
 )
 
-// Or says whether the request is kept; without a directive the site's setting decides.
+// Or says whether the user's request is a lower bound. Without a directive the site's setting decides.
 func (c Claim) Or(site bool) bool {
 	if c == Unsaid {
 		return site
@@ -124,6 +127,7 @@ func (c Claim) Or(site bool) bool {
 	return c == Keeps
 }
 
+// parseClaim reads the value of synergy-cores or synergy-memory, which name says.
 func parseClaim(name, value string) (Claim, error) {
 	switch value {
 	case "keep":

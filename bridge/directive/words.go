@@ -16,7 +16,8 @@ const strayAmount = "reads like an amount of " + shareName + "; amounts stand di
 // gate's Lua cannot.
 var amountNames = []string{"mem", "memory", "gpu-mem", "gpu-memory", "gpumem", "gpumemory", "slo", "level"}
 
-// isAmount says whether a word looks like an amount. Other words in a comment belong to the user.
+// isAmount says whether a word looks like an amount of synergy-share that stands in the wrong place. Other words in a
+// comment belong to the user.
 func isAmount(word string) bool {
 	name, _, given := strings.Cut(word, "=")
 	return given && slices.Contains(amountNames, strings.ReplaceAll(strings.ToLower(name), "_", "-"))

@@ -60,8 +60,9 @@ func (f FencedLeases) Renew(ctx context.Context, length time.Duration) (int, err
 // End implements slurm.Leases.
 func (f FencedLeases) End(ctx context.Context) error { return f.Fence.guard(ctx, f.Leases.End) }
 
-// guard runs a write with a deadline at the end of the daemon's lead, so that a write of several requests sends none
-// after it. A write that this deadline cuts off counts as ErrNotLeader, although a part of it may have been sent.
+// guard runs a write if the daemon leads, with a deadline at the end of its lead: after that another daemon may write,
+// so a write of several requests must send none any more. A write that this deadline cuts off counts as ErrNotLeader,
+// although a part of it may have been sent.
 func (f Fence) guard(ctx context.Context, write func(context.Context) error) error {
 	until, leads := f.Member.Until()
 	if !leads {

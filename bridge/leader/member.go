@@ -31,7 +31,7 @@ type Member struct {
 	words        Words              // as last sent
 	foreign      Words              // content of an adopted ticket, as an earlier process of this identity left it
 	ticketsAhead map[int]ticketView // by ID: the tickets that must be gone before this daemon leads
-	apart        bool               // the ticket was given back until those in before are gone
+	apart        bool               // the ticket was given back until those in ticketsAhead are gone
 	rival        Ticket             // another daemon that was seen alive; ID 0: none
 
 	mu             sync.Mutex
@@ -44,8 +44,8 @@ type Member struct {
 type ticketView struct {
 	look   ticketState
 	ttl    time.Duration // the ticket's TTL when it was last listed
-	since  time.Duration
-	broken bool // nothing is known: not seen yet, or the last list failed
+	since  time.Duration // when it began to look like this
+	broken bool          // nothing is known: not seen yet, or the last list failed
 }
 
 // ticketState is what distinguishes a living holder's ticket from a dead one's: the words change with each beat.
@@ -57,13 +57,13 @@ type ticketState struct {
 // ErrLost means that this daemon's ticket was cancelled by another party or is no longer listed by Slurm.
 var ErrLost = errors.New("my ticket is gone")
 
-// trust is how long a beat lets its sender believe that it leads: three quarters of the TTL. Others count it as dead
-// after the whole TTL. The difference covers clocks of different speed and a write that is under way.
+// trust is how long a beat lets its sender act as the leader: three quarters of the TTL. Others count it as dead after
+// the whole TTL. The difference covers clocks of different speed and a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// beatInterval is the time between two beats, and between two looks: a quarter of the TTL, but at least seldom, since
-// slurmctld logs two lines per beat. So a short TTL has three beats: even if Slurm was away for half of it, the next
-// beat comes before others count the sender as dead.
+// beatInterval is the time between two beats, and between two looks at other tickets: a quarter of the TTL, but at
+// least minBeatInterval, since slurmctld logs two lines per beat. With the shortest TTL that is a third of it: even if
+// Slurm was away for half of the TTL, the next beat comes before others count the sender as dead.
 func beatInterval(ttl time.Duration) time.Duration { return max(minBeatInterval, ttl/4) }
 
 // minBeatInterval is the shortest time between two beats.
@@ -75,7 +75,7 @@ func (m *Member) Leads() bool {
 	return leads
 }
 
-// Until is the time on its own clock until which this daemon may act.
+// Until is the time on its own clock until which this daemon may act, and whether it may act now.
 func (m *Member) Until() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +96,7 @@ func (m *Member) extendLead(until time.Duration) {
 	m.hasLead, m.until = true, until
 }
 
-// endLead ends the lead of this daemon.
+// endLead makes this daemon stop acting at once, although its last beat may allow more.
 func (m *Member) endLead() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,8 +116,9 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
 
-// step lists all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again,
-// since much may have changed since its last look.
+// step is one move without the pause: find or take a ticket, look at the tickets ahead, and renew the own one. It lists
+// all tickets before this daemon can lead: if it does not lead and knows of none ahead, it enters again, since much may
+// have changed since its last look.
 func (m *Member) step(ctx context.Context) error {
 	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.ticketsAhead) == 0 {
 		if err := m.enter(ctx); err != nil {
@@ -133,8 +134,8 @@ func (m *Member) step(ctx context.Context) error {
 	return m.beat(ctx)
 }
 
-// pause is the time until the next step: shorter than every if a ticket ahead expires sooner, and 0 if none is ahead
-// any more, so that this daemon leads at once.
+// pause is the time until the next step: beatInterval, or less if a ticket ahead counts as dead sooner, and 0 if none
+// is ahead any more, so that this daemon leads at once.
 func (m *Member) pause() time.Duration {
 	pause := beatInterval(m.TTL)
 	if len(m.ticketsAhead) == 0 && !m.Leads() {
@@ -170,8 +171,9 @@ func (m *Member) enter(ctx context.Context) error {
 	return m.lineUp(ctx, all)
 }
 
-// own is the first live ticket of this daemon's identity. It may be from an earlier process: the lock on the ledger
-// ensures that that process is dead. Further ones are from a Take whose answer was lost, and are cancelled.
+// own is the first live ticket of this daemon's identity; ID 0: there is none, so it takes one. It may be from an
+// earlier process: the lock on the ledger ensures that that process is dead. Further ones are from a Take whose answer
+// was lost, and are cancelled.
 func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	var first Ticket
 	for _, t := range sorted(all) {
@@ -188,7 +190,8 @@ func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	return first, nil
 }
 
-// take takes a ticket and then lists all, so that of two daemons that start at once the second sees the first.
+// take takes a ticket and then lists all, so that of two daemons that start at once the second sees the first. It
+// returns the ticket and the list.
 func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 	id, err := m.Tickets.Take(ctx, m.next(false))
 	if err != nil {
@@ -206,8 +209,9 @@ func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, ErrLost)
 }
 
-// lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them. If the
-// order is in doubt this daemon gives its ticket back, and takes another one, at the end, when those are gone.
+// lineUp determines the tickets that must be gone before this daemon leads, and keeps what was seen of them before. If
+// the order of some ticket and this daemon's is in doubt, both daemons might lead; this one then gives its ticket back,
+// and takes another one, at the end, when the others are gone.
 func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	known, doubt := m.ticketsAhead, false
 	m.ticketsAhead = map[int]ticketView{}
@@ -234,7 +238,8 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	return m.Leave(ctx)
 }
 
-// orNothing is what was seen of a ticket, or a broken sight: its time to live is counted from the first look at it.
+// orNothing is what was seen of a ticket before; for one that was not seen it is a broken view, so that its TTL is
+// counted from the first look at it.
 func orNothing(known map[int]ticketView, id int) ticketView {
 	if seen, is := known[id]; is {
 		return seen
@@ -242,8 +247,8 @@ func orNothing(known map[int]ticketView, id int) ticketView {
 	return ticketView{broken: true}
 }
 
-// mayAct reports whether a daemon may act by this ticket. A cancelled ticket counts while its holder may not have
-// noticed; both times are slurmctld's.
+// mayAct reports whether another daemon may act by this ticket, so that this one must wait for its end. A cancelled
+// ticket counts while its holder may not have noticed; both times are slurmctld's.
 func (m *Member) mayAct(t Ticket) bool {
 	switch {
 	case t.ID == m.mine.ID, t.Words.Holder == m.Holder:
@@ -256,7 +261,8 @@ func (m *Member) mayAct(t Ticket) bool {
 	return !t.Words.Left && (t.Ended.IsZero() || m.mine.Submitted.Sub(t.Ended) < t.Words.ttl())
 }
 
-// watch looks at the tickets ahead and at this daemon's own.
+// watch looks at the tickets ahead and at this daemon's own. Those whose holders are dead are dropped. If the look
+// fails, nothing is known of the tickets ahead, and their TTLs count anew from the next one.
 func (m *Member) watch(ctx context.Context) error {
 	ids := make([]int, 0, len(m.ticketsAhead)+1)
 	for id := range m.ticketsAhead {
@@ -282,7 +288,8 @@ func (m *Member) watch(ctx context.Context) error {
 	return m.dropDeadTickets(ctx, began, found)
 }
 
-// list lists tickets, with half of the TTL as timeout.
+// list lists tickets, with half of the TTL as timeout, so that a slow answer leaves time for another beat. Without IDs
+// it returns none.
 func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -292,8 +299,8 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// checkOwnTicket verifies that this daemon's ticket is live and no other process writes to it. Until its first beat an
-// adopted ticket has the words of the earlier process.
+// checkOwnTicket returns ErrLost unless this daemon's ticket is live and no other process writes to it; nil as well if
+// it has none. Until its first beat an adopted ticket has the words of the earlier process.
 func (m *Member) checkOwnTicket(found []Ticket) error {
 	if m.mine.ID == 0 {
 		return nil
@@ -352,7 +359,8 @@ func (m *Member) next(leads bool) Words {
 	return m.words
 }
 
-// meet records that another holder is alive, since its ticket has changed. The first look at a ticket shows no change.
+// meet notes that another holder is alive, since its ticket has changed since the last look; Win then gives up. The
+// first look at a ticket shows no change.
 func (m *Member) meet(t Ticket, before ticketView) {
 	if t.Live && !t.Words.Left && !before.broken {
 		m.rival = t
@@ -360,13 +368,13 @@ func (m *Member) meet(t Ticket, before ticketView) {
 }
 
 // overtaken reports whether a ticket behind this daemon's was watched only because its holder led, which it no longer
-// does.
+// does. Then it is not waited for any more.
 func (m *Member) overtaken(t Ticket) bool {
 	return m.mine.ID != 0 && place(t, m.mine) == behind && !t.Words.Leads
 }
 
-// beat renews this daemon's ticket. Only a beat without tickets ahead makes it believe that it leads, from the time
-// when the beat was sent.
+// beat renews this daemon's ticket. Without tickets ahead it also extends the lead, counted from when the beat was
+// sent: others count from when they see it, which is later.
 func (m *Member) beat(ctx context.Context) error {
 	sent, leads := m.Clock.Elapsed(), len(m.ticketsAhead) == 0
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
@@ -418,7 +426,7 @@ func (m *Member) Win(ctx context.Context) error {
 	}
 }
 
-// forget drops a lost ticket. The next step takes another one, at the end of the queue.
+// forget drops a lost ticket and ends the lead. The next step takes another ticket, at the end of the queue.
 func (m *Member) forget() {
 	m.endLead()
 	m.mine = Ticket{}
@@ -443,8 +451,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	return nil
 }
 
-// setBlockingTicket sets chief to the leading ticket among those ahead, or else the first of them; to none if none is
-// ahead.
+// setBlockingTicket sets the ticket that is reported as the one for which this daemon waits: the leading one among
+// those ahead, or else the first of them; ID 0 if none is ahead.
 func (m *Member) setBlockingTicket(found []Ticket) {
 	var chief Ticket
 	for _, t := range sorted(found) {
@@ -467,6 +475,7 @@ func find(tickets []Ticket, id int) (Ticket, bool) {
 	return Ticket{ID: id}, false
 }
 
+// sorted is a new list of the tickets, ascending in ID.
 func sorted(tickets []Ticket) []Ticket {
 	return slices.SortedFunc(slices.Values(tickets), func(a, b Ticket) int { return cmp.Compare(a.ID, b.ID) })
 }

@@ -35,7 +35,8 @@ type Words struct {
 // maxWords limits the bytes that are parsed. A host's name has at most 64.
 const maxWords = 1024
 
-// ParseWords reads an extra field; the zero Words if it is not a daemon's.
+// ParseWords reads the words in a ticket's extra field. They are zero if the field has none of a daemon; the ticket
+// then counts with the longest TTL.
 func ParseWords(extra string) Words {
 	var w Words
 	if len(extra) > maxWords || json.Unmarshal([]byte(extra), &w) != nil {
@@ -64,7 +65,8 @@ func TTLFor(round time.Duration) time.Duration {
 	return min(MaxTTL, max(MinTTL, round.Truncate(time.Second)))
 }
 
-// ttl is the TTL that the holder declared; MaxTTL, the longest, if the words are not a daemon's.
+// ttl is the TTL that the holder declared. If the words are not a daemon's or it is out of bounds, it is MaxTTL, so
+// that no live holder is taken for dead.
 func (w Words) ttl() time.Duration {
 	said := time.Duration(w.TTL) * time.Second
 	if w.Holder == "" || said < MinTTL || said > MaxTTL {
@@ -106,7 +108,8 @@ const (
 	doubtful // IDs and times contradict each other: slurmctld restarted its job IDs, or its clock was set back
 )
 
-// place compares the other ticket with this daemon's, by ID and submission time.
+// place says whether the other ticket was taken before or after this daemon's, by ID and submission time. Where the two
+// contradict each other it is doubtful.
 func place(other, mine Ticket) order {
 	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted),
 		other.Submitted.After(mine.Submitted)

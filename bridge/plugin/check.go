@@ -23,7 +23,7 @@ const (
 	longName = 255     // limit of names that administrators choose, in bytes
 )
 
-// nodesIn decodes and validates nodes, which must ascend in name.
+// nodesIn decodes and validates nodes, which must ascend in name, since rounds search them by bisection.
 func nodesIn(sent []*slurmpb.Node) ([]slurm.Node, error) {
 	nodes := make([]slurm.Node, 0, len(sent))
 	for i, s := range sent {
@@ -40,7 +40,8 @@ func nodesIn(sent []*slurmpb.Node) ([]slurm.Node, error) {
 	return nodes, nil
 }
 
-// nodeIn decodes and validates a node.
+// nodeIn decodes a node. An error voids the whole answer: a wrong name or amount of a node is the plugin's own mistake,
+// and plans would rely on it.
 func nodeIn(s *slurmpb.Node) (slurm.Node, error) {
 	n := slurm.Node{
 		Name: s.GetName(), GPUType: s.GetGpuType(), Features: s.GetFeatures(), Partitions: s.GetPartitions(),
@@ -72,7 +73,8 @@ func nodeIn(s *slurmpb.Node) (slurm.Node, error) {
 	return n, err
 }
 
-// typesIn sets the GPUs of a node by type. If any are given, all must be, and each type once.
+// typesIn sets the GPUs of a node by type. An error voids the answer: if any are given, all must be, and each type
+// once.
 func typesIn(n *slurm.Node, sent []*slurmpb.TypedGPUs) error {
 	left := n.Total.GPUs
 	for _, s := range sent {
@@ -124,7 +126,7 @@ func devicesIn(n *slurm.Node, sent []*slurmpb.Device) error {
 	return nil
 }
 
-// sound reports whether all amounts are within 0 and most.
+// sound reports whether all amounts are from 0 to 2^40, so that sums of them cannot overflow.
 func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= most
 }
@@ -145,7 +147,8 @@ func jobsIn(sent []*slurmpb.Job) ([]*slurm.Job, error) {
 	return jobs, nil
 }
 
-// jobIn decodes and validates a job.
+// jobIn decodes a job. An error voids the whole answer, so only mistakes of the plugin itself are errors. What a user
+// could cause, such as impossible amounts, makes the job odd instead, and it alone is left to Slurm.
 func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 	j := &slurm.Job{
 		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(),
@@ -196,7 +199,8 @@ func jobIn(s *slurmpb.Job) (*slurm.Job, error) {
 	return j, nil
 }
 
-// partIn sets the array fields of a job. A job that stands for several tasks has the array's ID.
+// partIn sets the array fields of a job; nil: it belongs to no array. A job that stands for several tasks must have the
+// array's ID.
 func partIn(j *slurm.Job, s *slurmpb.Part) error {
 	if s == nil {
 		return nil
@@ -237,7 +241,8 @@ func endIn(s *slurmpb.End) slurm.End {
 	return e
 }
 
-// reservationsIn decodes and validates reservations, which must ascend in name.
+// reservationsIn decodes and validates reservations, which must ascend in name. An error voids the answer: without a
+// reservation jobs would be sent to nodes that are kept for others.
 func reservationsIn(sent []*slurmpb.Reservation) ([]slurm.Reservation, error) {
 	var reservations []slurm.Reservation
 	for i, s := range sent {
@@ -261,7 +266,7 @@ func reservationsIn(sent []*slurmpb.Reservation) ([]slurm.Reservation, error) {
 	return reservations, nil
 }
 
-// number is an error unless a job ID is within limits.
+// number returns an error unless a job ID is from 1 to 2^40.
 func number(id int64) error {
 	if id <= 0 || id > most {
 		return errors.New("want a number from 1 to 2^40")
@@ -296,7 +301,7 @@ func clamp(n *int) bool {
 	return *n == was
 }
 
-// ticketsIn decodes and validates tickets.
+// ticketsIn decodes and validates tickets. A wrong ID voids the answer; words that are not a daemon's count as none.
 func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
 	var tickets []leader.Ticket
 	for _, s := range sent {

@@ -42,7 +42,8 @@ func (c *Client) Observe(ctx context.Context) (slurm.Observed, error) {
 	return seen, nil
 }
 
-// rejectAnswer ends a program whose answer is impossible.
+// rejectAnswer ends a program whose answer is impossible: whatever it says next is not to be believed either. The error
+// that it returns counts as an unreachable Slurm.
 func (c *Client) rejectAnswer(err error) error {
 	c.mu.Lock()
 	conn := c.conn
@@ -79,7 +80,8 @@ func (c *Client) Signal(ctx context.Context, job int, signal slurm.Signal) error
 var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w",
 	slurm.ErrRefused)
 
-// aims reports whether the program knows targets of signals.
+// aims reports whether the program has declared that it knows targets of signals. An older one would send every signal
+// to the batch script.
 func (c *Client) aims() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

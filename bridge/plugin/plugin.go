@@ -66,7 +66,8 @@ type Client struct {
 	pulse silenceTimer
 }
 
-// Inspect checks a program without starting it.
+// Inspect checks a program without starting it: that it may be run, and that its content is the one that the
+// administrator named.
 func Inspect(path, sha256 string) error {
 	if err := program(path, sha256).Check(); err != nil {
 		return fmt.Errorf("slurm plugin: %w", err)
@@ -78,7 +79,7 @@ func program(path, sha256 string) guest.Program {
 	return guest.Program{Path: path, SHA256: sha256, Kind: guest.Slurm}
 }
 
-// Open starts the program and configures it.
+// Open starts the program and configures it. After an error no program is left running.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	if err := Inspect(options.Path, options.SHA256); err != nil {
 		return nil, err
@@ -122,9 +123,9 @@ func enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// program returns the connection to a running, configured program and starts it if needed. within ends with ctx or at
-// the time limit of the call. A program that cannot be reached counts as an unreachable Slurm; one that refuses its
-// configuration is asked to configure again at the next call.
+// program returns the connection to a running, configured program, which it starts if needed. ctx is the caller's;
+// within ends with it or at the time limit of the call. A program that cannot be reached counts as an unreachable
+// Slurm; one that refuses its configuration is asked to configure again at the next call.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
 	if err := enter(within, c.door); err != nil {
 		return nil, noAnswerError{err}
@@ -158,7 +159,7 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 	return c.ready
 }
 
-// configure sends the configuration.
+// configure sends the configuration and returns what the program declares about itself, or why it refuses.
 func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse,
 	err error) {
 	got, err := c.counted("configure", func() (answer, error) {
@@ -182,14 +183,14 @@ type answer interface {
 // question is a call of the program.
 type question func(ctx context.Context, manager slurmpb.SlurmClient) (answer, error)
 
-// ask makes and counts a call, with a time limit. It returns the answer's failure as an error.
+// ask makes one call within limit and reports it to OnCall. A failure that the program answers is returned as an error.
 func (c *Client) ask(ctx context.Context, verb string, limit time.Duration, put question) error {
 	_, err := c.counted(verb, func() (answer, error) { return c.exchange(ctx, limit, put) })
 	return err
 }
 
-// exchange makes a call, starting the program if needed. If the plugin answers that Slurm is unreachable when the
-// caller's time is up, the caller's deadline is the cause, and is returned.
+// exchange makes a call, and starts the program first if needed. Near the caller's deadline the plugin may give up
+// first and say that Slurm is unreachable; the caller's deadline is returned then, since it says nothing about Slurm.
 func (c *Client) exchange(ctx context.Context, limit time.Duration, put question) (answer, error) {
 	if err := callerError(ctx); err != nil {
 		return nil, err
@@ -221,8 +222,9 @@ func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put qu
 	return got, nil
 }
 
-// handleNoAnswer handles a call without answer. If the caller gave up the program is not to blame, unless nothing at
-// all has been heard from it for longer than a call may take.
+// handleNoAnswer is called for a call without answer and returns the error for its caller. If the caller gave up, the
+// program is not to blame and goes on, unless nothing at all has been heard from it for longer than a call may take:
+// then it hangs, and is ended.
 func (c *Client) handleNoAnswer(ctx context.Context, conn *grpc.ClientConn, err error) error {
 	since := c.gaveUp()
 	if ended := callerError(ctx); ended != nil {
@@ -295,7 +297,7 @@ type silenceTimer struct {
 	since time.Time // start of the silence: a call was made and no answer came since then; zero: there is none
 }
 
-// asked records a new call.
+// asked records a new call. If none was open, the silence of the program begins now.
 func (c *Client) asked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,7 +306,7 @@ func (c *Client) asked() {
 	}
 }
 
-// heard records an answer.
+// heard records an answer: the program is alive, and its silence begins anew, if calls are still open.
 func (c *Client) heard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -80,7 +80,7 @@ func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*
 	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version), Aims: true}, nil
 }
 
-// slurm returns the workload manager, or errUnconfigured before the first Configure that opened one.
+// slurm is the workload manager; an error before the first Configure that opened one, since then there is none to call.
 func (s *service) slurm() (slurm.Manager, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,8 @@ func (s *service) slurm() (slurm.Manager, error) {
 	return s.driven.Slurm, nil
 }
 
-// tickets returns the tickets of the workload manager, if it is open and has any.
+// tickets are those of the workload manager; an error if it is not open or has none, in which case only one daemon may
+// run.
 func (s *service) tickets() (leader.Tickets, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +151,7 @@ func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.
 	})
 }
 
-// do runs a verb on the workload manager, if it is open.
+// do runs a verb on the workload manager. Its error is part of the answer, so that it keeps its kind.
 func (s *service) do(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, error) {
 	manager, err := s.slurm()
 	if err == nil {
@@ -159,7 +160,7 @@ func (s *service) do(verb func(slurm.Manager) error) (*slurmpb.DoneResponse, err
 	return &slurmpb.DoneResponse{Failure: failureOut(err)}, nil
 }
 
-// leases returns the leases of the workload manager, if it is open and has any.
+// leases are those of the workload manager; an error if it is not open or has none: waiting jobs then have begin times.
 func (s *service) leases() (slurm.Leases, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +233,7 @@ func (s *service) Tear(ctx context.Context, r *slurmpb.TearRequest) (*slurmpb.Do
 	return s.with(func(tickets leader.Tickets) error { return tickets.Tear(ctx, int(r.GetId())) })
 }
 
-// with runs a verb on the tickets, if there are any.
+// with runs a verb on the tickets; without tickets the answer has the reason as its failure.
 func (s *service) with(verb func(leader.Tickets) error) (*slurmpb.DoneResponse, error) {
 	tickets, err := s.tickets()
 	if err == nil {

@@ -22,8 +22,8 @@ type sight struct {
 func nameOf(n slurm.Node) string { return n.Name }
 func idOf(j *slurm.Job) int      { return j.ID }
 
-// show stores an observation and makes the answer for a caller that has this version: differences if it is the last
-// one.
+// show stores an observation and makes the answer for a caller that has this version: only the differences if it is the
+// last one, since few of ten thousand jobs change, and else all.
 func (s *sight) show(seen slurm.Observed, version int64) *slurmpb.ObserveResponse {
 	before := *s
 	if before.version == 0 { // random start, so that versions of an earlier process do not match
@@ -53,7 +53,8 @@ func (s *sight) show(seen slurm.Observed, version int64) *slurmpb.ObserveRespons
 	return answer
 }
 
-// differ lists the elements that are new or changed, and the keys of those that are gone. Both lists are ascending.
+// differ lists the elements of has that are new or changed, and the keys of those of had that are gone. Both lists must
+// ascend in key. merge is the reverse.
 func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
 	for len(had) > 0 || len(has) > 0 {
 		switch {
@@ -74,6 +75,7 @@ func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T)
 // sameJob compares pointers, which slurm.Observed promises to keep for unchanged jobs.
 func sameJob(a, b *slurm.Job) bool { return a == b }
 
+// sameNode compares all fields: a field that is missing here would never be sent when it alone changes.
 func sameNode(a, b slurm.Node) bool {
 	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated &&
 		a.Completing == b.Completing &&
@@ -120,7 +122,8 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen slurm.Observed, err 
 	return seen, nil
 }
 
-// merge replaces changed elements and removes gone ones in a new list. All lists are ascending. had is not modified,
+// merge makes a new list from the last one, in which changed elements are replaced or added and gone ones left out. All
+// lists must ascend in key. It is an error if something is said to be gone that was not there. had is not modified,
 // since it was handed out.
 func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T, error) {
 	if len(changed)+len(gone) == 0 {

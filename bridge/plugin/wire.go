@@ -259,8 +259,8 @@ func timeIn(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// allValid makes all texts valid UTF-8 (see valid). It copies the list only if one is not, since the list may belong to
-// an observation that was handed out.
+// allValid makes all texts valid UTF-8, as protobuf demands. It copies the list only if one is not, since the list may
+// belong to an observation that was handed out.
 func allValid(texts []string) []string {
 	for i, text := range texts {
 		if good := valid(text); good != text {

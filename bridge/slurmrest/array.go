@@ -14,8 +14,8 @@ import (
 // mostTasks limits the tasks of an array that are reported; it is far more than start at once.
 const mostTasks = 1024
 
-// parseTasks reads task indices in Slurm's notation (1,3-7,10-20:5%4), which must ascend. Slurm cuts long lists off
-// with "...". At most mostTasks indices are returned.
+// parseTasks reads the task indices for which an array's common record stands, in Slurm's notation (1,3-7,10-20:5%4).
+// They must ascend. Slurm cuts long lists off with "..."; at most mostTasks indices are returned.
 func parseTasks(text string) ([]int, error) {
 	list, _, _ := strings.Cut(text, "%")
 	var tasks []int
@@ -81,7 +81,8 @@ func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure err
 	return nil
 }
 
-// split writes the array's Extra to those of the tasks that have no job of their own yet.
+// split writes the array's present Extra to those of the tasks that have no job of their own yet: the update changes
+// nothing, but makes Slurm split them off. If all do already, nothing is sent.
 func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	job, err := c.pending(ctx, array)
 	if err != nil {

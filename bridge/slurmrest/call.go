@@ -115,8 +115,8 @@ func (l *link) patience(path string) time.Duration {
 	return l.options.Timeout
 }
 
-// take reads an answer. It checks status and content type before decoding, since slurmrestd answers an unknown API
-// version in plain text.
+// take reads an answer to its end and returns its body, or the failure that it means. It checks status and content type
+// before decoding, since slurmrestd answers an unknown API version in plain text.
 func (l *link) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
 	kind := contentType(answer)
 	body, err := io.ReadAll(io.LimitReader(answer.Body, l.options.MaxBody+1))
@@ -138,6 +138,7 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 	return body, nil
 }
 
+// contentType is the media type of an answer without its parameters; empty if there is none.
 func contentType(answer *http.Response) string {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	return kind
@@ -179,7 +180,7 @@ type guard struct {
 
 var errTooLong = errors.New("too long")
 
-// Read implements io.Reader.
+// Read implements io.Reader. After a failure it returns no bytes, so that nothing of such an answer is decoded.
 func (g *guard) Read(p []byte) (int, error) {
 	if g.err != nil {
 		return 0, g.err
@@ -213,8 +214,8 @@ func reclassifyGet(method string, err error) error {
 	return err
 }
 
-// noAnswer returns the context's error if the caller gave up, since that says nothing about Slurm, and else an error
-// that wraps ErrUnreachable.
+// noAnswer is the error of a request without an answer: the context's if the caller gave up, since that says nothing
+// about Slurm, and else one that wraps ErrUnreachable.
 func (l *link) noAnswer(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -21,16 +21,17 @@ type timepiece struct {
 	asked time.Duration // when Slurm was last asked, after began; 0: never
 }
 
+// newTimepiece takes the host's date for Slurm's until Slurm is asked.
 func newTimepiece() *timepiece { return &timepiece{began: time.Now()} }
 
-// now is the estimated time of Slurm's clock.
+// now is the present time by Slurm's clock, as far as known.
 func (c *timepiece) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.began.Round(0).Add(time.Since(c.began) + c.ahead) // Round(0) drops the monotonic reading
 }
 
-// due reports whether it is time to ask Slurm again.
+// due reports whether Slurm was never asked for its time, or last more than askClock ago.
 func (c *timepiece) due() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,8 @@ func (c *costs) listingPays(doubtful, swept int) bool {
 	return doubtful > smallBatch && time.Duration(doubtful)*c.read > time.Duration(swept)*c.list
 }
 
-// ofReads runs single reads and measures them.
+// ofReads runs the single reads of so many jobs and learns what one costs. Failed and small batches are not measured,
+// since they say little.
 func (c *costs) ofReads(jobs int, read func() error) error {
 	began := time.Now()
 	err := read()
@@ -30,7 +31,7 @@ func (c *costs) ofReads(jobs int, read func() error) error {
 	return err
 }
 
-// listed records what a listing took.
+// listed learns from a listing of so many jobs what one of them costs.
 func (c *costs) listed(jobs int, took time.Duration) {
 	if jobs > smallBatch {
 		c.list = toward(c.list, took/time.Duration(jobs))

@@ -64,8 +64,8 @@ func kindOf(number int) error {
 	return slurm.ErrRefused
 }
 
-// failed is the failure in an answer, or nil. An HTTP 200 may contain errors, and a warning that a field was ignored
-// means that the request was not carried out. Of several errors the first one counts.
+// failed is the failure that an answer means; nil: it succeeded. An HTTP 200 may contain errors, and a warning that a
+// field was ignored means that the request was not carried out. Of several errors the first one counts.
 func failed(status int, said wire.Complaint) error {
 	for _, e := range said.Errors {
 		return refusal(status, e)
@@ -91,7 +91,7 @@ func refusal(status int, e wire.Error) *Failure {
 	return failure
 }
 
-// failureIn reads the failure from the body of an unsuccessful answer.
+// failureIn is the failure that the body of an unsuccessful answer tells, or else its status.
 func (l *link) failureIn(status int, body []byte) error {
 	said, err := l.api.Complaint(body)
 	if err != nil {

@@ -31,8 +31,8 @@ type parsedJob struct {
 	dependency string
 }
 
-// readJob converts a job from the API. Dependencies are those that Slurm shows, the lease job among them: depend
-// separates it later, since only memory knows the lease jobs.
+// readJob converts a job from the API. Its dependencies are those that Slurm shows, the lease job among them:
+// jobCache.depend separates that later, since only the cache knows which jobs are lease jobs.
 func readJob(job *wire.Job) parsedJob {
 	state := state(job.State)
 	read := parsedJob{
@@ -128,8 +128,8 @@ func (l *parsedJob) array(job *wire.Job) {
 	}
 }
 
-// address is the job's name in requests to signal or requeue it. The last task of an array has the array's ID, which
-// Slurm would take for all tasks, so tasks are addressed by index.
+// address is how requests to signal or requeue name the job. The last task of an array has the array's ID, which Slurm
+// would take for all tasks, so tasks are addressed by index.
 func (l *parsedJob) address() string {
 	if l.Array == 0 {
 		return strconv.Itoa(l.ID)
@@ -148,14 +148,14 @@ func state(words []string) slurm.State {
 	return slurm.Finished
 }
 
-// completing reports whether a job is being torn down: its processes may be alive and hold what Slurm shows as free.
+// completing reports whether a job is being cleaned up: its processes may be alive and hold what Slurm shows as free.
 func completing(words []string) bool { return slices.Contains(words, "COMPLETING") }
 
 // over reports whether a job is finished and torn down.
 func over(words []string) bool { return state(words) == slurm.Finished && !completing(words) }
 
-// fold joins the words of a state, so that sweep and listing compare equal. The sweep has an entry for each waiting
-// task of an array, the listing one for all of them.
+// fold is a job's state as one text, sorted and each word once, so that a state of the sweep and one of a listing
+// compare equal. The sweep has an entry for each waiting task of an array, the listing one for all of them.
 func fold(words []string) string {
 	sorted := slices.Clone(words)
 	slices.Sort(sorted)
@@ -202,7 +202,7 @@ func reason(text string) string {
 	return text
 }
 
-// begin is the begin time, zero if nobody set one. The API has no such field; eligible time stands in, and start time
+// begin is the begin time; zero if none was set. The API has no such field; eligible time stands in, and start time
 // cannot, since backfill writes its estimate there. Without a begin time the job became eligible when it was submitted.
 func begin(job *wire.Job) time.Time {
 	if job.Eligible.Count() <= job.Submitted.Count() {
@@ -222,7 +222,7 @@ func moment(n wire.Number) time.Time {
 // ordinarySpec is the value of a job without core specialization.
 const ordinarySpec = 32766
 
-// shape says why a round cannot size, start and requeue the job; empty if it can.
+// shape says, for the user, why a round cannot size, start and requeue the job, and leaves it to Slurm; empty: it can.
 func shape(job *wire.Job) string {
 	switch {
 	case job.HetJob > 0:
@@ -244,7 +244,8 @@ func shape(job *wire.Job) string {
 // exclusive reports whether the job asks for whole nodes (--exclusive). --exclusive=user and =mcs do not count.
 func exclusive(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
 
-// request sets what the job asks for. A request that a round could not grant or restore makes the job odd.
+// request sets what the job asks for. If a part of it could not be granted or restored by a round the job becomes odd,
+// with the reason.
 func (l *parsedJob) request(job *wire.Job) {
 	l.Request = slurm.Request{
 		Nodes:        job.Nodes.Count(),
@@ -267,7 +268,8 @@ func (l *parsedJob) request(job *wire.Job) {
 	l.Features = l.features(job.Features)
 }
 
-// perGPU reads an amount per GPU, written gres/gpu:3. An amount per unit of another GRES makes the job odd.
+// perGPU is an amount per GPU, written gres/gpu:3; 0: none. of names it for the user. An amount per unit of another
+// GRES makes the job odd.
 func (l *parsedJob) perGPU(of, text string) int {
 	counts, err := gres.ParseCounts(text)
 	if err != nil {
@@ -281,12 +283,12 @@ func (l *parsedJob) perGPU(of, text string) int {
 	return n
 }
 
-// note keeps the first oddity.
+// note makes the job odd for this reason, unless it is empty or the job has a reason already.
 func (l *parsedJob) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
-// oddity says what of a request cannot be honoured. A maximum of nodes that equals the number of tasks, with a minimum
-// of one node, is no range: Slurm 26.05 sets it for jobs whose user gave only a number of tasks, where older versions
-// set nothing.
+// oddity says what of a request rounds cannot honour, other than GPUs by node and features; empty: nothing. A maximum
+// of nodes that equals the number of tasks, with a minimum of one node, is no range: Slurm 26.05 sets it for jobs whose
+// user gave only a number of tasks, where older versions set nothing.
 func oddity(job *wire.Job) string {
 	least, most, tasks := fewest(job), job.MaxNodes.Count(), job.Tasks.Count()
 	switch {
@@ -319,8 +321,9 @@ type way struct {
 	times int // factor from it to the job's GPUs
 }
 
-// gpus counts the requested GPUs. A job may ask in several ways, which must agree in number and type. A shard counts as
-// one GPU. GPUs that are not fixed for each node make only a waiting job odd: a running one shows what it got.
+// gpus sets the number and type of the requested GPUs. A job may ask in several ways, which must agree; if they do not,
+// odd says why the job is left to Slurm. A shard counts as one GPU. GPUs that are not fixed for each node make only a
+// waiting job odd: a running one shows what it got.
 func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
 		l.Request.GPUs = 1
@@ -335,7 +338,8 @@ func (l *parsedJob) gpus(job *wire.Job) (odd string) {
 	return odd
 }
 
-// asksFor adds one way of asking for GPUs and compares it with the others.
+// asksFor sets the GPUs that a job asks for in one way and compares them with those of the ways before. odd says what
+// is wrong with it; empty: nothing, or the job does not ask in this way.
 func (l *parsedJob) asksFor(w way) (odd string) {
 	counts, err := gres.ParseCounts(w.text)
 	if err != nil {
@@ -431,8 +435,9 @@ func (l *parsedJob) hosts(text string) []string {
 	return hosts
 }
 
-// features lists the required features; each entry is a name or alternatives joined by |: a&b, a|b, (a|b)&c. [a|b]
-// demands the same feature on all nodes, which is no constraint for one node. Any other form is odd.
+// features lists the features that each of the job's nodes must have; an entry is a name, or alternatives joined by |.
+// It reads a&b, a|b and (a|b)&c. [a|b] demands the same feature on all nodes, which is no constraint for one node. Any
+// other form makes the job odd.
 func (l *parsedJob) features(text string) []string {
 	if text == "" {
 		return nil
@@ -469,8 +474,8 @@ func conjunction(text string) (terms []string, plain bool) {
 	return terms, len(terms) > 0
 }
 
-// holding sets what the job holds, while it runs or is completing. Devices follow the sorted nodes of Runs; if Slurm
-// does not list them one for each node, they stay as it printed them.
+// holding sets what the job holds, while it runs or is completing; others hold nothing. Devices follow the sorted nodes
+// of Runs; if Slurm does not list them one for each node, they stay as it printed them.
 func (l *parsedJob) holding(job *wire.Job) {
 	if l.State != slurm.Running && !l.Completing {
 		return
@@ -502,8 +507,8 @@ func (l *parsedJob) holding(job *wire.Job) {
 	}
 }
 
-// gpusHeld returns a function for the number of GPUs on each node of an allocation. Slurm no longer shows them for a
-// completing job; then each node counts its share of the request. A shard shows no GPU and counts as one.
+// gpusHeld returns a function that tells how many GPUs a job holds on its node with that index. Slurm no longer shows
+// them for a completing job; then each node counts its share of the request. A shard shows no GPU and counts as one.
 func gpusHeld(detail []string, asked slurm.Request) func(node int) int {
 	share := 0
 	if asked.Nodes > 0 {

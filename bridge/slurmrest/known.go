@@ -37,8 +37,8 @@ type knownJob struct {
 	look time.Duration // read again after this, since Slurm may have found a reason; 0: it has one, or never will
 }
 
-// stale reports whether a job may have changed although its state has not: it is completing, its reason is due, its
-// time limit is near, or its begin time has come.
+// stale reports whether a job must be read again although the sweep shows the same state: it is completing, its reason
+// is due, its time limit is near, or its begin time has come.
 func (k *knownJob) stale(at time.Time) bool {
 	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
@@ -65,9 +65,9 @@ func nearLimit(job *parsedJob) time.Duration {
 	return 2*job.says.Grace + time.Minute
 }
 
-// next makes the new record of a job from a read. For a job that waits without a reason, look is the time until it is
-// read again: firstLook after each change of state and each touch (touched, ascending), doubled by each read without a
-// change, and 0, never, beyond lastLook.
+// next is the new record of a job that was read at that time; before is its last record, nil for a new job. For a job
+// that waits without a reason it sets look, the time until it is read again: firstLook after each change of state and
+// each touch (touched, ascending), doubled by each read without a change, and 0, never, beyond lastLook.
 func next(before *knownJob, job parsedJob, at time.Time, touched []int) *knownJob {
 	read := &knownJob{parsedJob: job, at: at, reports: job.State == slurm.Running &&
 		(job.says.Reports || job.says.Teaches)}
@@ -120,7 +120,8 @@ func (m *jobCache) followed() map[int]bool {
 	return followed
 }
 
-// forgetOthers drops jobs that are no longer in the sweep: they are gone, or over and not followed.
+// forgetOthers drops from the cache the jobs that the sweep no longer has: they are gone, or over and not followed. at
+// is noted as a time of change, after which dependent jobs are read.
 func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,8 +133,8 @@ func (m *jobCache) forgetOthers(states map[int]string, at time.Time) {
 	maps.DeleteFunc(m.touched, func(id int, _ bool) bool { return states[id] == "" })
 }
 
-// doubtful lists the jobs that may differ from what is known, ascending: new, changed or touched ones, stale ones,
-// those whose lease job ended, and a few from overdue and freed.
+// doubtful lists the jobs that must be read because they may differ from what is known, ascending: new, changed or
+// touched ones, stale ones, those whose lease job ended, and a few from overdue and freed.
 func (m *jobCache) doubtful(states map[int]string, at time.Time) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +167,8 @@ func (m *jobCache) looksAs(job *knownJob, swept string) bool {
 	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
 }
 
-// count records for how many tasks the array jobs stood that were just read.
+// count records for how many tasks each array's common record stood in this sweep, so that the next one shows whether a
+// task has left it.
 func (m *jobCache) count(states map[int]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,8 +211,8 @@ const (
 	mostSpared = 10 * time.Second
 )
 
-// asBefore reports whether these jobs are unchanged. Held and dependent jobs, whose state does not show a change, are
-// read, a few at a time; any other doubtful job counts as changed.
+// asBefore reports whether these doubtful jobs are unchanged, so that no round is needed. Held and dependent jobs,
+// whose state does not show a change, are read, a few at a time; any other doubtful job counts as changed.
 func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
 	if len(ids) > mostHeld+mostDependent { // then some are doubtful for another reason, see freed
 		return false, nil
@@ -239,7 +241,7 @@ func (m *jobCache) mayBeFreed(id int, at time.Time) bool {
 	return job != nil && (job.Held || job.Dependency) && !m.touched[id] && !job.stale(at)
 }
 
-// confirm records that a waiting job was read again, and reports whether it is unchanged.
+// confirm reports whether a waiting job that was read again is unchanged, and if so records the time of the read.
 func (m *jobCache) confirm(job parsedJob, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -254,7 +256,7 @@ func (m *jobCache) confirm(job parsedJob, at time.Time) bool {
 	return true
 }
 
-// hasMissingJob reports whether a known job is missing from a sweep.
+// hasMissingJob reports whether a known job is missing from a sweep: it has ended, so there is something to observe.
 func (m *jobCache) hasMissingJob(states map[int]string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,7 +277,8 @@ const (
 	findsOutWithin = 15 * time.Second
 )
 
-// freed lists waiting jobs that may have become free to start, beside those already listed.
+// freed lists held and dependent jobs that are to be read now because they may have become free to start, except those
+// in already.
 func (m *jobCache) freed(already []int, at time.Time) []int {
 	var held, dependent []int
 	for id, job := range m.jobs {
@@ -310,7 +313,8 @@ const mostReports = 16
 // watchEvery is how often watched jobs are read for what a node or administrator may write about them.
 const watchEvery = time.Minute
 
-// overdue lists running jobs that may have reported, and watched jobs, beside those already listed.
+// overdue lists running jobs whose comment may have a new report, and watched jobs, that are to be read now, except
+// those in already. Their states do not change with that.
 func (m *jobCache) overdue(already []int, at time.Time) []int {
 	var overdue []int
 	for id, job := range m.jobs {
@@ -339,14 +343,16 @@ func (m *jobCache) beginRead(ids []int) []int {
 	return touched
 }
 
-// look records that an Observe begins or ends.
+// look records that an Observe begins or ends. What is written meanwhile may be missing in what it reads, so wrote then
+// marks the job.
 func (m *jobCache) look(begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looking = begins
 }
 
-// touch marks jobs as possibly different from what is known.
+// touch marks jobs as possibly different from what is known, after a request to change them: the next observation reads
+// them.
 func (m *jobCache) touch(ids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

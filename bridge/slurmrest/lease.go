@@ -103,7 +103,7 @@ func (c *Client) isLease(job *parsedJob) bool {
 	return job.State == slurm.Pending && c.isDaemons(job, slurm.LeaseName)
 }
 
-// unread reports whether jobs were never listed.
+// unread reports whether jobs were never listed, so that a lease job of an earlier daemon would not be known.
 func (m *jobCache) unread() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,16 +132,17 @@ func (m *jobCache) forgetLease(id int) {
 	m.leases[id] = false
 }
 
-// depend separates a job's lease from the dependencies of its user. After the end of a lease job Slurm shows the
-// dependency for some time; it does not count.
+// depend separates the lease of a job that was read from the dependencies of its user. After the end of a lease job
+// Slurm shows the dependency for some time; it does not count.
 func (m *jobCache) depend(job *parsedJob) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	job.depend(m.leases)
 }
 
-// depend is memory.depend with the lease jobs given: in afterok:5(unfulfilled),afterany:17(unfulfilled) 17 may be one.
-// With "?" any one of the jobs is enough (Either). No lease is ever added to such a list, so all of it is the user's.
+// depend sets Lease, Either and Dependency from Slurm's text and leaves the user's part in dependency. leases has the
+// lease jobs by ID, and whether they wait: in afterok:5(unfulfilled),afterany:17(unfulfilled) 17 may be one. With "?"
+// any one of the jobs is enough (Either). No lease is ever added to such a list, so all of it is the user's.
 func (l *parsedJob) depend(leases map[int]bool) {
 	if l.dependency == "" {
 		return
@@ -173,8 +174,8 @@ func leaseOf(clause string) int {
 	return id
 }
 
-// dependsOn is the dependency for an update: the user's own and the lease job. Slurm accepts the states that it prints
-// in parentheses.
+// dependsOn is the dependency that an update writes: the user's own and the lease job; 0: the user's alone. Slurm
+// accepts the states that it prints in parentheses.
 func (l *parsedJob) dependsOn(lease int) string {
 	if lease == 0 {
 		return l.dependency

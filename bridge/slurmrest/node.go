@@ -29,7 +29,7 @@ var harmless = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLO
 	"UNDRAIN", "RESUME", "PERFCTRS", "NET", "POWERED_DOWN", "POWERING_UP", "POWER_UP", "REBOOT_REQUESTED",
 	"REBOOT_CANCELED"}
 
-// harmlessBeside reports whether a flag does not close a node with this state.
+// harmlessBeside reports whether a flag of a node with this state still lets Slurm start jobs there.
 func harmlessBeside(word string, state []string) bool {
 	switch word {
 	case "NOT_RESPONDING": // no response is expected of a node that is off or boots
@@ -109,7 +109,8 @@ func typesOf(has, used []gres.Count, shared int) (types []slurm.TypedGPUs) {
 	return types
 }
 
-// devices lists the GPUs of a node one by one, in Slurm's order, if each has a type of its own and shards; else nil.
+// devices lists the GPUs of a node one by one, in Slurm's order, if each has a type of its own and shards. Nil: they do
+// not, so no job can be sent to a single one and none is shared.
 func devices(has []gres.Count) []slurm.Device {
 	var list []slurm.Device
 	for _, c := range has {
@@ -137,7 +138,7 @@ func shardsOf(has []gres.Count, gpuType string) int {
 	return n
 }
 
-// closed joins the words that close a node; empty if it is open.
+// closed is why Slurm starts no job on a node with this state: the words that close it, joined; empty if it is open.
 func closed(state []string) string {
 	var words []string
 	opened := false
@@ -172,8 +173,9 @@ func sharedGPUs(text string, has, used []gres.Count) int {
 	return gpus
 }
 
-// partsByDevice counts the GPUs of which a part is in use, if Slurm shows it by device, as in shard:3(3/4,0/4). For a
-// GPU that is allocated whole Slurm 26.05 shows -/4 and older ones 0/4; those are counted with the GPUs.
+// partsByDevice counts the GPUs of which a part is in use, from shard:3(3/4,0/4); told is false if Slurm does not show
+// it by device. For a GPU that is allocated whole Slurm 26.05 shows -/4 and older ones 0/4; those are counted with the
+// GPUs.
 func partsByDevice(text, name string) (gpus int, told bool) {
 	for {
 		_, rest, found := strings.Cut(text, name+":")

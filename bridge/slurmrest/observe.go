@@ -47,7 +47,7 @@ func (c *Client) Observe(ctx context.Context) (seen slurm.Observed, failure erro
 	return c.assemble(at, nodes), nil
 }
 
-// ping checks that a controller answers.
+// ping checks that a controller answers; if none does, the error says whether the token or the controller is the cause.
 func (c *Client) ping(ctx context.Context) error {
 	controllers, said, err := hear(ctx, c.link, c.api.Ping())
 	if err != nil {
@@ -112,8 +112,9 @@ func elapsed(since, at time.Time, atLeast time.Duration) bool {
 	return since.IsZero() || passed >= atLeast || passed < -clockTolerance
 }
 
-// sweep returns the folded state by ID of every job that waits, runs or is completing and of followed ones that are
-// over, and the number of Slurm's entries.
+// sweep returns the folded state of every job that waits, runs or is completing, and of followed ones that are over, by
+// ID. A state that differs from the known one shows that the job must be read. swept is the number of Slurm's entries,
+// by which the cost of a listing is estimated.
 func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
 	jobs, err := ask(ctx, c.link, c.api.States())
 	if err != nil {
@@ -188,8 +189,9 @@ func ownID(name string) (int, error) {
 // allJobs is the path of the full listing.
 const allJobs = "/jobs/"
 
-// readAll lists all jobs and replaces what is known. If that fails, the marks that beginRead took away are set again.
-// Tickets are only added: one that is over is still listed for the election, until forgetTicket.
+// readAll lists all jobs and replaces what is known, which also finds edits that change no state. If that fails, the
+// marks that beginRead took away are set again. Tickets are only added: one that is over is still listed for the
+// election, until forgetTicket.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	touched, began := c.beginRead(nil), time.Now()
 	jobs, err := c.listing(ctx, c.api.Jobs())
@@ -257,8 +259,8 @@ func firstOf(failures []error) error {
 	return nil
 }
 
-// readOne reads a job and stores it. A failed read leaves what is known unchanged; a job that Slurm no longer knows is
-// dropped.
+// readOne reads a job and stores it. A failed read leaves what is known unchanged; a job that Slurm no longer knows, or
+// that is over and not ours, is dropped.
 func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -293,7 +295,7 @@ func (c *Client) job(ctx context.Context, id int) (parsedJob, error) {
 	return job, err
 }
 
-// job reads one job. For an array Slurm's answer includes its tasks.
+// job reads one job; ErrGone if Slurm does not know it. For an array Slurm's answer includes its tasks.
 func (l *link) job(ctx context.Context, id int) (parsedJob, error) {
 	jobs, err := l.listing(ctx, l.api.Job(id))
 	if err != nil {
@@ -370,7 +372,8 @@ func readReservation(r *wire.Reservation) (slurm.Reservation, error) {
 	return slurm.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil
 }
 
-// assemble makes the observation from jobs and nodes, sorted.
+// assemble makes the observation, sorted, from what is known of the jobs and the nodes just read. It adds to the nodes
+// what jobs still hold although Slurm shows it as free.
 func (c *Client) assemble(at time.Time, nodes []slurm.Node) slurm.Observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -440,8 +443,8 @@ func (m *jobCache) others(leaves *knownJob, node string) bool {
 	return false
 }
 
-// within caps what is allocated by the total. Jobs and nodes are read one after the other, and a job may end in
-// between.
+// within is what is allocated, but no more than the total. Jobs and nodes are read one after the other, and a job may
+// end in between.
 func within(total, allocated gres.Vector) gres.Vector {
 	return gres.Vector{
 		GPUs:   min(total.GPUs, allocated.GPUs),

@@ -22,8 +22,8 @@ func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	return nil
 }
 
-// requeue reads the job first. A waiting job is left alone, and a finished one must not be requeued: Slurm would run a
-// completed job again.
+// requeue reads the job first and requeues it only if it runs. A waiting job is left alone, and a finished one must not
+// be requeued: Slurm would run a completed job again.
 func (c *Client) requeue(ctx context.Context, id int) error {
 	job, err := c.job(ctx, id)
 	if err != nil || job.State == slurm.Pending {
@@ -71,7 +71,8 @@ func (l *link) scontrol(ctx context.Context, arguments ...string) error {
 	return err
 }
 
-// scontrolSays runs scontrol without a shell and only with the environment that the options name. text is its output.
+// scontrolSays runs scontrol and returns its output. It uses no shell, and only the environment that the options name,
+// so that no secret of the daemon gets there. An exit code counts as ErrRefused, a timeout as ErrUnreachable.
 func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text string, err error) {
 	within, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
@@ -99,7 +100,7 @@ func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text stri
 	return "", fmt.Errorf("scontrol: %w", err)
 }
 
-// environment is the environment of scontrol.
+// environment is that of scontrol; with ScontrolByToken it has the token as well.
 func (l *link) environment() ([]string, error) {
 	environment := append([]string{}, l.options.Environ...)
 	if !l.options.ScontrolByToken {

@@ -136,6 +136,7 @@ func (l *link) Close() { l.http.CloseIdleConnections() }
 // Version is the API version in use.
 func (l *link) Version() string { return l.api.Name }
 
+// withDefaults replaces what the site left out by the defaults that Options names.
 func (o Options) withDefaults() Options {
 	if len(o.Scontrol) == 0 {
 		o.Scontrol = []string{"scontrol"}

@@ -105,7 +105,8 @@ func shown(job parsedJob) leader.Ticket {
 		Submitted: job.Submitted, Ended: job.ended}
 }
 
-// read reads a ticket. If another job has its ID, as after a slurmctld that lost its last seconds, the ticket is gone.
+// read reads a ticket; ErrGone if there is none. If another job has its ID, as after a slurmctld that lost its last
+// seconds, the ticket is gone.
 func (t *Tickets) read(ctx context.Context, id int) (parsedJob, error) {
 	job, err := t.line.job(ctx, id)
 	if err == nil && !t.client.isTicket(&job) {
@@ -204,7 +205,7 @@ func (m *jobCache) forgetTicket(id int) {
 	delete(m.tickets, id)
 }
 
-// user is the user named in the token, unverified; slurmctld checks the signature.
+// user is the user named in the token, unverified, since slurmctld checks the signature; empty if it names none.
 func (t *tokenFile) user() string {
 	token, err := t.read()
 	parts := strings.Split(token, ".")
@@ -224,7 +225,7 @@ func (t *tokenFile) user() string {
 	return claims.User
 }
 
-// ended is the end time of a finished job.
+// ended is the end time of a finished job. For others it is zero: Slurm shows an expected end for them.
 func ended(state slurm.State, end wire.Number) time.Time {
 	if state != slurm.Finished {
 		return time.Time{}

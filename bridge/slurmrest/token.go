@@ -62,7 +62,7 @@ func (t *tokenFile) last() string {
 	return t.value
 }
 
-// parseToken accepts a bare token or the output of scontrol token.
+// parseToken accepts a bare token or the output of scontrol token, and nothing that could end a header line.
 func parseToken(text string) (string, error) {
 	token := strings.TrimPrefix(strings.TrimSpace(text), "SLURM_JWT=")
 	if token == "" {

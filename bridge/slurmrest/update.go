@@ -32,7 +32,8 @@ func (c *Client) Update(ctx context.Context, update slurm.Update) (failure error
 	return nil
 }
 
-// update reads the waiting job, sends the update, and verifies it by a re-read.
+// update reads the waiting job, sends what differs from the update, and reads the job again: an answer without error
+// does not mean that Slurm has applied everything.
 func (c *Client) update(ctx context.Context, update slurm.Update) error {
 	before, err := c.pending(ctx, update.Job)
 	if err != nil {
@@ -94,7 +95,7 @@ func sharable(has, wants slurm.Request) error {
 	return nil
 }
 
-// begin converts a begin time to whole seconds; one that is not after the present second becomes atOnce.
+// begin is the begin time in seconds as it is sent; one that is not after the present second becomes atOnce.
 func (l *link) begin(begin time.Time) int64 {
 	if second := begin.Unix(); second > l.now().Unix() {
 		return second
@@ -225,9 +226,9 @@ func (l *link) post(ctx context.Context, id int, change wire.Change) error {
 	return err
 }
 
-// explain finds the cause of a refusal whose message is ambiguous: a node list sent to a job that has just started is
-// an "invalid node name", and a veto by the site's lua has the same unspecified error as a controller that does not
-// answer.
+// explain returns the error for a refused update, after it has found out what an ambiguous message means: a node list
+// sent to a job that has just started is an "invalid node name" (ErrNotPending), and a veto by the site's lua has the
+// same unspecified error as a controller that does not answer (ErrUnreachable).
 func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	if !errors.Is(refusal, slurm.ErrRefused) {
 		return refusal
@@ -244,10 +245,11 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	return refusal
 }
 
-// checkWritten is an error that names the first value that differs from the update after a re-read. The job may have
-// started by this update. Then it has no begin time and no lease any more, one partition of several, and Slurm shows
-// the CPUs of its allocation in place of those requested, until its teardown is over. A job with a shard is read
-// without a GPU type (see gpus), so that is not compared. The number of tasks is not compared for a finished job.
+// checkWritten returns an error that names the first value of the job, as read back, that is not the update's; nil: all
+// are. The job may have started by this update. Then it has no begin time and no lease any more, one partition of
+// several, and Slurm shows the CPUs of its allocation in place of those requested, until its teardown is over. A job
+// with a shard is read without a GPU type, so that is not compared. The number of tasks is not compared for a finished
+// job.
 func checkWritten(update slurm.Update, begin int64, after parsedJob) error {
 	want, has := update.Request, after.Request
 	waits := after.State == slurm.Pending

@@ -21,7 +21,8 @@ type version func(server string) wire.API
 // versions are the known versions, newest first.
 func versions() []version { return []version{v0045.API, v0042.API} }
 
-// choose returns the newest version that both sides know, or the one that the options name.
+// choose returns the newest version that both sides know, or the one that the options name; ErrRefused if there is
+// none.
 func (l *link) choose(ctx context.Context, server string) (spoken wire.API, failure error) {
 	defer l.hideToken(&failure)
 	if l.options.APIVersion != "" { // not verified: the first request shows whether slurmrestd has it
@@ -53,7 +54,7 @@ func served(api wire.API, offered []string) bool {
 	return !slices.ContainsFunc(api.By, func(version string) bool { return !slices.Contains(offered, version) })
 }
 
-// named is the version that the options name.
+// named is the API of the version that the options name; an error if it is not known here.
 func named(name, server string) (wire.API, error) {
 	for _, known := range versions() {
 		if api := known(server); api.Name == name {

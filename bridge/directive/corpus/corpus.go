@@ -29,7 +29,8 @@ type Case struct {
 	Gate string `json:"gate"`
 }
 
-// Read returns the cases of the file at a path.
+// Read returns the cases of the file at a path, with their comments made as long as Bytes says. Fewer than 200 cases
+// fail the test, since the file is then cut off.
 func Read(t testing.TB, path string) []Case {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -51,7 +52,7 @@ func Read(t testing.TB, path string) []Case {
 	return cases
 }
 
-// Has says whether a directive is among those that are right: checkpoint, or env=on.
+// Has says whether a directive of that name, or NAME=VALUE, is among those of the comment that are right.
 func (c Case) Has(directive string) bool {
 	for each := range strings.FieldsSeq(c.Means) {
 		if each == directive || strings.HasPrefix(each, directive+"=") {
@@ -61,7 +62,8 @@ func (c Case) Has(directive string) bool {
 	return false
 }
 
-// refusal is a part of what the gate says when it refuses a submission; empty: it does not.
+// refusal is a part of the sentence with which the gate must refuse a submission with this comment; empty: it must
+// accept it.
 func (c Case) refusal() string {
 	switch {
 	case c.Gate != "":
@@ -80,7 +82,8 @@ func (c Case) refusal() string {
 	return ""
 }
 
-// Submissions is a program in Lua that submits a job with each comment, behind testdata/slurmctld.lua.
+// Submissions is a program in Lua that submits a job with each comment to the gate; it runs behind
+// testdata/slurmctld.lua, which stands for slurmctld.
 func Submissions(cases []Case) string {
 	var program strings.Builder
 	for _, c := range cases {
@@ -93,7 +96,8 @@ func Submissions(cases []Case) string {
 	return program.String()
 }
 
-// CheckGate compares what that program printed with what the gate is to say.
+// CheckGate fails the test where the gate, in what the program of Submissions printed, accepts, refuses or manages a
+// comment otherwise than its case says: gate and daemon must understand comments alike.
 func CheckGate(t testing.TB, cases []Case, printed string) {
 	t.Helper()
 	answered, said := 0, ""

@@ -54,7 +54,7 @@ func (c *complaint) said() (all wire.Complaint) {
 	return all
 }
 
-// get makes a GET call whose answer is decoded as A and converted by told.
+// get is a GET call whose answer is decoded as A and converted by told. path names it for counters.
 func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire.Call[T] {
 	request, err := http.NewRequest(http.MethodGet, address, nil)
 	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
@@ -167,6 +167,7 @@ type nodeList struct {
 	} `json:"nodes"`
 }
 
+// threads is the largest number of threads per core over all nodes.
 func threads(a *nodeList) (most int, said wire.Complaint) {
 	for _, node := range a.Nodes {
 		most = max(most, node.Threads)
@@ -209,7 +210,7 @@ type associationList struct {
 	Associations []association `json:"associations"`
 }
 
-// associations returns a function that reads those of a cluster.
+// associations returns a function that converts the associations of that cluster: slurmdbd may serve several.
 func associations(cluster string) func(*associationList) ([]limits.Association, wire.Complaint) {
 	return func(a *associationList) ([]limits.Association, wire.Complaint) {
 		var told []limits.Association
@@ -274,6 +275,7 @@ type serviceList struct {
 	QOS []qosEntry `json:"qos"`
 }
 
+// services converts the list of QOS with their limits.
 func services(a *serviceList) ([]limits.QOS, wire.Complaint) {
 	var told []limits.QOS
 	for i := range a.QOS {

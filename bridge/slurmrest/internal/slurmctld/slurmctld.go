@@ -26,8 +26,8 @@ func Address(server, version string) string { return server + "/slurm/" + versio
 // speaker makes the calls, at these addresses with a version behind them.
 type speaker struct{ here, jobsAt string }
 
-// Call is a request whose answer is decoded as A and converted by told, which returns the answer's errors and warnings
-// beside its value.
+// Call is a call whose answer is decoded as A, the generated type, and converted by told to the type that belongs to no
+// version; told also returns the answer's errors and warnings. err is that of making the request.
 func Call[A, T any](path string, request *http.Request, err error, told func(*A) (T, []Error, []Warning)) wire.Call[T] {
 	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
 		var answer A
@@ -40,7 +40,7 @@ func Call[A, T any](path string, request *http.Request, err error, told func(*A)
 	}}
 }
 
-// convertAll converts every item of a list.
+// convertAll converts every item of a list with read. The result is never nil.
 func convertAll[A, T any](list []A, read func(*A) T) []T {
 	all := make([]T, len(list))
 	for i := range list {
@@ -59,7 +59,8 @@ func complains(errors []Error, warnings []Warning) wire.Complaint {
 	}
 }
 
-// complaint decodes the errors and warnings of any answer. JobPostResponse is used because it has nothing else.
+// complaint decodes the errors and warnings of an unsuccessful answer, whatever was asked. JobPostResponse is used
+// because it has nothing else.
 func complaint(body []byte) (wire.Complaint, error) {
 	var said JobPostResponse
 	err := json.Unmarshal(body, &said)
@@ -75,7 +76,8 @@ func (s speaker) ping() wire.Call[[]wire.Controller] {
 	})
 }
 
-// time is 0, which means not told, where the answer cannot be decoded: the client then goes by the clock of its host.
+// time asks for slurmctld's time in seconds. It is 0, which means not told, where the answer cannot be decoded: the
+// client then goes by the clock of its host.
 func (s speaker) time() wire.Call[int64] {
 	request, err := NewGetDiagRequest(s.here)
 	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
@@ -169,8 +171,8 @@ func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Err
 	})
 }
 
-// requeue has no effect on a job that waits or is over (Incomplete), so it may be sent twice. The API has a GET that
-// does the same; it is not used, since a proxy might repeat a GET.
+// requeue asks to requeue a running job. With the flag Incomplete it has no effect on a job that waits or is over, so
+// it may be sent twice. The API has a GET that does the same; it is not used, since a proxy might repeat a GET.
 func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
 	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{job}})
 	if err != nil {

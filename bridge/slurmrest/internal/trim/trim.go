@@ -78,7 +78,8 @@ func (t *trimmer) document() (object, error) {
 	}, nil
 }
 
-// operation keeps one operation under the given name.
+// operation is one operation of the document, reduced to what code is generated from, and named so that the generated
+// Go function has that name. An error if slurmrestd does not have it.
 func (t *trimmer) operation(path, method, name string) (object, error) {
 	methods, _ := t.paths["/slurm/"+t.version+path].(object)
 	declared, ok := methods[method].(object)
@@ -99,7 +100,8 @@ func (t *trimmer) operation(path, method, name string) (object, error) {
 	return operation, nil
 }
 
-// answer is the schema of an operation's answer, with the corrected one for job states.
+// answer is the schema of an operation's answer. For job states it is the corrected one, since slurmrestd sends other
+// types than it declares.
 func (t *trimmer) answer(path string, operation object) object {
 	responses, _ := operation["responses"].(object)
 	answer, _ := responses["200"].(object)

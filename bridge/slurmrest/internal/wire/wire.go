@@ -196,8 +196,9 @@ const (
 	All    Target = "the batch script and all steps"
 )
 
-// List decodes the items under a key of an object one by one with read, so that the listing of all jobs is never in
-// memory as a whole, and all other keys into rest.
+// List decodes an object as it arrives: the items of the list under key, one by one with read, and all other keys into
+// rest. The listing of all jobs may have hundreds of megabytes and is never in memory as a whole. An answer that is cut
+// off is an error.
 func List[A, T any](body io.Reader, key string, read func(*A) T, rest any) (all []T, err error) {
 	d := json.NewDecoder(body)
 	others := map[string]json.RawMessage{}
@@ -264,7 +265,7 @@ func opens(d *json.Decoder, delim json.Delim) error {
 	return err
 }
 
-// JSON marshals a request body.
+// JSON is the body of a request that sends this message.
 func JSON(message any) (io.Reader, error) {
 	text, err := json.Marshal(message)
 	if err != nil {
