@@ -45,6 +45,7 @@ func ParseWords(extra string) Words {
 	return w
 }
 
+// String is the text for a ticket's extra field, which ParseWords reads.
 func (w Words) String() string {
 	text, err := json.Marshal(w)
 	if err != nil {

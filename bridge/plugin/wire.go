@@ -154,6 +154,7 @@ func requestOut(r *slurm.Request) *slurmpb.Request {
 	}
 }
 
+// requestIn decodes a request. A job's is validated by bound, which makes the job odd if an amount is impossible.
 func requestIn(r *slurmpb.Request) slurm.Request {
 	return slurm.Request{
 		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()),
@@ -221,6 +222,7 @@ func ticketOut(t *leader.Ticket) *slurmpb.Ticket {
 	return out
 }
 
+// ticketIn decodes a ticket; ticketsIn validates it.
 func ticketIn(t *slurmpb.Ticket) leader.Ticket {
 	return leader.Ticket{
 		ID: int(t.GetId()), Words: wordsIn(t.GetWords()), Live: t.GetLive(), Submitted: timeIn(t.GetSubmittedNs()),

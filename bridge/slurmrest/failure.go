@@ -19,6 +19,7 @@ type Failure struct {
 	Kind   error  // slurm.ErrGone, ErrNotPending, …
 }
 
+// Error has the HTTP status, Slurm's error number if there is one, and Slurm's message.
 func (f *Failure) Error() string {
 	if f.Number == 0 {
 		return fmt.Sprintf("slurmrestd: %d %s", f.Status, f.Text)

@@ -118,6 +118,7 @@ func (c *Clock) next(until time.Time) (*event, bool) {
 	return first, true
 }
 
+// run runs an event, and then the functions that AfterEach was given.
 func (c *Clock) run(e *event) {
 	e.do()
 	for _, watch := range c.watchers() {
@@ -144,6 +145,7 @@ type event struct {
 type events []*event
 
 func (e events) Len() int { return len(e) }
+// Less orders events by time, and those of the same moment as they were planned, which makes the clock deterministic.
 func (e events) Less(i, k int) bool {
 	if !e[i].at.Equal(e[k].at) {
 		return e[i].at.Before(e[k].at)

@@ -67,6 +67,7 @@ func complaint(body []byte) (wire.Complaint, error) {
 	return complains(said.Errors, said.Warnings), err
 }
 
+// ping asks which controllers answer.
 func (s speaker) ping() wire.Call[[]wire.Controller] {
 	request, err := NewPingRequest(s.here)
 	return Call("/ping/", request, err, func(a *PingArrayResp) ([]wire.Controller, []Error, []Warning) {
@@ -90,6 +91,7 @@ func (s speaker) time() wire.Call[int64] {
 		}}
 }
 
+// states lists the states of all jobs, without anything else of them: 80 bytes a job, so it can be asked every second.
 func (s speaker) states() wire.Call[[]wire.State] {
 	request, err := NewGetJobStatesRequest(s.here)
 	return Call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
@@ -137,6 +139,7 @@ func (s speaker) reservations() wire.Call[[]wire.Reservation] {
 	})
 }
 
+// update changes the fields of a job that change names.
 func (s speaker) update(id int, change wire.Change) wire.Call[wire.Done] {
 	text, err := wire.JSON(description(change))
 	if err != nil {
@@ -148,6 +151,7 @@ func (s speaker) update(id int, change wire.Change) wire.Call[wire.Done] {
 	})
 }
 
+// submit submits a batch job; its answer is the job's ID, 0 if slurmrestd does not tell one.
 func (s speaker) submit(job wire.Submission) wire.Call[int] {
 	text, err := wire.JSON(submission(job))
 	if err != nil {
@@ -162,6 +166,8 @@ func (s speaker) submit(job wire.Submission) wire.Call[int] {
 // flags are the flags of a signal for the processes that it is to reach. Without a flag it reaches all.
 var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: text("FULL_STEPS_ONLY"), wire.All: nil}
 
+// signal sends a signal to some processes of a job. The answer has an outcome for each job, which may be a refusal
+// although there is no error.
 func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
 	request, err := NewSignalJobRequest(s.here, job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
 	return Call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {

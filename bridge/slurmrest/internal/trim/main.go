@@ -104,6 +104,7 @@ func main() {
 	}
 }
 
+// run reads slurmrestd's document from in and writes the trimmed one to out. The only argument is the API version.
 func run(in io.Reader, out io.Writer, args []string) error {
 	if len(args) != 1 || !strings.HasPrefix(args[0], "v") {
 		return fmt.Errorf("want one API version, such as v0.0.42")

@@ -31,6 +31,7 @@ type pings struct {
 	Warnings []slurmctld.Warning `json:"warnings"`
 }
 
+// ping asks which controllers answer, in the words of this version.
 func ping(address string) wire.Call[[]wire.Controller] {
 	request, err := slurmctld.NewPingRequest(address)
 	return slurmctld.Call("/ping/", request, err,
