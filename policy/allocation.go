@@ -16,8 +16,9 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 }
 
 // scheduleJob decides job i when its turn in the policy's order comes. A running job that no earlier one has displaced
-// stays, and may be resized to what it is owed (shrinkToShare, raiseToOwed); a waiting job gets a place if there is
-// one. Fixed jobs have no turn.
+// stays. It may be resized to what it is owed: to its proportional share if its profile has proved wrong
+// (shrinkToShare), or to more if it is slower than with its share (raiseToOwed). A waiting job gets a place if there is
+// one. Jobs that must not be touched (statusFixed) have no turn.
 func scheduleJob(b *board, i int) {
 	switch s := &b.states[i]; s.status {
 	case statusPreemptible:
@@ -32,9 +33,10 @@ func scheduleJob(b *board, i int) {
 	}
 }
 
-// placeJob finds a place for waiting job i. For the first job in the order that has waited longer than rules.patience,
-// nodes are kept, and the cost of restarts no longer keeps it from a place. A job that waits only for its quotas gets
-// no nodes kept, since they would not help it.
+// placeJob finds a place for waiting job i. If there is none and the job is the first in the order that has waited
+// longer than rules.patience, nodes are kept for it and emptied over several rounds (clearKeptNodes), since other jobs
+// would otherwise go on taking what becomes free there. A job that waits only for its quotas gets no nodes kept, since
+// they would not help it. A job that may not start yet (Barred) is passed over.
 func placeJob(b *board, i int) {
 	if b.jobs[i].Barred != "" || findPlace(b, i) {
 		return
@@ -42,8 +44,9 @@ func placeJob(b *board, i int) {
 	if !keepNodes(b, i) {
 		return
 	}
-	// For the job with the reservation a place is worth any restarts (placeWorth), so a second search may succeed. It
-	// then needs no kept nodes. The reservation stays, without nodes, so that no other job gets one in this round.
+	// To the job that nodes are kept for, a place is worth any restarts (placeWorth), so a second search may succeed
+	// where the first one failed by cost. The job then needs no kept nodes. b.keptNodes stays, with an empty set of
+	// servers, so that no other job gets nodes kept in this round.
 	if b.states[i].limit == byCost && findPlace(b, i) {
 		clear(b.keptNodes.servers)
 		return
@@ -51,27 +54,30 @@ func placeJob(b *board, i int) {
 	clearKeptNodes(b)
 }
 
-// denial records that the search for a place failed for one job of a class. Other jobs of the class are then denied
-// without another search, as far as the record applies to them (see searchDenied).
+// denial records that the search for a place failed for one job of a class, which saves other jobs of the class a
+// search of their own, as far as the record applies to them (see searchDenied).
 type denial struct {
-	freed int // board.freed at that time: the record holds until something is freed
-	limit limit
+	freed int     // board.freed at that time: the record holds until something is freed
+	limit limit   // what kept the denied job from the place of others, for the reason that jobs are told
 	due   float64 // what the place was worth to the denied job; cost does not deny a job to which it is worth more
 	firm  bool    // the denied job had to keep off kept nodes, so it does not count for jobs that need not
 	late  bool    // the denied job was overdue and could not stop jobs that precede it
-	key   float64 // policy key of the denied job
+	key   float64 // policy key of the denied job; the smaller, the earlier
 }
 
 // searchDenied reports whether a search for a job of the same class has failed, nothing has been freed since, and a
-// search for job i would fail for the same cause.
+// search for job i would fail for the same cause. The failure says nothing if the denied job had to keep off kept nodes
+// and job i need not (firm), or if the denied job was overdue and the policy key of job i is no larger (late): job i
+// might stop jobs that the overdue one could not.
 func searchDenied(b *board, i int) bool {
 	d := &b.states[i].class.denial
 	return d.freed == b.freed && (!d.firm || keptOffNodes(b, i)) &&
 		(!d.late || b.states[i].key > d.key)
 }
 
-// findPlace gives job i a place that is free or can be made free by preemption; where only its quotas are in the
-// way, by calling back loans inside the quotas. It reports whether it did, and notes what prevented it.
+// findPlace gives job i a place that is free or can be made free by preemption. If only its quotas are in the way,
+// running jobs in the same quotas give back their loans instead. It reports whether job i has a place now. What
+// prevented it is noted in the job's limit, for the reason that it is told, and in the denial of its class.
 func findPlace(b *board, i int) bool {
 	s := &b.states[i]
 	if d := &s.class.denial; searchDenied(b, i) && (d.limit != byCost || placeWorth(b, i) <= d.due) {
@@ -97,8 +103,8 @@ func findPlace(b *board, i int) bool {
 }
 
 // placeWorth is what a place is worth to waiting job i, in GPU-seconds at the proportional speed: its remaining time,
-// at most rules.horizon, on its GPUs. It is infinite for the job that nodes are kept for. A job that has exceeded its
-// declared length counts as one of unknown length.
+// at most rules.horizon, on its GPUs. Preemption for the job may cost no more than that in restarts. It is infinite for
+// the job that nodes are kept for. A job that has exceeded its declared length counts as one of unknown length.
 func placeWorth(b *board, i int) float64 {
 	if b.keptNodes != nil && b.keptNodes.job == i {
 		return math.Inf(1)
@@ -122,8 +128,9 @@ func placeInFreeRoom(b *board, i int, w gangShape) bool {
 	return true
 }
 
-// serversWithRoom finds servers with free room for job i, the fullest first, where may accepts its least size; nil if
-// there are too few.
+// serversWithRoom finds as many servers of one model as shape w has nodes, with free room for the least size of job i;
+// the fullest are taken, and listed by number. nil: there are too few. may says whether the quotas of the job allow
+// that size: not every caller counts all of a quota (placeWithinQuota).
 func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bool) []int {
 	k := b.states[i].class
 	found := gathering{nodes: w.nodes}
@@ -141,7 +148,8 @@ func serversWithRoom(b *board, i int, w gangShape, may func(size gres.Vector) bo
 	return found.servers
 }
 
-// tooFewOfModel reports that there are fewer servers of the model of server n than the gang needs.
+// tooFewOfModel reports that there are fewer servers of the model of server n than the gang needs, so that the gang can
+// never run on n: all its nodes must be equal, since Slurm knows one size per job.
 func tooFewOfModel(b *board, w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
 // gathering collects servers by model until there are enough of one model for a gang.
@@ -151,7 +159,7 @@ type gathering struct {
 	servers []int         // of one model, enough; nil until then
 }
 
-// add adds server n; once there are enough of its model, servers has them.
+// add adds server n. Once there are enough servers of one model for the gang, g.servers lists these.
 func (g *gathering) add(model, n int) {
 	if g.nodes == 1 {
 		g.servers = []int{n}
@@ -165,8 +173,8 @@ func (g *gathering) add(model, n int) {
 	}
 }
 
-// reuseFreed gives out what has become free: first to stopped jobs that can go on after all, then to waiting jobs. It
-// reports whether any stopped job goes on.
+// reuseFreed gives out what has become free: first to stopped jobs that can go on after all, which saves their restart,
+// then to waiting jobs. It reports whether any stopped job goes on.
 func reuseFreed(b *board) bool {
 	reprieved := undoStops(b)
 	backfill(b)
@@ -174,9 +182,11 @@ func reuseFreed(b *board) bool {
 }
 
 // undoStops lets stopped jobs go on unchanged where stopping them has become unnecessary, because others have left
-// their place since or need less than was freed. Jobs that were stopped to grow or to move are not among them: undoing
-// that would only leave their new place idle. Nor are jobs that go back to their share (Job.Owed), whose former size is
-// the mistake to be mended. It reports whether there were any.
+// their place since or need less than was freed. It reports whether any job goes on. All are tried again after one goes
+// on, since what that one had been given instead is free then.
+//
+// Left out are jobs that were stopped to grow or to move, since undoing that would only leave their new place idle, and
+// jobs that go back to their share (Job.Owed), since their former size is what has to be corrected.
 func undoStops(b *board) bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
@@ -193,7 +203,8 @@ func undoStops(b *board) bool {
 	return reprieved
 }
 
-// resumeStopped puts stopped job i back to its former place and size if there is room, and reports whether there was.
+// resumeStopped puts stopped job i back to its former place and size if servers and quotas have room for that, and
+// reports whether they had. The round may then stop one more job (stops).
 func resumeStopped(b *board, i int) bool {
 	j, now := b.jobs[i], b.states[i]
 	b.vacate(i)
@@ -226,8 +237,9 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 	return true
 }
 
-// backfill places waiting jobs on what became free after their turn, without disturbing any job. For a class that finds
-// no room it renews the denial, but keeps the limit in it: only the search with preemption knows that.
+// backfill places waiting jobs on what became free after their turn, without disturbing any job. It does nothing if
+// nothing was freed since the last backfill. For a class that finds no room the denial is renewed. Its limit stays as
+// it is: why the class may not preempt others is found only by findPlace.
 func backfill(b *board) {
 	if b.filled == b.freed {
 		return
@@ -253,8 +265,8 @@ func readPlan(b *board) Plan {
 	return Plan{decisions}
 }
 
-// readDecision writes down the decision of job i. A job that goes on as it was gets the pointer of the snapshot and no
-// reason.
+// readDecision writes the decision of job i into d. A job that goes on as it was is granted the Placement of the
+// snapshot itself, which Check recognises by its address, and has no reason.
 func readDecision(b *board, i int, d *Decision) {
 	s := &b.states[i]
 	d.Job = b.ids[i]
@@ -287,6 +299,7 @@ func readDecision(b *board, i int, d *Decision) {
 	}
 }
 
+// serverNames lists the names of servers, in the same order.
 func serverNames(b *board, servers []int) []string {
 	names := make([]string, len(servers))
 	for k, n := range servers {

@@ -32,8 +32,8 @@ func rearrange(b *board) {
 	}
 }
 
-// movableStarts lists the starting jobs whose server is still open to choice. A job that restarts to be faster on its
-// server is not among them.
+// movableStarts lists the starting jobs on one server that could as well be on another. A running job that restarts
+// with more on its own server (growing) is not among them.
 func movableStarts(b *board) []int {
 	var movers []int
 	for _, i := range b.startingJobs() {
@@ -44,10 +44,12 @@ func movableStarts(b *board) []int {
 	return movers
 }
 
-// helpless are the reasons of waiting jobs that could not use a server that becomes free.
+// helpless are the reasons of waiting jobs that could not use a server that becomes free. Such jobs do not keep other
+// jobs from moving to idle servers.
 var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
 
-// findUncontested finds the servers that no job waiting for GPUs could use.
+// findUncontested finds the servers that no job waiting for GPUs could use. Jobs may move to idle places only there, so
+// that no waiting job loses a place to a job that runs already.
 func findUncontested(b *board) {
 	for n := range b.servers {
 		b.uncontested.add(n)
@@ -61,7 +63,7 @@ func findUncontested(b *board) {
 	}
 }
 
-// alikeIn sorts jobs by compare and cuts them into groups of equals.
+// alikeIn sorts jobs by compare and cuts them into groups of equals, for each of which places are dealt out separately.
 func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	sorted := slices.Clone(jobs)
 	slices.SortStableFunc(sorted, compare)
@@ -75,8 +77,9 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	return groups
 }
 
-// comparePlaces orders jobs by the size of their places, most GPUs first, and tells apart jobs that cannot exchange
-// places: with other server shapes, eligible servers, tasks, reservations, or ability to give back.
+// comparePlaces orders jobs by the size of their places, most GPUs first. It is 0 only for two jobs that may exchange
+// places: with one size in GPUs, server shape, set of eligible servers, number of tasks, reservation, and ability to
+// give back.
 func comparePlaces(b *board, x, y int) int {
 	s, t := &b.states[x], &b.states[y]
 	return cmp.Or(
@@ -105,8 +108,9 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// dealPlaces deals out the places of equal jobs anew, round after round: in each round the jobs that wish for most go
-// to the servers with most room, one job to a server. If that leaves a job without place, all keep their old places.
+// dealPlaces deals out anew the places of jobs that may exchange them (comparePlaces). In each turn the jobs that wish
+// for most go to the servers with most room, one job to a server, so that jobs with large demands do not meet on one.
+// If a job finds no place in that way, all keep their old places.
 func dealPlaces(b *board, jobs []int) {
 	slices.SortFunc(jobs, func(x int, y int) int { return compareWishes(b, x, y) })
 	homes := make([]int, len(jobs))
@@ -140,8 +144,9 @@ func dealPlaces(b *board, jobs []int) {
 	}
 }
 
-// dealByRank deals places out among jobs with equal sizes and wishes: places that are free now go to the earlier-ranked
-// jobs, since a cleared place is free only once the stopped jobs have saved.
+// dealByRank deals places out once more among jobs with equal sizes and wishes. Places that are free now go to the
+// earlier-ranked jobs. The others are on cleared servers, where jobs were stopped to make a place; they are free only
+// once those jobs have saved.
 func dealByRank(b *board, jobs []int, cleared serverSet) {
 	slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	type wants struct{ least, most gres.Vector }
@@ -162,8 +167,8 @@ func dealByRank(b *board, jobs []int, cleared serverSet) {
 	}
 }
 
-// dealFreeFirst deals out the places of equal jobs, which come in rank order, places on servers without stopped jobs
-// first.
+// dealFreeFirst deals out the places of equal jobs, which come in rank order: first those on servers without stopped
+// jobs, then those on cleared servers. It changes nothing if no place is on a cleared server.
 func dealFreeFirst(b *board, jobs []int, cleared serverSet) {
 	places := make([]int, len(jobs))
 	for k, i := range jobs {
@@ -181,8 +186,8 @@ func dealFreeFirst(b *board, jobs []int, cleared serverSet) {
 	}
 }
 
-// dealOnePerServer gives each server with a place one job, the job that wishes for most to the server with most room.
-// It returns the jobs and places that are left over.
+// dealOnePerServer gives each server with a place one job. jobs come with the largest wish first, and the first of them
+// goes to the server with most room. The jobs and places that are left over are for the next turn.
 func dealOnePerServer(b *board, jobs, places []int) (waiting, free []int) {
 	slices.SortFunc(places, func(x, y int) int {
 		return cmp.Or(cmp.Compare(unwishedRoom(b, y), unwishedRoom(b, x)), cmp.Compare(x, y))
@@ -200,8 +205,8 @@ func dealOnePerServer(b *board, jobs, places []int) (waiting, free []int) {
 	return jobs, free
 }
 
-// placeWithWish places single-node job i on server n with its least size, and notes there what it wishes for beyond
-// that.
+// placeWithWish places single-node job i on server n with its least size. What the job wishes for beyond that is noted
+// there, so that jobs placed later see how much of the server's room is still unclaimed.
 func placeWithWish(b *board, i, n int) {
 	b.placeOn(i, []int{n}, leastOnOneNode(b, i, n))
 	noteWish(b, i, 1)
@@ -219,7 +224,7 @@ func leastOnOneNode(b *board, i, n int) sensitivity.Option {
 }
 
 // unwishedRoom weighs what server n has left beside the wishes noted there: the free parts of its cores and of its
-// memory, added up.
+// memory, added up; negative if the wishes exceed what is free. The server with most takes the next job.
 func unwishedRoom(b *board, n int) float64 {
 	sv := &b.servers[n]
 	left := sv.available().Minus(sv.wished)
@@ -236,7 +241,8 @@ func compareWishes(b *board, x, y int) int {
 // wishOfJob is the size that the allocator would give job i if there were room.
 func wishOfJob(b *board, i int) gres.Vector { return b.wishOf(b.states[i].menu) }
 
-// noteWish notes on its server what job i would like beyond what it has; sign -1 takes the note back.
+// noteWish notes on the server of job i what the job would like beyond what it has; sign -1 takes the note back. Notes
+// reserve nothing: they only tell how crowded a server would be.
 func noteWish(b *board, i, sign int) {
 	n := b.states[i].servers[0]
 	sv := &b.servers[n]
@@ -244,7 +250,8 @@ func noteWish(b *board, i, sign int) {
 	b.reindex(n)
 }
 
-// moveToBestServer moves job i to the server that suits its wish best, if that is another one.
+// moveToBestServer moves job i to the server that suits its wish best, if that is another one. It stays where all the
+// wishes noted on its server fit. The place that it leaves counts as freed, since a waiting job may fit there.
 func moveToBestServer(b *board, i int) {
 	s := &b.states[i]
 	home := s.servers[0]
@@ -265,8 +272,9 @@ func moveToBestServer(b *board, i int) {
 // maxCompared bounds how many nodes are compared before the best of them is taken.
 const maxCompared = 64
 
-// bestServer finds the server with the least left over on which the wish of job i fits beside other wishes, or, if it
-// fits nowhere, the one with the most cores left; -1 if no server has room beyond the share.
+// bestServer finds, among uncontested servers with more free cores than go with one GPU, the one where the wish of job
+// i fits beside other wishes with the least left over, or, if it fits nowhere, the one with the most cores left. -1:
+// none of them has room for the least size of the job.
 func bestServer(b *board, i int) int {
 	k, w := b.states[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
@@ -287,8 +295,9 @@ func bestServer(b *board, i int) int {
 	return best
 }
 
-// better compares what two servers would have left: enough beats too little; of two with enough, the one with less left
-// is better; of two with too little, the one with more.
+// better reports whether a server that would have a left is better for a job than one that would have b left: enough
+// beats too little; of two with enough, the one with less left is better, which saves the larger room; of two with too
+// little, the one with more. Negative amounts are missing.
 func better(a, b gres.Vector) bool {
 	order := cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 	switch {

@@ -38,7 +38,7 @@ type board struct {
 	freed     int        // how often something was freed
 	filled    int        // freed at the last backfill
 	limit     limit      // what kept the job whose turn it is from taking another job's place
-	tail      int        // no job is loose from this position of order on
+	tail      int        // no job is preemptible from this position of order on
 	keptNodes *keptNodes // nodes kept for a job that has waited longer than rules.patience
 
 	stopped []int     // running jobs that stop or change, and some that go on after all
@@ -82,13 +82,13 @@ type server struct {
 	shape       int         // equal for servers with equal totals and GPU types
 	model       int         // the smallest of the servers that are equal to it for a gang, see findModels
 	share       gres.Vector // the proportional share of one GPU
-	free        gres.Vector // what no settled job holds; it includes loose
+	free        gres.Vector // what no fixed, kept or starting job holds; it includes preemptible
 	preemptible gres.Vector // what running jobs hold whose turn has not come and that may be displaced
 	// wished is what the jobs that start here would get beyond their least sizes if there were room; only while they
 	// are arranged (arrangement.go), else zero.
 	wished  gres.Vector
 	foreign gres.Vector // Node.Foreign, kept to be compared in the next round
-	lost    int         // see stranded
+	lost    int         // its part of board.stranded, see stranded
 	idle    int         // free GPUs, if it is open
 	jobs    []int       // the jobs on it that are not fixed, ascending
 	// borrowers are the fixed jobs on it that can be asked to give back what they were lent, ascending.
@@ -104,7 +104,7 @@ type runStatus uint8
 
 const (
 	statusWaiting     runStatus = iota // not granted so far
-	statusFixed                        // running, not to be touched, but it may be asked for loans (server.lenders)
+	statusFixed                        // running, not to be touched, but it may be asked for loans (server.borrowers)
 	statusPreemptible                  // running, its turn has not come: it may be displaced
 	statusKept                         // running, stays on its servers; with another size if it was stopped
 	statusStarting                     // granted, and started or restarted: its size is free to choose
@@ -128,8 +128,8 @@ type jobState struct {
 	answer  *answer     // why it waits or was stopped; nil: not told
 	servers []int       // ascending
 	size    gres.Vector // on each server
-	gain    float64
-	was     float64 // speed of a running job before the round
+	gain    float64     // throughput relative to the proportional share of the first of its servers
+	was     float64     // speed of a running job before the round
 	status  runStatus
 	limit   limit   // of a waiting job
 	stopped bool    // a running job that stops or restarts
@@ -149,9 +149,10 @@ func (b *board) occupy(i int) { b.book(i, 1) }
 // vacate undoes occupy.
 func (b *board) vacate(i int) { b.book(i, -1) }
 
-// book books what job i holds, with sign -1 takes that back, and updates what is derived from it. A job without servers
-// holds nothing: a gang may be taken off once for each server that it has to leave. What a loose job holds counts as
-// free, so only loose changes by it.
+// book adds what job i holds to what its servers and quotas have given away, or takes it off with sign -1, and updates
+// the sums and indexes that depend on it. A job without servers holds nothing, so it does no harm that a gang is taken
+// off once for each server that it has to leave. What a preemptible job holds counts as free, so only the server's
+// preemptible amount changes by it.
 func (b *board) book(i, sign int) {
 	s := &b.states[i]
 	held := s.size.Times(sign)
@@ -172,7 +173,8 @@ func (b *board) book(i, sign int) {
 	}
 }
 
-// count updates the sums over all servers after a change of one.
+// count updates the board's numbers of stranded and idle GPUs after a change of server sv, so that no other server has
+// to be looked at.
 func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded-sv.lost, b.idle-sv.idle
 	sv.lost, sv.idle = sv.stranded(), 0
@@ -182,8 +184,8 @@ func (b *board) count(sv *server) {
 	b.stranded, b.idle = b.stranded+sv.lost, b.idle+sv.idle
 }
 
-// disturbed notes that server n has changed, and with it the other servers of gangs on it: a gang can have more only
-// where all its servers have it.
+// disturbed notes that server n has changed, so that searches for a gain there are made again. The other servers of
+// gangs on it count as changed, too: a gang can have more only where all its servers have it.
 func (b *board) disturbed(n int) {
 	b.forgetSearches(n)
 	for _, i := range b.servers[n].jobs {
@@ -203,7 +205,8 @@ func (b *board) forgetSearches(n int) {
 	b.market.still = false
 }
 
-// list adds job i to the server's list of jobs that are not fixed, or with sign -1 removes it.
+// list adds job i to the server's list of jobs that are not fixed, or with sign -1 removes it. A fixed job is in no
+// list.
 func (b *board) list(sv *server, i, sign int) {
 	at, listed := slices.BinarySearch(sv.jobs, i)
 	switch {
@@ -215,7 +218,9 @@ func (b *board) list(sv *server, i, sign int) {
 	}
 }
 
-// reindex updates the indexes of servers by free GPUs and cores.
+// reindex updates the indexes in which searches look for servers, after a change of server n: by the GPUs that are free
+// now, by those that are free once every displaceable job has left, and whether more cores are left than go with one
+// GPU (roomy). Closed servers are in none of them.
 func (b *board) reindex(n int) {
 	sv := &b.servers[n]
 	if sv.Closed != "" {
@@ -230,7 +235,8 @@ func (b *board) reindex(n int) {
 	}
 }
 
-// setSize changes the standing and size of job i on its servers.
+// setSize changes the status and size of job i on its servers. A job that starts with it takes part when what is left
+// is handed out (stir).
 func (b *board) setSize(i int, to runStatus, o sensitivity.Option) {
 	b.vacate(i)
 	s := &b.states[i]
@@ -241,8 +247,8 @@ func (b *board) setSize(i int, to runStatus, o sensitivity.Option) {
 	}
 }
 
-// keep lets running job i go on: its turn has come, and no later job may displace it any more. What is open stays the
-// same, since loose and free shrink alike; only the index of displaceable GPUs changes.
+// keep lets running job i go on: its turn has come, and no later job may displace it any more. What is available on its
+// servers stays the same, since preemptible and free shrink alike; only the index of displaceable GPUs changes.
 func (b *board) keep(i int) {
 	s := &b.states[i]
 	s.status = statusKept
@@ -255,7 +261,8 @@ func (b *board) keep(i int) {
 	}
 }
 
-// stir notes that the size of job i is free to choose.
+// stir notes that the size of job i is free to choose, since it starts or restarts anyway. When all jobs have had their
+// turn, what is left on its servers is handed out to such jobs first (spreadLeft).
 func (b *board) stir(i int) {
 	b.started = append(b.started, i)
 	for _, n := range b.states[i].servers {
@@ -263,7 +270,7 @@ func (b *board) stir(i int) {
 	}
 }
 
-// placeOn places job i, which has no place, on servers with size o.
+// placeOn places job i, which has no place, on servers with size o on each. Room and quotas must have been checked.
 func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
 	s := &b.states[i]
 	s.status, s.servers, s.size, s.gain = statusStarting, servers, o.Size, o.Gain
@@ -272,15 +279,15 @@ func (b *board) placeOn(i int, servers []int, o sensitivity.Option) {
 	b.stir(i)
 }
 
-// takeOff takes job i off its servers.
+// takeOff takes job i off its servers; it counts as waiting until it is placed again.
 func (b *board) takeOff(i int) {
 	b.vacate(i)
 	s := &b.states[i]
 	s.status, s.servers = statusWaiting, nil
 }
 
-// stop notes that running job i stops or restarts, and why. That uses up one of the stops that the rules allow in this
-// round. What the job held is free, so searches for room that failed before may succeed now (freed).
+// stop notes that running job i stops or restarts, and why. The first time in a round, that uses up one of the stops
+// that the rules allow. What the job held is free, so searches for room that failed before may succeed now (freed).
 func (b *board) stop(i int, reason Reason, why string) {
 	s := &b.states[i]
 	if !s.stopped {
@@ -293,7 +300,8 @@ func (b *board) stop(i int, reason Reason, why string) {
 }
 
 // stranded counts the free GPUs of a server that cannot be given their proportional share from its free cores and
-// memory.
+// memory. Jobs that cannot give back may leave only a limited number of GPUs so (mayTakeMore). It is 0 for a closed
+// server.
 func (s *server) stranded() int {
 	open := s.available()
 	if open.GPUs <= 0 || s.share.CPUs == 0 || s.Closed != "" {
@@ -307,7 +315,7 @@ func (s *server) stranded() int {
 }
 
 // restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed; 0 if it restarts
-// anyway.
+// anyway. A preemption is made only if the place is worth the sum of these costs (worthStopping).
 func (b *board) restartCost(i int) float64 {
 	if !b.restarts(i) {
 		return 0
@@ -316,7 +324,7 @@ func (b *board) restartCost(i int) float64 {
 }
 
 // speed is the throughput of a job relative to that with the share of the reference server, the unit in which jobs on
-// different servers are compared.
+// different servers are compared. It is the gain for a job without menu, whose nodes have all left the cluster.
 func (s *jobState) speed() float64 {
 	if s.menu == nil {
 		return s.gain

@@ -80,9 +80,9 @@ func (b *Breach) Error() string { return b.what }
 // checker walks a plan once, and a second time if it gives away something that was not held before.
 type checker struct {
 	c        *Cluster
-	plan     *Plan
-	sorted   []*Job // ascending in ID; nil if the snapshot is sorted so
-	decided  []bool
+	plan     *Plan                     // the plan that is checked; set before the first check
+	sorted   []*Job                    // ascending in ID; nil if the snapshot is sorted so
+	decided  []bool                    // by position in ascending ID
 	next     int                       // position of the job that is expected to be decided next
 	stopped  int                       // running jobs that stop or change
 	nodes    map[string]int            // by name; made at first use
@@ -93,14 +93,14 @@ type checker struct {
 	leavers  map[deviceKey][]*Job      // jobs that leave their slot on a device for another grant
 	granted  map[int]*Placement        // by job; nil: no job shares a GPU
 	wanted   map[string]bool           // nodes on which a job may start that does not run there; nil until first used
-	counts   map[Promise]int
-	breaches []error
+	counts   map[Promise]int           // breaches of each promise, reported or not
+	breaches []error                   // what is reported, in the order in which it was found
 }
 
 // tally is what a node gives away under the plan.
 type tally struct {
-	used    gres.Vector
-	changed bool // some of it was not held before
+	used    gres.Vector // what all grants of the plan have of the node, without foreign jobs
+	changed bool        // some of it was not held before
 }
 
 // newChecker makes a checker. Only a snapshot in another order than that of IDs is sorted, in a list of its own.
@@ -115,7 +115,7 @@ func newChecker(c *Cluster) *checker {
 	return k
 }
 
-// sort lists the jobs in ascending ID, the order in which they must be decided.
+// sort lists the jobs in ascending ID, the order in which they must be decided. The snapshot itself is not changed.
 func (k *checker) sort() {
 	for i := range k.c.Jobs {
 		k.sorted = append(k.sorted, &k.c.Jobs[i])
@@ -131,7 +131,8 @@ func (k *checker) job(at int) *Job {
 	return k.sorted[at]
 }
 
-// node returns the number of a node by name.
+// node returns the number of a node in the snapshot by its name; false if it is not there. The table of names, and the
+// tallies, are made at first use, which a plan that changes nothing never needs.
 func (k *checker) node(name string) (int, bool) {
 	if k.nodes == nil {
 		k.nodes, k.tallies = make(map[string]int, len(k.c.Nodes)), make([]tally, len(k.c.Nodes))
@@ -165,7 +166,9 @@ func (k *checker) reportRest() {
 	}
 }
 
-// decision checks what the plan decides on job j. A running job that keeps what it has only counts in its quotas.
+// decision checks what the plan decides on job j: a new grant, a stop or change of a running job, or the reason why
+// there is no grant. A running job that keeps what it has only counts in its quotas, since that is not the plan's
+// doing.
 func (k *checker) decision(j *Job, d *Decision) {
 	k.charge(j, d.Grant)
 	if keepsPlacement(j, d.Grant) {
@@ -189,8 +192,8 @@ func keepsPlacement(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
-// take returns the undecided job with an ID and marks it decided; nil if there is none. Decisions normally come in the
-// order of the jobs, so the next job is tried before a search.
+// take returns the undecided job with an ID and marks it decided; nil: there is none, so it is decided twice or not in
+// the snapshot. Decisions normally come in the order of the jobs, so the next job is tried before a search.
 func (k *checker) take(id int) *Job {
 	at, known := k.next, k.next < len(k.decided) && k.job(k.next).ID == id
 	if !known {
@@ -203,7 +206,8 @@ func (k *checker) take(id int) *Job {
 	return k.job(at)
 }
 
-// find searches for a job by ID and returns its position in ascending ID.
+// find searches for a job by ID and returns its position in ascending ID; known is false if the snapshot has no such
+// job.
 func (k *checker) find(id int) (at int, known bool) {
 	at = sort.Search(len(k.decided), func(at int) bool { return k.job(at).ID >= id })
 	return at, at < len(k.decided) && k.job(at).ID == id
@@ -218,8 +222,9 @@ func (k *checker) undecided() {
 	}
 }
 
-// disturb checks that a running job may be stopped or changed. A job that only rules.min_run or Stays protects may be
-// asked for a loan all the same (givesBack).
+// disturb counts job j, which runs, among those that the plan stops or changes (g is nil if it stops), and checks that
+// the rules allow that. A job that only rules.min_run or Stays protects may be asked for a loan all the same
+// (givesBack).
 func (k *checker) disturb(j *Job, g *Placement) {
 	k.stopped++
 	rules := k.c.Rules
@@ -229,14 +234,15 @@ func (k *checker) disturb(j *Job, g *Placement) {
 	}
 }
 
-// refusal checks that a waiting job is told why.
+// refusal checks that a job without a grant is told why, so that no user waits without a reason.
 func (k *checker) refusal(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {
 		k.breach(Told, "job %d: waits without a reason", j.ID)
 	}
 }
 
-// grant checks a placement that is new, in whole or in part.
+// grant checks a placement that is new, in whole or in part: that the job may start, that it gets all its GPUs on as
+// many nodes as its user asked for and equal cores for its tasks, and then each node.
 func (k *checker) grant(j *Job, g *Placement) {
 	if j.Barred != "" {
 		k.breach(Suited, "job %d: started, but %s", j.ID, j.Barred)
@@ -262,7 +268,9 @@ func (k *checker) grant(j *Job, g *Placement) {
 	}
 }
 
-// grantOn checks a new grant on one of its nodes.
+// grantOn checks a new grant on one of its nodes: the node must be open, suit the job's request and be large enough,
+// and the size must keep what the job is promised there. A low-class job with a slot beside others is promised less
+// (accepts). The sum of all grants on the node is checked at the end (capacities).
 func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	n, known := k.node(name)
 	if !known {
@@ -293,7 +301,8 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	k.atMostAllowed(j, g.PerNode)
 }
 
-// totalFor is the node total from which the share of a grant on node n is computed; for a gang that of GangTotals.
+// totalFor is the node total from which the share of a grant on node n is computed: the node's own, or for a gang that
+// of GangTotals, since a gang has one size on nodes whose memory may differ a little.
 func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 	if len(g.Nodes) == 1 {
 		return k.c.Nodes[n].Total
@@ -304,7 +313,7 @@ func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 	return k.gangs[n]
 }
 
-// askedFor reports whether the request of job j allows a node, open or not.
+// askedFor reports whether the request of job j allows a node, open or not: by GPU type, features and lists of nodes.
 func askedFor(j *Job, n *Node) bool {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
@@ -315,9 +324,9 @@ func askedFor(j *Job, n *Node) bool {
 	return len(j.Only) == 0 || slices.Contains(j.Only, n.Name)
 }
 
-// atLeastFair checks that a job is not slower than with its proportional share, as far as its ceiling allows it that. A
-// job without profile, or with a profile of another GPU, must have the share itself, since it is unknown what less
-// would do to it.
+// atLeastFair checks that a job is not slower than with its proportional share, as far as its ceiling allows it that;
+// fair is the share on node n. A job without profile, or with a profile of another GPU, must have the share itself,
+// since it is unknown what less would do to it.
 func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
 	k.notTakenFor(j, size, due, fair, n)
@@ -337,8 +346,9 @@ func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// notTakenFor checks that a job whose ceiling cuts its share of one resource has its share of the other, as far as its
-// ceiling allows, whatever its profile says.
+// notTakenFor checks that a ceiling on one resource is not taken as a reason to give less of the other: a job whose
+// ceiling cuts its share of memory must have its share of cores, and the other way round, whatever its profile says
+// (see Job.Ceiling). fair is the share, due the part of it that the ceiling allows.
 func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
 	most := j.Ceiling
 	if most.Memory > 0 && most.Memory < fair.Memory && size.CPUs < due.CPUs {
@@ -352,8 +362,9 @@ func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
 	}
 }
 
-// wholeMiBPerCore is how much of an amount is owed to a job with so many cores. With memory by the core (Job.PerCore),
-// memory is rounded down to whole MiB for each core.
+// wholeMiBPerCore is how much of an amount is owed to a job with so many cores. A job with memory by the core
+// (Job.PerCore) can only be given whole MiB for each, so its memory is rounded down to that; any other amount is
+// returned as it is.
 func wholeMiBPerCore(j *Job, v gres.Vector, cores int) gres.Vector {
 	if j.PerCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
@@ -362,7 +373,8 @@ func wholeMiBPerCore(j *Job, v gres.Vector, cores int) gres.Vector {
 }
 
 // isOtherGPU reports that a profile was measured on another GPU than a node has: both are named, and neither name
-// contains all words of the other.
+// contains all words of the other, as H100 and nvidia_h100_80gb_hbm3 do. Such a profile says nothing about the node, so
+// the job must have its proportional share there.
 func isOtherGPU(measured, has string) bool {
 	if measured == "" || has == "" || strings.EqualFold(measured, has) {
 		return false
@@ -375,7 +387,9 @@ func isOtherGPU(measured, has string) bool {
 	return lacks(m, h) && lacks(h, m)
 }
 
-// atLeastAsked checks that a job has its floor and is no slower than with its pace, as far as its ceiling allows.
+// atLeastAsked checks that a job has its floor, and is no slower than with its pace, from which the length of its run
+// was estimated, as far as its ceiling allows. Where no profile tells the speed (silent), the job must have the amounts
+// of the pace themselves. fair is the share on node n and stands for what the pace does not name.
 func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
@@ -411,7 +425,8 @@ func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 }
 
 // notLentForGood checks, under Rules.CallableOnly, that a job which cannot be asked to give back has no more than its
-// share, its floor and its pace.
+// share, its floor and its pace, in whole cores for each task. What such a job has beyond that would be lost to other
+// jobs until it ends. fair is the share on node n.
 func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
 	runs, most, tasks := j.Restarts, k.c.Rules.MaxRestarts, max(1, j.Tasks)
 	if j.Running != nil {
@@ -434,13 +449,14 @@ func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// wholeMemory rounds memory up to whole MiB for each of so many cores.
+// wholeMemory rounds memory up to whole MiB for each of so many cores, at least one.
 func wholeMemory(m gres.Memory, cores int) gres.Memory {
 	c := gres.Memory(cores)
 	return (m + c - 1) / c * c
 }
 
-// allowed is an amount cut to the job's ceiling on a node, in cores that its tasks can share equally.
+// allowed is an amount on one node cut to the job's ceiling, in cores that its tasks can share equally. A resource
+// without a ceiling is not cut.
 func allowed(j *Job, v gres.Vector) gres.Vector {
 	if most := j.Ceiling.CPUs; most > 0 {
 		v.CPUs = min(v.CPUs, most-most%max(1, j.Tasks))
@@ -451,10 +467,11 @@ func allowed(j *Job, v gres.Vector) gres.Vector {
 	return v
 }
 
-// rounding is the relative error that interpolation in a profile may make.
+// rounding is the relative error that interpolation in a profile may make, and by which no promise is broken.
 const rounding = 1e-6
 
-// capacities checks the nodes that give away something that was not held before.
+// capacities checks that no node gives away more than it has. Only nodes with a new grant are judged: where more is
+// held than there is and nothing changes, that is not the plan's doing. It does nothing if the plan grants nothing new.
 func (k *checker) capacities(p Plan) {
 	if k.tallies == nil {
 		return

@@ -6,10 +6,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// givesBack reports that the plan only takes from running job j, in its place, and that another job may start on one of
-// its nodes: one that the plan starts there, or an unmanaged one. Loans are not protected by the rules that protect a
-// run; that the job keeps its share is checked as for any grant. Memory by the core is in whole MiB, so fewer cores may
-// come with a few MiB more.
+// givesBack reports that the plan only makes running job j smaller where it is, and that another job may start on one
+// of its nodes: one that the plan starts there, or an unmanaged one. Such a change is allowed although rules.min_run or
+// Job.Stays protects the run, since loans are given back when another job needs them; that the job keeps its share is
+// checked as for any grant. Memory by the core is in whole MiB, so fewer cores may come with a few MiB more.
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	had := j.Running.PerNode
 	if j.PerCore {
@@ -22,7 +22,8 @@ func (k *checker) givesBack(j *Job, g *Placement) bool {
 	return slices.ContainsFunc(g.Nodes, k.awaited)
 }
 
-// awaited reports that a job may start on a node on which it does not run.
+// awaited reports that a job may start on a node on which it does not run now: the plan starts it there, or it is a
+// waiting unmanaged job that may use the node. All such nodes are found at first use.
 func (k *checker) awaited(node string) bool {
 	if k.wanted == nil {
 		k.wanted = map[string]bool{}

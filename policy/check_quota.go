@@ -1,13 +1,14 @@
 package policy
 
-// held is what the jobs of a quota hold under the plan.
+// held is what the jobs of a quota hold together under the plan, as the quota counts it; memory in MiB.
 type held struct {
 	jobs, nodes, gpus, cpus int
 	memory                  int64
 	granted                 bool // the plan gives one of the jobs something that it did not hold before
 }
 
-// charge adds a grant to the quotas of a job.
+// charge adds a grant to the quotas of a job, one that only goes on as well, since a quota bounds what all its jobs
+// hold. An index beyond the snapshot's quotas is no quota.
 func (k *checker) charge(j *Job, g *Placement) {
 	if len(j.Quotas) == 0 || g == nil {
 		return
@@ -27,7 +28,8 @@ func (k *checker) charge(j *Job, g *Placement) {
 	}
 }
 
-// overdrawn checks the quotas from which the plan gives away something that was not held before.
+// overdrawn checks the quotas of which the plan gives away something that was not held before. A quota that is
+// overdrawn without a new grant is not the plan's doing.
 func (k *checker) overdrawn() {
 	for q := range k.held {
 		h, quota := &k.held[q], &k.c.Quotas[q]
@@ -42,7 +44,7 @@ func (k *checker) overdrawn() {
 	}
 }
 
-// bounded reports a breach if more of a quota is used than it leaves.
+// bounded reports a breach if more of one amount of a quota is used than it leaves; an Unbounded amount never is.
 func (k *checker) bounded(q *Quota, used, most int64, things string) {
 	if most != Unbounded && used > most {
 		k.breach(Allowed, "%s: %d %s given away, it leaves %d", q.Name, used, things, most)

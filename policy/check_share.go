@@ -15,11 +15,12 @@ type deviceKey struct{ node, device string }
 // deviceJob is a job with a slot on a device under the plan.
 type deviceJob struct {
 	j     *Job
-	g     *Placement
-	comes bool // it was not there before
+	g     *Placement // what it holds there, under the plan unless said otherwise
+	comes bool       // the job was not on the device before
 }
 
-// noteSlots notes which jobs a plan sends to devices, before any of them is checked.
+// noteSlots notes which jobs a plan sends to devices, before any of them is checked: how small a grant may be depends
+// on the other jobs of its device. It does nothing if the plan grants no device.
 func (k *checker) noteSlots(p Plan) {
 	if !slices.ContainsFunc(p.Decisions, func(d Decision) bool { return d.Grant != nil && d.Grant.Device != "" }) {
 		return
@@ -34,8 +35,8 @@ func (k *checker) noteSlots(p Plan) {
 	}
 }
 
-// noteSlot notes a job on its device, and on the device that it leaves for another grant, so that the jobs of a device
-// can be checked together.
+// noteSlot notes job j on the device of its grant g, and on the device that it leaves if it is granted something else,
+// so that the jobs of a device can be checked together.
 func (k *checker) noteSlot(j *Job, g *Placement) {
 	was := j.Running
 	if k.slotJobs == nil {
@@ -62,7 +63,8 @@ func (k *checker) besides(g *Placement) bool {
 }
 
 // shared checks the devices that get a new job, and those whose jobs the plan resizes or moves. Jobs that are there
-// already and stay are not the plan's doing.
+// already and stay unchanged are not the plan's doing. The devices are checked by name, so that the error is the same
+// each time.
 func (k *checker) shared() {
 	places := make([]deviceKey, 0, len(k.slotJobs))
 	for at := range k.slotJobs {
@@ -82,8 +84,8 @@ func (k *checker) shared() {
 }
 
 // checkChangedDevice checks a device that gets no new job: where the plan resizes one of its jobs or moves one
-// elsewhere, that must slow no other down below what it accepts. Stopping a job there is not judged, since it is done
-// for the others' sake.
+// elsewhere, that must slow no other down below what it accepts. A job that is already slower may stay so, but not
+// become slower still. Stopping a job there is not judged, since it is done for the others' sake.
 func (k *checker) checkChangedDevice(at deviceKey, list []deviceJob) {
 	left := k.leavers[at]
 	n, known := k.node(at.node)
@@ -116,8 +118,9 @@ func (k *checker) checkChangedDevice(at deviceKey, list []deviceJob) {
 	}
 }
 
-// predictedSpeeds predicts the speeds of the jobs on a device together: of a high-class job relative to its speed
-// alone, of a low-class one relative to the proportional throughput.
+// predictedSpeeds predicts the speeds of the jobs on a device together, in the order of the list: of a high-class job
+// relative to its speed alone, of a low-class one relative to the proportional throughput. A job without a profile of
+// the node's GPU is taken to keep the GPU busy all the time.
 func predictedSpeeds(node *Node, d *Device, list []deviceJob) []float64 {
 	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
 	for i, s := range list {
@@ -147,7 +150,9 @@ func importance(j *Job) share.Class {
 	return j.Share.Class
 }
 
-// checkJoinedDevice checks all jobs on a device that gets a new one.
+// checkJoinedDevice checks all jobs on a device that gets a new one. Each must have said that it may share and must
+// give its slices back; the new one needs one GPU and no more; and no job may come to one that was measured to be
+// slowed down. Then the device must have room for all, and none may become too slow.
 func (k *checker) checkJoinedDevice(at deviceKey, list []deviceJob) {
 	for _, s := range list {
 		if s.j.Kept != nil && !s.comes {
@@ -184,8 +189,8 @@ func (k *checker) checkJoinedDevice(at deviceKey, list []deviceJob) {
 	k.checkSpeeds(at, node, &node.Devices[on], list)
 }
 
-// checkDeviceRoom checks that a device has slots and memory for its jobs, belongs to no other job, and has at most one
-// high-class job.
+// checkDeviceRoom checks that a device has slots and, up to share.MemoryPart, GPU memory for its jobs, belongs to no
+// other job, and has at most one high-class job.
 func (k *checker) checkDeviceRoom(at deviceKey, d *Device, list []deviceJob) {
 	if d.Foreign {
 		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
@@ -220,7 +225,8 @@ func (k *checker) checkDeviceRoom(at deviceKey, d *Device, list []deviceJob) {
 	}
 }
 
-// owner is the job of the snapshot that has a device to itself and stays on its node; 0: none.
+// owner is the ID of the job that has a device to itself and stays on its node under the plan, so that the device
+// cannot be shared; 0: there is none.
 func (k *checker) owner(node string, d *Device) int {
 	if d.Job == 0 {
 		return 0
@@ -235,7 +241,8 @@ func (k *checker) owner(node string, d *Device) int {
 	return d.Job
 }
 
-// checkSpeeds checks that by prediction no job on a device is slower than it accepts.
+// checkSpeeds checks that by prediction no job on a device is slower than its class accepts (share.HighKeeps,
+// share.LowKeeps). A job that is alone there is not slowed down.
 func (k *checker) checkSpeeds(at deviceKey, node *Node, d *Device, list []deviceJob) {
 	if len(list) == 1 {
 		return
@@ -252,8 +259,8 @@ func (k *checker) checkSpeeds(at deviceKey, node *Node, d *Device, list []device
 	}
 }
 
-// modeFor is how the jobs of a device will share it: a node fills a GPU (MPS) only for jobs of one user; otherwise they
-// take turns with look-ahead.
+// modeFor is how the jobs of a device will share it, which decides how fast they are: a node fills a GPU (MPS) only for
+// jobs of one user; otherwise they take turns with look-ahead.
 func modeFor(d *Device, list []deviceJob) predict.Mode {
 	if d.Mode != share.Fill {
 		return predict.LookAhead
@@ -273,8 +280,9 @@ func (k *checker) accepts(j *Job, g *Placement) bool {
 	return j.Share != nil && j.Share.Class == share.Low && k.besides(g)
 }
 
-// atLeastNamed checks a low-class job that has a slot beside others. It has what its user named; without a profile it
-// has its share of what the user did not name.
+// atLeastNamed checks a low-class job that has a slot beside others, which accepts less than its share. It must have
+// its floor. Without a profile of the node's GPU it must also have the pace, and its share of what its user did not
+// name, since it is unknown what it could do without.
 func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,

@@ -14,8 +14,8 @@ func (k *checker) inTime(j *Job, n *Node) {
 	}
 }
 
-// conflictingReservation finds the reservation of a node, not the job's own, that a run of job j beginning at start
-// would reach into; nil: none.
+// conflictingReservation finds the first reservation of a node, not the job's own, that a run of job j beginning at
+// start would reach into; nil: there is none. A job without a time limit reaches into each one that is not over.
 func conflictingReservation(j *Job, n *Node, start time.Time) *Reservation {
 	for i := range n.Reserved {
 		r := &n.Reserved[i]
@@ -31,8 +31,9 @@ func conflictingReservation(j *Job, n *Node, start time.Time) *Reservation {
 	return nil
 }
 
-// backInTime checks that a stopped job could be started again before reservations keep it from the nodes that it needs:
-// after it has saved, one round later, when it is decided anew, with one more round to spare.
+// backInTime checks that a stopped job need not wait for the end of a reservation. When it has saved and two more
+// rounds have passed (it is decided anew after one; the other is to spare), its run must still fit before reservations
+// on as many open nodes as it asked for. Where no reservation is in the way, closed nodes are no breach.
 func (k *checker) backInTime(j *Job) {
 	start := k.c.Now.Add(j.Restart).Add(2 * cmp.Or(k.c.Rules.Round, DefaultRound))
 	open, kept := 0, ""

@@ -12,20 +12,20 @@ import (
 // If one of them found no place, the next finds none either, until something is freed.
 type jobClass struct {
 	classKey
-	quotas     []int  // see Job.Quotas
-	never      string // why no size is possible on any server; empty: one is
-	gangShapes []gangShape
-	menus      map[place]*menu
-	fit        *fit   // see fitOf
-	busy       answer // see turn
-	busyWith   int    // the number of free GPUs that busy names
-	round      int    // the round that the following are of
+	quotas     []int           // see Job.Quotas
+	never      string          // why no size is possible on any server; empty: one is
+	gangShapes []gangShape     // the ways to divide its GPUs over nodes, the fewest nodes first; none: it cannot run
+	menus      map[place]*menu // made as they are used, see board.menu
+	fit        *fit            // what empty servers could give it; nil until first used, see fitOf
+	busy       answer          // cached reason of jobs for which too few GPUs are free, see turn
+	busyWith   int             // the number of free GPUs that busy names
+	round      int             // the round that the following are of
 	// reservedNow are servers on which no such job may be started now, since a reservation begins before it ends; nil:
 	// none.
 	reservedNow serverSet
 	// reservedSoon are those on which none may be started a round later, once other jobs have made room for it.
 	reservedSoon serverSet
-	denial       denial
+	denial       denial             // the failed search for a place of one of its jobs in this round
 	apart        bool               // no nodes can be kept for it, see keepNodes
 	asked        int                // the round that could is of
 	could        bool               // see couldRun
@@ -35,18 +35,19 @@ type jobClass struct {
 // classKey is everything by which jobs are told apart. To placement, jobs that differ in something else are equal: in
 // their user, their arrival, or what they have done.
 type classKey struct {
-	profile        *sensitivity.Profile
-	gpus           int
-	tasks          int  // on each node
-	nodes          int  // 0: any number
-	canGiveBack    bool // see Job.canGiveBack
-	terms          terms
-	quotaKey       string         // the quotas of the class as one word
-	reservationKey reservationKey // the reservations that its runs would reach into
-	eligible       *eligibility
+	profile        *sensitivity.Profile // nil: none
+	gpus           int                  // on all nodes together
+	tasks          int                  // on each node
+	nodes          int                  // 0: any number
+	canGiveBack    bool                 // see Job.canGiveBack
+	terms          terms                // what bounds its sizes, whatever its profile says
+	quotaKey       string               // the quotas of the class as one word
+	reservationKey reservationKey       // the reservations that its runs would reach into
+	eligible       *eligibility         // the servers that it may use
 }
 
-// place is a number of GPUs on a server of one shape, the key of a class's menus.
+// place is a number of GPUs on a server of one shape, the key of a class's menus. noLoans says that no size is above
+// the share.
 type place struct {
 	gpus, shape int
 	noLoans     bool
@@ -54,7 +55,7 @@ type place struct {
 
 // eligibility is the set of servers, open or not, that jobs with the same constraints may use.
 type eligibility struct {
-	gpuType                string
+	gpuType                string // empty: any
 	features, only, except nameList
 	servers                serverSet
 	largest                int         // GPUs of the largest of them
@@ -73,7 +74,8 @@ type nameList struct {
 	round int     // of that snapshot
 }
 
-// are reports whether a list has the same names.
+// are reports whether a list has the same names. Within one round, a list that was compared before is recognised by its
+// address; in another round other names may stand there.
 func (w *nameList) are(list []string, round int) bool {
 	switch {
 	case len(list) != len(w.list):
@@ -87,8 +89,8 @@ func (w *nameList) are(list []string, round int) bool {
 	return true
 }
 
-// eligibilityKey tells most constraints apart without comparing whole lists: it has the first name of each list and its
-// length.
+// eligibilityKey tells most constraints of jobs apart without comparing whole lists: it has the first name of each list
+// and its length.
 type eligibilityKey struct {
 	gpuType, feature, only, except string
 	features, named, excepted      int
@@ -105,7 +107,8 @@ func newClassCache() classCache {
 	return classCache{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
 }
 
-// classOf finds the class of a job, trying that of the last round first; was may be nil.
+// classOf finds the class of a job, or makes it. The class that the job had in the last round is tried first, since
+// most jobs keep theirs; was is nil for a job that is new.
 func (b *board) classOf(j *Job, was *jobState) *jobClass {
 	if was != nil && was.class.reservationKey == b.reservationKeyOf(j) && was.class.has(j, b.c.Rules, b.round) {
 		b.meet(was.class)
@@ -131,7 +134,8 @@ func (b *board) classOf(j *Job, was *jobState) *jobClass {
 	return k
 }
 
-// newClass makes the class of job j. Without any possible size it has no gang shapes either, so it is never placed.
+// newClass makes the class of job j. If the job's terms allow no size it gets no gang shapes either, so it is never
+// placed; never then says why.
 func newClass(key classKey, j *Job) *jobClass {
 	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
 	if k.never == "" {
@@ -140,7 +144,7 @@ func newClass(key classKey, j *Job) *jobClass {
 	return k
 }
 
-// has reports whether job j belongs to class k, apart from its season.
+// has reports whether job j belongs to class k, apart from its reservations, which the caller compares.
 func (k *jobClass) has(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
 		k.canGiveBack == j.canGiveBack(rules) &&
@@ -156,7 +160,7 @@ func wordFor(numbers []int) string {
 }
 
 // canGiveBack reports whether job j can be asked to give back what the round lends it: it saves, and the rules allow
-// stopping the run that would begin now.
+// stopping the run that would begin now. What any other job gets beyond its share is gone until it ends.
 func (j *Job) canGiveBack(rules Rules) bool {
 	restarts := j.Restarts
 	if j.Running != nil {
@@ -168,13 +172,15 @@ func (j *Job) canGiveBack(rules Rules) bool {
 // allowAfter reports whether a job that has been restarted so often may be stopped.
 func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
 
-// has reports whether job j has the constraints of eligibility z.
+// has reports whether job j has the constraints of z, so that it may use the same servers. round is the present one.
 func (z *eligibility) has(j *Job, round int) bool {
 	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) &&
 		z.except.are(j.Except, round)
 }
 
-// meet resets a class when its first job of the round comes.
+// meet resets a class when its first job of the round comes: what was found in an earlier round, such as a denial, need
+// not hold any more. The eligible servers get a number in the order of the jobs, by which jobs can be sorted
+// (comparePlaces).
 func (b *board) meet(k *jobClass) {
 	if k.round == b.round {
 		return
@@ -192,7 +198,8 @@ func (b *board) meet(k *jobClass) {
 	}
 }
 
-// eligibilityOf finds the servers that job j may use, which jobs with the same constraints share.
+// eligibilityOf finds the servers that job j may use. Jobs with the same constraints share the result, so each server
+// is looked at once for all of them.
 func (b *board) eligibilityOf(j *Job) *eligibility {
 	key := eligibilityKey{
 		j.GPUType, first(j.Features), first(j.Only), first(j.Except),
@@ -208,6 +215,7 @@ func (b *board) eligibilityOf(j *Job) *eligibility {
 	return z
 }
 
+// first is the first name of a list; empty if there is none.
 func first(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -215,7 +223,7 @@ func first(list []string) string {
 	return list[0]
 }
 
-// newEligibility finds the servers that job j may use, open or not. With a node list only the named ones are looked at.
+// newEligibility finds the servers that job j may use, open or not. If its user named nodes, only those are looked at.
 func (b *board) newEligibility(j *Job) *eligibility {
 	z := &eligibility{
 		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)},
@@ -241,7 +249,7 @@ func (b *board) newEligibility(j *Job) *eligibility {
 	return z
 }
 
-// suits reports whether the request of j allows node n, open or not.
+// suits reports whether the request of j allows node n, open or not: by GPU type, features and lists of nodes.
 func suits(j *Job, n *Node) bool {
 	if j.GPUType != "" && j.GPUType != n.GPUType {
 		return false
@@ -275,7 +283,8 @@ func gangShapesOf(j *Job, largest int) []gangShape {
 	return shapes
 }
 
-// divisors lists the numbers of nodes over which gpus GPUs divide equally with no more than most on each.
+// divisors lists, in ascending order, the numbers of nodes over which gpus GPUs divide equally with no more than most
+// on each.
 func divisors(gpus, most int) []int {
 	var numbers []int
 	for n := 1; n <= gpus; n++ {
@@ -286,8 +295,8 @@ func divisors(gpus, most int) []int {
 	return numbers
 }
 
-// menu is what a job of class k with so many GPUs on server n can be given there. For a gang it is the menu of the
-// server's model, since a gang has one size on all its nodes.
+// menu is what a job of class k with so many GPUs on server n can be given there, cached by class. For a gang (fewer
+// GPUs than the job has in all) it is the menu of the server's model, since a gang has one size on all its nodes.
 func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model
@@ -310,8 +319,8 @@ func leastSize(b *board, i int, w gangShape, n int) sensitivity.Option {
 	return b.leastOf(b.states[i].class, w, n)
 }
 
-// holdsLeast reports whether server n, if empty, could hold the least size of a job of class k. That is no more than
-// the share, so for a job without terms the menu need not be computed.
+// holdsLeast reports whether server n, if empty, could hold the least size of a job of class k. Without terms the least
+// size is no more than the share, so where the share fits, the menu need not be computed.
 func (b *board) holdsLeast(k *jobClass, w gangShape, n int) bool {
 	total := b.servers[n].Total
 	if k.terms == (terms{}) && wholeTasks(gres.Proportional(total, w.gpus), k.tasks).Fits(total) {

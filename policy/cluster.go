@@ -87,8 +87,9 @@ const Slack = 1.0 / 64
 func NearlyEqual(less, more gres.Memory) bool { return float64(more) <= float64(less)*(1+Slack) }
 
 // GangTotals is, for each node, the total from which the share of a gang is computed there: the node's own, but with
-// the memory of the smallest node that is equal to it, since a gang has one size on all its nodes. The planner may use
-// a larger node (findModels), never a smaller one: its nodes are in groups, and here each node is compared by itself.
+// the memory of the smallest node that is equal to it, since a gang has one size on all its nodes. Check demands no
+// more than that share. The planner may use a larger node (findModels), never a smaller one: its nodes are in groups,
+// and here each node is compared by itself.
 func GangTotals(nodes []Node) []gres.Vector {
 	order := make([]int, len(nodes))
 	for n := range order {
@@ -378,7 +379,7 @@ const (
 	// InReservation: on the nodes that could hold it a reservation has begun, or begins before its time limit ends.
 	InReservation Reason = "reserved"
 	InQuota       Reason = "quota" // jobs of the same group hold all that the site leaves them
-	Limit         Reason = "limit" // it could run if other jobs were stopped, which the rules or the cost of restarts forbid now
+	Limit         Reason = "limit" // it could run if other jobs were stopped, which the rules or the cost forbid now
 	// Clearing: it has waited longer than rules.patience, and its nodes are emptied for it over several rounds. What is
 	// idle on them meanwhile is given to no other job.
 	Clearing Reason = "clearing"

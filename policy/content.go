@@ -5,8 +5,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Contentment tells when a plan can no longer change. It caches the highest gain that a profile has on a server, so
-// profiles must not change under their pointers. The zero value works.
+// Contentment tells when a plan can no longer change, so that a round need not be planned; the simulator skips such
+// rounds. It caches the highest gain that a profile has on a server, so profiles must not change under their pointers.
+// The zero value works.
 type Contentment struct{ most map[gainKey]float64 }
 
 // Of reports that nothing but the arrival or the end of a job can change this plan of the cluster, however much time
@@ -29,7 +30,7 @@ func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 	return true
 }
 
-// goesOn reports that a running job is left as it is.
+// goesOn reports that d is the decision on job j and leaves it running as it is.
 func goesOn(j *Job, d *Decision) bool {
 	return d.Job == j.ID && d.Grant != nil && j.Running != nil && d.Grant.Equal(*j.Running)
 }
@@ -52,7 +53,8 @@ type gainKey struct {
 	server  gres.Vector
 }
 
-// fastest is the highest gain that a running job could have on such a server; 0 without a usable profile.
+// fastest is the highest gain that running job j could have on server n with the GPUs that it has. It is 0 without a
+// profile of the server's GPU: more cores or memory are then not known to make the job faster.
 func (m *Contentment) fastest(j *Job, n *Node) float64 {
 	p, server := ProfileOn(j.Profile, n.GPUType), n.Total
 	if p == nil {
@@ -67,6 +69,7 @@ func (m *Contentment) fastest(j *Job, n *Node) float64 {
 	return gain
 }
 
+// remember caches the highest gain of a key.
 func (m *Contentment) remember(key gainKey, gain float64) {
 	if m.most == nil {
 		m.most = map[gainKey]float64{}

@@ -9,28 +9,28 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// repack places and sizes anew, all at once, the jobs that start in this round on servers without running jobs: by
-// fillings of whole servers (policy/columns), where the other passes go from job to job. Which jobs run is settled
-// before and stays so. It does not help beside running jobs: what is best for the jobs that start in this round puts
-// jobs with large demands where they are in each other's way in the next round (measured, see ARCHITECTURE.md, "Jobs
-// that start on empty servers").
+// repack places and sizes anew, all at once, the jobs that start in this round on servers without running jobs. It
+// chooses fillings of whole servers by a linear program (policy/columns), where the other passes go from job to job.
+// Which jobs run is settled before and stays so. It does not help beside running jobs: what is best for the jobs that
+// start in this round puts jobs with large demands where they are in each other's way in the next round (measured, see
+// ARCHITECTURE.md, "Jobs that start on empty servers").
 type repack struct {
 	*board
-	part    serverSet // servers that take part
-	movable []int     // jobs that may be placed anew, ascending
-	class   []int     // the class of each of them
-	classes []pack    // the classes
-	grounds []ground
-	stands  []stand
+	part    serverSet              // servers that take part
+	movable []int                  // jobs that may be placed anew, ascending
+	class   []int                  // of each of them, its index in classes
+	classes []pack                 // jobs that differ in nothing but their rank
+	grounds []ground               // at most mostGrounds
+	stands  []stand                // groups of servers with the same room
 	problem columns.Problem        // its shapes are the stands
 	sizes   [][]sensitivity.Option // problem.Options as sizes on the menus
-	present float64                // value of the present placement
+	present float64                // value of the present placement: GPUs times speed, added up
 	uses    []float64              // present use of each resource of each stand
 }
 
-// pack is a class of jobs that differ in nothing but their rank.
+// pack is a class of jobs that differ in nothing but their rank, so that the linear program need only count them.
 type pack struct {
-	profile *sensitivity.Profile
+	profile *sensitivity.Profile // nil: none
 	// known is the profile of the present menu: a job stays among servers where the same profile applies.
 	known       *sensitivity.Profile
 	gpus, tasks int // tasks on each node
@@ -38,10 +38,10 @@ type pack struct {
 	ground      int // index in repack.grounds
 }
 
-// ground is the servers on which some jobs may be started.
+// ground is the servers on which some jobs may be started: the eligible ones that no reservation takes.
 type ground struct {
-	eligible *eligibility
-	shut     serverSet // see jobClass.shut
+	eligible *eligibility // open or not
+	shut     serverSet    // see jobClass.reservedNow
 }
 
 // stand is a group of servers that have the same room for the same jobs.
@@ -71,7 +71,8 @@ const (
 // nearly is the relative distance to the bound at which a plan is left as it is.
 const nearly = 1e-4
 
-// repackStarts places starting jobs on servers of their own anew if that is worth more, and reports whether it did.
+// repackStarts places the starting jobs on servers without running jobs anew if that is worth more, and reports whether
+// it did. In any case the present places are dealt out by rank within each class.
 func repackStarts(b *board) bool {
 	r := repack{board: b}
 	if !r.gather() || !r.classify() || !r.group() || !r.list() {
@@ -85,8 +86,8 @@ func repackStarts(b *board) bool {
 	return changed
 }
 
-// gather finds the jobs that may be placed anew; false if no job could gain by that, or if fewer than two servers take
-// part.
+// gather finds the jobs that may be placed anew, and the servers that take part; false if no job has less than its
+// demand, so that none could gain, or if fewer than two servers take part.
 func (r *repack) gather() bool {
 	hungry, looked := false, newServerSet(len(r.servers))
 	r.part = newServerSet(len(r.servers))
@@ -110,8 +111,9 @@ func (r *repack) gather() bool {
 	return hungry && r.part.countCommon(r.part) > 1
 }
 
-// mayPlaceAnew reports whether the place of job i, which starts alone on one server, is open to choice: no job was
-// stopped for exactly that place, the job can be asked to give back, and no quota counts its cores or memory.
+// mayPlaceAnew reports whether the place of job i, which starts on one server, is open to choice: no job was stopped
+// for exactly that place, the job can be asked to give back, and no quota counts its cores or memory. The linear
+// program knows neither quotas nor the limits for jobs that keep what they get.
 func (r *repack) mayPlaceAnew(i int) bool {
 	s, j := &r.states[i], r.jobs[i]
 	return j.Running == nil && !s.cleared && s.class.canGiveBack && !r.c.Rationed(j)
@@ -135,7 +137,8 @@ func (r *repack) takesPart(n int) bool {
 	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.available())
 }
 
-// classify sorts the movable jobs into classes; false if there are too many.
+// classify sorts the movable jobs into classes; false if there are too many for the linear program. It is called again
+// when some jobs have been left out.
 func (r *repack) classify() bool {
 	// Grounds keep their numbers when group classifies the jobs that are left anew: stands are marked with them.
 	r.classes, r.class = nil, resized(r.class, len(r.movable))
@@ -164,7 +167,7 @@ func (r *repack) classify() bool {
 	return true
 }
 
-// groundOf is the index of the ground of a class.
+// groundOf is the index in grounds of the servers on which jobs of class k may be started; a new ground is added.
 func (r *repack) groundOf(k *jobClass) int {
 	at := slices.IndexFunc(
 		r.grounds,
@@ -177,8 +180,9 @@ func (r *repack) groundOf(k *jobClass) int {
 	return at
 }
 
-// group sorts the servers into stands. If these are too many, those with most GPUs of movable jobs take part; false if
-// that is less than half of these GPUs, or if there are too many pairs of classes and stands.
+// group sorts the servers into stands. If these are too many, only those with most GPUs of movable jobs take part,
+// which bounds the work. It is false if these have less than half of the GPUs, or if there are too many pairs of
+// classes and stands; then nothing is placed anew.
 func (r *repack) group() bool {
 	r.stand()
 	if len(r.stands) > mostStands {
@@ -193,6 +197,7 @@ func (r *repack) group() bool {
 	return len(r.classes)*len(r.stands) <= mostPairs
 }
 
+// gpusOn is how many GPUs the movable jobs have on stands.
 func (r *repack) gpusOn(stands []stand) (gpus int) {
 	for s := range stands {
 		gpus += stands[s].gpus
@@ -200,9 +205,9 @@ func (r *repack) gpusOn(stands []stand) (gpus int) {
 	return gpus
 }
 
-// stand finds the room of each server beside the jobs that stay. If a job waits for one of these servers, each keeps as
-// many GPUs in use as it has: if one were filled less and another more, the demand for cores would influence which job
-// runs next. Otherwise empty servers take part, too.
+// stand finds the room of each server beside the jobs that stay, and lists servers with the same room as one stand. If
+// a job waits for one of these servers, each keeps as many GPUs in use as it has: if one were filled less and another
+// more, the demand for cores would influence which job runs next. Otherwise empty servers take part, too.
 func (r *repack) stand() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
@@ -230,7 +235,7 @@ func (r *repack) stand() {
 	}
 }
 
-// groundsOf has the bit of each ground that server n belongs to.
+// groundsOf is a mask with the bit of each ground that server n belongs to: jobs of these grounds may be started there.
 func (r *repack) groundsOf(n int) (mask uint64) {
 	for g := range r.grounds {
 		if z := &r.grounds[g]; z.eligible.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
@@ -240,7 +245,7 @@ func (r *repack) groundsOf(n int) (mask uint64) {
 	return mask
 }
 
-// leaveOut drops the movable jobs whose servers do not take part.
+// leaveOut drops the movable jobs whose servers are in no stand any more; they stay as they are.
 func (r *repack) leaveOut() {
 	clear(r.part)
 	for s := range r.stands {
@@ -251,8 +256,9 @@ func (r *repack) leaveOut() {
 	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.states[i].servers[0]) })
 }
 
-// list writes the problem down in numbers: what there is to fill, and how it is filled now; false if a class has no
-// size on any stand, not even the one that its jobs have.
+// list writes the linear program's problem down: the room of each stand, the number of jobs of each class, and the
+// sizes of each class on each stand; beside these, what the present plan uses. It is false if a class has no size on
+// any stand, not even the one that its jobs have, since the program could then not place all jobs.
 func (r *repack) list() bool {
 	r.listStands()
 	examples := r.listJobs()
@@ -265,6 +271,7 @@ func (r *repack) list() bool {
 	return !slices.Contains(listed, false)
 }
 
+// listStands adds the stands to the problem, as shapes with a count and the room of one server.
 func (r *repack) listStands() {
 	r.sizes = make([][]sensitivity.Option, len(r.stands))
 	r.problem = columns.Problem{Demand: make([]int, len(r.classes)), Options: make([][]columns.Option, len(r.stands))}
@@ -274,7 +281,8 @@ func (r *repack) listStands() {
 	}
 }
 
-// listJobs counts the jobs of each class, and returns for each class the jobClass of one of its jobs.
+// listJobs counts the jobs of each class, and adds up the value and the use of the present plan, from which the program
+// starts. It returns for each class the jobClass of one of its jobs.
 func (r *repack) listJobs() []*jobClass {
 	standOf := make(map[int]int, len(r.movable))
 	for s := range r.stands {
@@ -296,8 +304,9 @@ func (r *repack) listJobs() []*jobClass {
 	return examples
 }
 
-// listSizes adds the sizes on stand s of the jobs of class c, one of which is of job class k, and reports whether there
-// are any. No server gives less than its own share is worth, so the sizes differ from stand to stand.
+// listSizes adds the sizes that jobs of class c, one of which is of job class k, can have on stand s, and reports
+// whether there are any. There are none where the jobs may not be started, where too few GPUs are, or where another
+// profile applies. No server gives less than its own share is worth, so the sizes differ from stand to stand.
 func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	st, before := &r.stands[s], len(r.sizes[s])
 	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
@@ -318,8 +327,9 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	return len(r.sizes[s]) > before
 }
 
-// solve finds fillings for all the jobs; nil if the present plan is nearly the best, a job is left over, or a server is
-// too large for the program (columns.NewConfigured). The cheaper bound by prices is tried first.
+// solve finds fillings of the servers that place all the jobs. It returns nil, and all stays as it is, if the present
+// plan is nearly the best, a job is left over, or a server is too large for the program (columns.NewConfigured). The
+// cheaper bound by prices is tried first.
 func (r *repack) solve() []columns.Filling {
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {
@@ -337,7 +347,7 @@ func (r *repack) solve() []columns.Filling {
 	return fillings
 }
 
-// worth is the value of the jobs if the servers are filled so.
+// worth is the value of the jobs if the servers are filled so, in the unit of present: GPUs times speed.
 func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 	for _, f := range fillings {
 		for _, o := range f.Options {
@@ -354,9 +364,9 @@ type assignment struct {
 	speed  float64 // with that option on that server
 }
 
-// carryOut moves the jobs to their new places. Within a class, the earlier-ranked job gets the faster place. All jobs
-// are taken off before any is placed, since they take each other's places. It is called with the present places
-// (taken), too: that deals them out by rank.
+// carryOut moves the jobs to their new places, listed by class. Within a class, the earlier-ranked job gets the faster
+// place. All jobs are taken off before any is placed, since they take each other's places. With the present places
+// (taken) it only deals these out by rank.
 func (r *repack) carryOut(assignments [][]assignment) {
 	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {
@@ -394,7 +404,8 @@ func (r *repack) taken() [][]assignment {
 	return all
 }
 
-// assignments lists the places that fillings offer to the jobs of each class.
+// assignments lists, by class, the places that fillings offer to jobs. A filling that is used for several servers of a
+// stand takes the next of them each time.
 func (r *repack) assignments(fillings []columns.Filling) [][]assignment {
 	all, filled := make([][]assignment, len(r.classes)), make([]int, len(r.stands))
 	for _, f := range fillings {

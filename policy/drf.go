@@ -24,7 +24,8 @@ func DRF() Policy {
 	}
 }
 
-// filled is, for each job, the dominant share that its user is given before it.
+// filled is, for each job, the dominant share that its user is given before it, which is the job's key. It is computed
+// for all jobs at once, in the order of FIFO, when the first key of a round is asked for.
 func (v *view) filled() []float64 {
 	if v.before != nil {
 		return v.before
@@ -46,9 +47,9 @@ func (v *view) filled() []float64 {
 	return v.before
 }
 
-// queue lists the jobs in the order of FIFO, after running jobs that must not be touched: what these hold is given away
-// whichever job came first. Jobs that share a GPU with a leader are included, numbered behind the last job of the
-// board.
+// queue lists the jobs in the order in which DRF gives each user shares: that of FIFO, after running jobs that must not
+// be touched, since what these hold is given away whichever job came first. Jobs that share a GPU with a leader are
+// included, numbered behind the last job of the board.
 func (v *view) queue() []int {
 	var l line
 	l.begin(slices.Concat(v.jobs, v.beside))
@@ -73,7 +74,8 @@ func (v *view) queue() []int {
 	return l.end(nil)
 }
 
-// owed is the proportional share of job i, over all its nodes, of the servers that it may use; zero if it cannot run.
+// owed is the proportional share of job i over all its nodes, in the mean over the servers that it may use: by so much
+// its turn adds to what its user was given. It is zero if the job cannot run.
 func (v *view) owed(i int) gres.Vector {
 	k := v.states[i].class
 	if len(k.gangShapes) == 0 || k.gpus > k.eligible.total.GPUs {
@@ -102,7 +104,7 @@ func (v *view) part(amount gres.Vector) parts {
 
 func (p parts) sum() float64 { return p.gpus + p.cpus + p.memory }
 
-// times is the inner product, a measure of how well two amounts are aligned.
+// times is the inner product of p and q, a measure of how well two amounts are aligned.
 func (p parts) times(q parts) float64 {
 	return float64(p.gpus*q.gpus) + float64(p.cpus*q.cpus) + float64(p.memory*q.memory)
 }

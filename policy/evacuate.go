@@ -31,8 +31,9 @@ func clearKeptNodes(b *board) {
 	}
 }
 
-// keptNodesClearable reports whether the kept nodes could hold the least size of their job if all jobs left that may be
-// asked to leave, now or in a later round.
+// keptNodesClearable reports whether each of the kept nodes could hold the least size of the job that they are kept for
+// if all jobs left that may be asked to leave, now or in a later round. If not, clearing them now would only leave GPUs
+// idle.
 func keptNodesClearable(b *board) bool {
 	r, stays := b.keptNodes, stayingOnKept(b)
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
@@ -47,8 +48,8 @@ func keptNodesClearable(b *board) bool {
 	})
 }
 
-// stayingOnKept is what jobs hold on the kept nodes that could be asked to leave, but go before the job that the nodes
-// are kept for; by server, looked up by number only.
+// stayingOnKept is what jobs hold on the kept nodes that could be asked to leave, but not for the job that the nodes
+// are kept for, since they go first; by server. The map is never ranged over, so its order cannot influence the plan.
 func stayingOnKept(b *board) map[int]gres.Vector {
 	r, stays := b.keptNodes, map[int]gres.Vector{}
 	for v := range b.states {
@@ -65,7 +66,8 @@ func stayingOnKept(b *board) map[int]gres.Vector {
 	return stays
 }
 
-// stopsLater reports that running job v may not be stopped in this round, but may in a later one.
+// stopsLater reports that running job v may not be stopped in this round, but may in a later one: it is protected only
+// for a time, as by rules.min_run. What it holds can be counted on when nodes are cleared over several rounds.
 func stopsLater(b *board, v int) bool {
 	s, j := &b.states[v], b.jobs[v]
 	return s.status == statusFixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
@@ -79,7 +81,8 @@ type pinnedJobs struct {
 	lastEnd        int64       // the last end of the others, see endOrder; 0: there are none
 }
 
-// pinnedByServer returns the tenures of all servers, computed when first used in a round.
+// pinnedByServer describes, for each server, the jobs that cannot be displaced in this round, by which kept nodes are
+// chosen. It is computed when first used in a round.
 func pinnedByServer(b *board) []pinnedJobs {
 	if b.tenures.round == b.round {
 		return b.tenures.of
@@ -115,7 +118,7 @@ func endOrder(b *board, i int) int64 {
 	return min(never, endOf(b, i).UnixNano())
 }
 
-// runBegan is when the run of job i began or begins.
+// runBegan is when the run of job i began; now, if it starts in this round.
 func runBegan(b *board, i int) time.Time {
 	if b.states[i].status == statusStarting {
 		return b.c.Now
@@ -123,11 +126,11 @@ func runBegan(b *board, i int) time.Time {
 	return b.jobs[i].Started
 }
 
-// compareExpectedWaits puts servers first that are likely to be free first of jobs that cannot be asked to leave.
-// Servers where foreign jobs hold too many GPUs come last. Next come the servers whose last such job ends first by its
-// time limit, or, if it has none, started first, in units of rules.patience, so that no server that has begun to empty
-// is given up for one that began later. Among equals, those where such jobs hold the fewest GPUs come first, then those
-// with most idle GPUs.
+// compareExpectedWaits orders servers x and y by how soon jobs that cannot be asked to leave are likely to free them
+// for a part of a job in shape w. Servers where foreign jobs hold too many GPUs come last. Next come the servers whose
+// last such job ends first by its time limit, or, if it has none, started first, in units of rules.patience, so that no
+// server that has begun to empty is given up for one that began later. Among equals, those where such jobs hold the
+// fewest GPUs come first, then those with most idle GPUs.
 func compareExpectedWaits(b *board, w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &pinnedByServer(b)[x], &pinnedByServer(b)[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
@@ -157,7 +160,8 @@ func planPreemptions(b *board) []preemptionPlan {
 	return plans
 }
 
-// clearWithinRules carries out as much of a plan as the rules allow in this round, job by job.
+// clearWithinRules carries out as much of a plan as the rules allow in this round, job by job; the next rounds go on
+// with it.
 func clearWithinRules(b *board, plan *preemptionPlan) {
 	id := b.jobs[b.keptNodes.job].ID
 	for _, v := range plan.victims {
@@ -173,7 +177,7 @@ func clearWithinRules(b *board, plan *preemptionPlan) {
 }
 
 // withholdIdle withholds from all other jobs what is idle on server n, as far as the job needs it that the server is
-// kept for. How many GPUs that are is noted for the reasons of the jobs that wait (kept, idle).
+// kept for. How many GPUs that are is noted (keptNodes.idleGPUs), since waiting jobs are told so.
 func withholdIdle(b *board, n int) {
 	sv := &b.servers[n]
 	idle := atMost(sv.available(), leastSize(b, b.keptNodes.job, b.keptNodes.shape, n).Size).Max(gres.Vector{})
