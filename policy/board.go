@@ -12,9 +12,9 @@ import (
 // snapshot, which it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the
 // order in which a snapshot lists them cannot be seen in a plan.
 type board struct {
-	c     *Cluster
-	alloc Allocator
-	jobs  []*Job // ascending in ID
+	c     *Cluster  // the snapshot
+	alloc Allocator // the allocator of this round
+	jobs  []*Job    // ascending in ID
 	// beside are jobs that share a GPU with their leader. They have no state here; only the policy's order counts them.
 	beside  []*Job
 	ids     []int               // of jobs
@@ -25,7 +25,7 @@ type board struct {
 	stake   func(i int) float64 // see Policy.stake
 	topology
 	past
-	menus menus
+	menus menus // of all classes, kept from round to round
 
 	now          *levelIndex // open servers by the GPUs that are free now
 	displaceable *levelIndex // open servers by the GPUs that are free once every displaceable job has left
@@ -46,15 +46,15 @@ type board struct {
 	stirred serverSet // servers on which those are or were
 	grown   serverSet // servers on which no job gains by growing, as they stand
 	traded  serverSet // servers on which no job gains by a trade, as they stand
-	market  market
+	market  market    // servers as partners for exchanges, see swap
 
-	reservations roundReservations
-	balances     []quotaBalance // what is left of the cluster's quotas
-	idle         int            // GPUs that are free on open servers
-	called       int            // GPUs of unmanaged jobs for which this round calls loans back
-	interest     *interest      // demand for free GPUs; nil until first used
-	stranded     int            // GPUs that are free but cannot be given their proportional share
-	maxStranded  int            // how many GPUs jobs that cannot give back may leave stranded
+	reservations roundReservations // of Slurm, as far as they concern this round
+	balances     []quotaBalance    // what is left of the cluster's quotas
+	idle         int               // GPUs that are free on open servers
+	called       int               // GPUs of unmanaged jobs for which this round calls loans back
+	interest     *interest         // demand for free GPUs; nil until first used
+	stranded     int               // GPUs that are free but cannot be given their proportional share
+	maxStranded  int               // how many GPUs jobs that cannot give back may leave stranded
 
 	scratch
 }
@@ -90,7 +90,7 @@ type server struct {
 	foreign gres.Vector // Node.Foreign, kept to be compared in the next round
 	lost    int         // its part of board.stranded, see stranded
 	idle    int         // free GPUs, if it is open
-	jobs    []int       // the jobs on it that are not fixed, ascending
+	jobs    []int       // numbers of the jobs on it that are not fixed, ascending
 	// borrowers are the fixed jobs on it that can be asked to give back what they were lent, ascending.
 	borrowers []int
 	withheld  gres.Vector // what is kept for unmanaged jobs
@@ -123,7 +123,7 @@ const (
 
 // jobState is the state of one job during the round: how it stands, where, and what it has been given.
 type jobState struct {
-	class   *jobClass
+	class   *jobClass   // the jobs that can be placed in the same way
 	menu    *menu       // on the first of its servers
 	answer  *answer     // why it waits or was stopped; nil: not told
 	servers []int       // ascending
@@ -131,7 +131,7 @@ type jobState struct {
 	gain    float64     // throughput relative to the proportional share of the first of its servers
 	was     float64     // speed of a running job before the round
 	status  runStatus
-	limit   limit   // of a waiting job
+	limit   limit   // what kept a waiting job from the place of others
 	stopped bool    // a running job that stops or restarts
 	cleared bool    // other jobs were stopped so that it fits exactly here
 	overdue bool    // see findOverdue

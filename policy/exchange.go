@@ -20,7 +20,7 @@ type market struct {
 	jobsOn      []serverJobs    // of each server
 	rank        []int           // servers with jobs to exchange, those that could gain most first
 	rich        []int           // if servers are many: those of rank that lack nothing, in the same order
-	at          prices          // of the round
+	at          prices          // the prices of the round, see pricesOf
 	wanted      []*eligibility  // eligible servers of jobs that wait for GPUs
 	were        []*eligibility  // wanted, the time before
 	uncontested serverSet       // as it was at that time
@@ -33,16 +33,18 @@ type market struct {
 	stamps      []int           // of each server, changes whenever the server does
 
 	// Scratch memory.
-	stock   []choice
-	jobs    []int
-	groups  []*menu
-	priced  int // how many of the groups prices are computed from
-	filling filling
-	lists   [][]choice
-	trials  []trial
-	spare   [2]curve
+	stock   []choice   // of choices that a search lists
+	jobs    []int      // see exchangeableOn
+	groups  []*menu    // menus of all partners, each once, while prices are computed
+	priced  int        // how many of the groups prices are computed from
+	filling filling    // sizes the jobs of one server
+	lists   [][]choice // the choices of several jobs, while they are sized
+	trials  []trial    // see listTrials
+	spare   [2]curve   // of curves, see curveWithout
 }
 
+// newMarket makes an empty market of so many servers; no server has the stamp -1, so each is listed when it is first
+// looked at.
 func newMarket(servers int) market {
 	m := market{stamps: make([]int, servers), jobsOn: make([]serverJobs, servers)}
 	for n := range m.jobsOn {
@@ -51,14 +53,14 @@ func newMarket(servers int) market {
 	return m
 }
 
-// serverJobs is the jobs of a server that an exchange may move or resize, and what they share.
+// serverJobs is the jobs of a server that an exchange may move or resize, and what is known of them together.
 type serverJobs struct {
 	server   int
-	partners []partner
-	offers   []offer // what it may give
-	at       prices  // prices for which it was valued; NaN, which equals no prices: not yet
-	stamp    int     // of the server when the partners' choices were listed
-	stock    []choice
+	partners []partner // the jobs that may be moved or resized
+	offers   []offer   // what it may give
+	at       prices    // prices for which it was valued; NaN, which equals no prices: not yet
+	stamp    int       // of the server when the partners' choices were listed
+	stock    []choice  // holds the choices of all partners
 	// room is the idle GPUs, and the cores and memory that the partners hold or that are free.
 	room  gres.Vector
 	slack float64 // see priceServer
@@ -71,7 +73,7 @@ type serverJobs struct {
 
 // partner is a job that may be moved or resized.
 type partner struct {
-	job, id int
+	job, id int      // its number in this round, and its ID
 	choices []choice // on its present server
 	// best is the most that a choice nets at the round's prices, compared with what the job holds now.
 	best float64
@@ -83,7 +85,7 @@ type partner struct {
 type offer struct {
 	at    [2]int // indexes of its partners
 	count int    // how many of at are used
-	gpus  int
+	gpus  int    // of all of them together; 0: an idle place
 	// loss is how much less the server's jobs net at most, at the round's prices, if this leaves for a server of the
 	// same shape.
 	loss  float64
@@ -96,26 +98,26 @@ func (h offer) has(x int) bool { return slices.Contains(h.jobs(), x) }
 
 // trial is a possible exchange and the most that it may gain.
 type trial struct {
-	p, q  offer
+	p, q  offer // what each of the two servers gives
 	bound float64
 }
 
 // exchange is a set of changes on two or more servers, and what they net.
 type exchange struct {
-	net           float64
-	reassignments []reassignment
+	net           float64        // in GPU-seconds, all restarts taken off
+	reassignments []reassignment // all that has to be carried out together
 }
 
 // reassignment says on which server a job is to be, and with what size.
 type reassignment struct {
 	job, server int
-	choice      choice
+	choice      choice // its size there, and what that nets
 }
 
 // vain records the state of two servers between which nothing can be gained, and the work that it took to find that.
 type vain struct {
-	stamps [2]int
-	work   int
+	stamps [2]int // of both servers (market.stamps): the record holds as long as these are the same
+	work   int    // in units of exchangeBudget
 	// idle says that waiting jobs kept them from exchanging an idle place: the record holds only in this era of the
 	// market.
 	idle bool
@@ -137,7 +139,7 @@ const hardlyAGPU = 1.0 / 128
 func leastNet(b *board) float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
 
 // swap makes exchanges, beginning with the servers that could gain most, as long as there are any, and reports whether
-// there were.
+// there were. It does nothing if an earlier search found none and nothing has changed since.
 func swap(b *board) bool {
 	m := &b.market
 	if len(b.servers) < 2 {
@@ -164,10 +166,12 @@ func swap(b *board) bool {
 	return done
 }
 
-// settledFor reports whether a search in vain stays valid as time passes: it does if all pairs of servers are compared.
+// settledFor reports whether a search in vain need not be repeated as time passes. That is so if all pairs of servers
+// were compared; otherwise the next search looks at others.
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= maxCompared }
 
-// exchangeFrom makes the best exchange of server n, and reports whether there is one.
+// exchangeFrom makes the best exchange of server n with another one, and reports whether there is one. It compares at
+// most maxCompared servers, and stops when the round's budget is used up.
 func exchangeFrom(b *board, n int) bool {
 	m := &b.market
 	p := &m.jobsOn[n]
@@ -197,8 +201,8 @@ func exchangeFrom(b *board, n int) bool {
 	return true
 }
 
-// partnersOf lists the servers that one is compared with: all; or, if they are many, those that lack nothing, and only
-// for a server that lacks something.
+// partnersOf lists the servers that the server of p is compared with: all; or, if they are many, those that lack
+// nothing, and only if p lacks something. nil: p is not the one that an exchange begins with.
 func (m *market) partnersOf(p *serverJobs) []int {
 	switch {
 	case !m.many:
@@ -212,8 +216,9 @@ func (m *market) partnersOf(p *serverJobs) []int {
 // lacking reports that its jobs want more cores or memory than there are, at the round's prices.
 func (p *serverJobs) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
-// pairMayGain reports whether two servers may gain more than net. For servers of unlike shape this is known only when
-// each job's sizes on the other server have been listed; see fewShapes for when they are not compared.
+// pairMayGain reports whether an exchange between two servers may net more than net, so that a search is worth its
+// time. For servers of one shape the slacks bound what it can net. For unlike ones no bound is known before each job's
+// sizes on the other server are listed, so they are compared unless there are too many shapes (fewShapes).
 func pairMayGain(b *board, p, q *serverJobs, net float64) bool {
 	switch {
 	case sameShape(b, p, q) && p.slack+q.slack-p.least-q.least <= net:
@@ -224,8 +229,9 @@ func pairMayGain(b *board, p, q *serverJobs, net float64) bool {
 	return b.shapes <= fewShapes
 }
 
-// boundWithout is the most that the jobs of a server can net if an offer leaves for a server of the same shape, which
-// has all its room for it, and the others have all the room where they are.
+// boundWithout is an upper bound, cached, on what the jobs of server p net if offer h leaves for a server of the same
+// shape: the offer's jobs are taken to have all the room there, and the others all the room here. It rules out offers
+// before they are combined with those of the other server.
 func boundWithout(b *board, p *serverJobs, h *offer) float64 {
 	if math.IsNaN(h.reach) {
 		h.reach = curveWithout(b, p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
@@ -246,8 +252,9 @@ func sameShape(b *board, p, q *serverJobs) bool {
 	return b.servers[p.server].shape == b.servers[q.server].shape
 }
 
-// appraiseServers lists the jobs of all servers that an exchange may touch, and ranks them by what an exchange could
-// gain.
+// appraiseServers lists the jobs of all servers that an exchange may touch, finds the prices of the round, and ranks
+// the servers by what an exchange could gain there. If the number of servers crosses maxCompared, what was searched in
+// vain is searched again.
 func appraiseServers(b *board) {
 	m := &b.market
 	m.jobsOn = resized(m.jobsOn, len(b.servers))
@@ -271,7 +278,8 @@ func appraiseServers(b *board) {
 	rankWithoutLack(b)
 }
 
-// rankWithoutLack lists the servers that lack nothing, if there are too many to compare all pairs.
+// rankWithoutLack lists the servers that lack nothing, if there are too many to compare all pairs: a server that lacks
+// cores or memory is then compared with these alone.
 func rankWithoutLack(b *board) {
 	m := &b.market
 	m.rich = m.rich[:0]
@@ -285,7 +293,8 @@ func rankWithoutLack(b *board) {
 	}
 }
 
-// reappraise updates the lists of the servers that an exchange has changed.
+// reappraise lists the jobs of the servers that an exchange has changed anew, so that the next exchange begins from
+// them.
 func reappraise(b *board, orders []reassignment) {
 	for n := range b.market.jobsOn {
 		if slices.ContainsFunc(orders, func(o reassignment) bool { return o.server == n }) {
@@ -295,8 +304,9 @@ func reappraise(b *board, orders []reassignment) {
 	}
 }
 
-// listContested lists the eligible servers of waiting jobs that could use a GPU that becomes free, and notes whether
-// they have changed.
+// listContested lists the eligible servers of waiting jobs that could use a GPU that becomes free. On these no idle
+// place may be taken by an exchange (mayUseIdlePlace). If the list or the uncontested servers have changed, the era
+// changes, and with it what earlier searches found about idle places.
 func listContested(b *board) {
 	m := &b.market
 	m.wanted, m.were = m.were[:0], m.wanted
@@ -311,7 +321,8 @@ func listContested(b *board) {
 	}
 }
 
-// appraise lists the jobs of server n; the cached list stands if the server has not changed.
+// appraise lists the jobs of server n that may be exchanged, with their sizes. If neither the server nor those jobs
+// have changed, the cached list stands, and only the jobs' numbers are updated, which differ from round to round.
 func appraise(b *board, n int) {
 	m, p := &b.market, &b.market.jobsOn[n]
 	jobs := exchangeableOn(b, n)
@@ -334,8 +345,9 @@ func appraise(b *board, n int) {
 	}
 }
 
-// exchangeableOn lists the jobs on server n that an exchange may touch: none if the server is kept for a job, since a
-// job that restarts there could not be asked to leave for some time.
+// exchangeableOn lists the jobs on server n that an exchange may touch, at most maxPartners, in reused memory. There
+// are none on a server that is closed, overdrawn, or kept for a job: a job that restarts on a kept server could not be
+// asked to leave for some time.
 func exchangeableOn(b *board, n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.jobs = m.jobs[:0]
@@ -357,8 +369,8 @@ func exchangeableOn(b *board, n int) []int {
 // maxPartners bounds the partners of a server.
 const maxPartners = 16
 
-// mayExchange reports whether job i may be moved or resized for the common gain. A job that ends before a restart must
-// have paid off stays.
+// mayExchange reports whether job i, which must be on one server, may be moved or resized for the common gain. A job
+// stays for which other jobs were stopped, or which ends before a restart must have paid off (rules.payback).
 func mayExchange(b *board, i int) bool {
 	s := &b.states[i]
 	if len(s.servers) != 1 || s.cleared || !growable(b, i) || timeUntilEnd(b, i, unknownLength) < b.c.Rules.payback() {
@@ -370,9 +382,10 @@ func mayExchange(b *board, i int) bool {
 	return sizeIsFree(b, i)
 }
 
-// listChoices lists the sizes that job i may have on server n and what they net, at the end of stock. It returns that
-// part and the whole stock. At home it leaves out sizes that are no better than staying: they net nothing and are at
-// least as large. For a job that was to grow it leaves out those that would make it slower than it was.
+// listChoices lists the sizes that job i may have on server n and what they net, at the end of stock, which many lists
+// share. It returns that part and the whole stock. Where the job is now, it leaves out sizes that are no better than
+// staying: they net nothing and are at least as large. For a job that was to grow it leaves out those that would make
+// it slower than it was.
 func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 	s := &b.states[i]
 	m := b.menu(s.class, s.size.GPUs, n)
@@ -393,8 +406,9 @@ func listChoices(b *board, i, n int, stock []choice) (list, more []choice) {
 	return stock[from:len(stock):len(stock)], stock
 }
 
-// pricesOf finds prices at which all jobs together want no more than their servers have. Jobs with one menu want the
-// same, so they are counted on the menu (crowd, 0 again at the end) and looked at once.
+// pricesOf finds prices at which all jobs together want no more than their servers have; by these it is estimated what
+// exchanges can net. Jobs with one menu want the same, so they are counted on the menu (menu.jobCount, 0 again at the
+// end) and looked at once.
 func pricesOf(b *board, parties []serverJobs) prices {
 	m := &b.market
 	m.groups, m.priced = m.groups[:0], math.MaxInt
@@ -426,8 +440,8 @@ const mostPriced = 256
 // forPrices are the menus that prices are computed from.
 func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampleMenus keeps every n-th of the menus to compute prices from, if there are too many, and returns their part of
-// the supply.
+// sampleMenus keeps only every n-th of the menus for the prices, if there are more than mostPriced, and returns the
+// part of the supply that belongs to their jobs by GPUs.
 func sampleMenus(b *board, supply gres.Vector) gres.Vector {
 	m := &b.market
 	step := (len(m.groups) + mostPriced - 1) / mostPriced
@@ -467,8 +481,8 @@ func clearingPrices(b *board, supply gres.Vector) prices {
 	return at
 }
 
-// leastPrice finds the least price that will do, by ten bisections below high, which need not do. A price that is a
-// little off makes the bounds of exchanges looser, never wrong.
+// leastPrice finds the least price for which does is true, by ten bisections below high, at which it need not be true.
+// A price that is a little off makes the bounds of exchanges looser, never wrong.
 func leastPrice(high float64, does func(price float64) bool) float64 {
 	if does(0) {
 		return 0
@@ -489,7 +503,8 @@ func valueOf(b *board, m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
-// demandAt is what all partners would take at these prices.
+// demandAt is what the jobs of all priced menus would take at these prices, each the size with most value beyond its
+// price.
 func demandAt(b *board, at prices) gres.Vector {
 	var sum gres.Vector
 	for _, g := range b.market.forPrices() {
@@ -504,9 +519,10 @@ func demandAt(b *board, at prices) gres.Vector {
 	return sum
 }
 
-// priceServer computes the slack of a server: what its jobs could net at most if cores and memory could be bought and
-// sold at these prices. Two servers of one shape never net more together than the sum of their slacks, wherever their
-// jobs go and whatever the prices, since slacks are a dual of what they can do.
+// priceServer computes, unless that is done for these prices, the slack of a server: what its jobs could net at most if
+// cores and memory could be bought and sold at the prices. Two servers of one shape never net more together than the
+// sum of their slacks, wherever their jobs go and whatever the prices, since slacks are a dual of what they can do.
+// With it come what each job loses if it has to move, and what the server lacks.
 func priceServer(b *board, p *serverJobs, at prices) {
 	if p.at == at {
 		return
@@ -537,7 +553,8 @@ func priceServer(b *board, p *serverJobs, at prices) {
 	}
 }
 
-// valueIfMoved is the most that the choices of job i net at these prices if it has to be started anew.
+// valueIfMoved is the most that the choices of job i net at these prices if it has to be started anew, so that even its
+// present size costs a restart.
 func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 	s, leave := &b.states[i], math.Inf(-1)
 	for k := range choices {
@@ -551,8 +568,9 @@ func valueIfMoved(b *board, i int, choices []choice, at prices) float64 {
 	return leave
 }
 
-// searchPair looks for an exchange between two servers that nets more than the best so far. A search in vain is
-// remembered, unless something beside the two servers stood in the way.
+// searchPair looks for an exchange between two servers that nets more than the best so far, and replaces best with it.
+// A search in vain is remembered with the work that it took, unless it may succeed later although the two servers stay
+// as they are: if stops or quotas were in the way.
 func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
@@ -588,7 +606,8 @@ func searchPair(b *board, p, q *serverJobs, best *exchange) {
 	}
 }
 
-// rememberVain notes that two servers have nothing to gain from each other.
+// rememberVain notes that two servers have nothing to gain from each other. All notes are dropped when they become too
+// many.
 func rememberVain(b *board, pair [2]int, what vain) {
 	m := &b.market
 	if m.tested == nil || len(m.tested) > maxCompared*len(b.servers) {
@@ -597,7 +616,8 @@ func rememberVain(b *board, pair [2]int, what vain) {
 	m.tested[pair] = what
 }
 
-// listTrials lists the exchanges between two servers that may gain, the largest bound first.
+// listTrials lists the exchanges between two servers that may gain, the largest bound first. If waiting jobs keep the
+// two from an exchange of an idle place, that is set in note, since it may be possible when others wait.
 func listTrials(b *board, p, q *serverJobs, note *vain) []trial {
 	m := &b.market
 	m.trials = m.trials[:0]
@@ -620,8 +640,9 @@ func listTrials(b *board, p, q *serverJobs, note *vain) []trial {
 	return m.trials
 }
 
-// offersMatch reports whether two offers match and their exchange may gain. They match with as many GPUs on both sides
-// and at most three jobs, or with one job for an idle place.
+// offersMatch reports whether offers h of server p and k of server q match, and their exchange may gain. They match
+// with as many GPUs on both sides and at most three jobs, or with one job for an idle place. Two jobs for one are not
+// tried between servers of unlike shape, nor if the servers are many.
 func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 	switch jobs := h.count + k.count; {
 	case h.count > 0 && k.count > 0 && (jobs > 3 || h.gpus != k.gpus), jobs != 1 && (h.count == 0 || k.count == 0):
@@ -667,8 +688,9 @@ func mayMoveOffer(b *board, p *serverJobs, h *offer, q *serverJobs) bool {
 	return true
 }
 
-// mayUseIdlePlace reports whether a job may move for an idle place, from q with more GPUs, or from p with -more. It may
-// where that leaves waiting jobs with the same places as before, or where no job waits that could use any.
+// mayUseIdlePlace reports whether a job may move to an idle place of the other server: one of q with so many GPUs, or,
+// if more is negative, one of p with -more. It may where that leaves waiting jobs with the same places as before, or
+// where no job waits that could use any, so that no waiting job loses by it.
 func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
@@ -683,7 +705,7 @@ func mayUseIdlePlace(b *board, p, q *serverJobs, more int) bool {
 			func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
-// addTrial adds an exchange to the trials if it may gain.
+// addTrial adds the exchange of offers h and k to the trials if by its bound it may gain enough.
 func addTrial(b *board, p, q *serverJobs, h, k *offer) {
 	bound := boundWith(b, p, h, q, k)
 	if bound <= impossible/2 { // no room on p; half, since nets were added to it
@@ -694,7 +716,8 @@ func addTrial(b *board, p, q *serverJobs, h, k *offer) {
 	}
 }
 
-// boundWith is the most that the jobs of server p can net without offer h and with offer k of server q.
+// boundWith is the most that the jobs of server p can net without offer h and with offer k of server q; it may be more
+// than they do net, since memory is only priced there.
 func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float64 {
 	m := &b.market
 	lists := m.lists[:0]
@@ -705,14 +728,15 @@ func boundWith(b *board, p *serverJobs, h *offer, q *serverJobs, k *offer) float
 	return curveWithout(b, p, *h).best(p.room.CPUs, m.at.memory, lists) + float64(m.at.memory*float64(p.room.Memory))
 }
 
-// choicesElsewhere lists the choices of a partner on another server.
+// choicesElsewhere lists the choices of partner y of q on another server n, valid as long as the market's stock.
 func choicesElsewhere(b *board, q *serverJobs, y, n int) []choice {
 	list, stock := listChoices(b, q.partners[y].job, n, b.market.stock)
 	b.market.stock = stock
 	return list
 }
 
-// curveWithout is the curve of a server without an offer, cached for offers of one partner.
+// curveWithout is the curve of a server's partners without those of an offer. It is cached for offers of one partner;
+// otherwise it is valid until the next call.
 func curveWithout(b *board, p *serverJobs, h offer) curve {
 	m := &b.market
 	for len(p.curves) < len(p.partners) {
@@ -735,8 +759,8 @@ func curveWithout(b *board, p *serverJobs, h offer) curve {
 	return f
 }
 
-// sizeTrial sizes both servers as well as possible after an exchange. It returns the orders, in reused memory, and what
-// they net beyond what the servers could do without it.
+// sizeTrial sizes the jobs of both servers exactly after an exchange. It returns the orders, in reused memory, and what
+// they net beyond what the servers could do without it; impossible if there is no room for all jobs.
 func sizeTrial(b *board, p, q *serverJobs, t trial) (orders []reassignment, net float64) {
 	orders, here, ok := sizeServer(b, nil, p, t.p, q, t.q)
 	if !ok {
@@ -774,8 +798,8 @@ func sizeServer(
 	return orders, net, ok
 }
 
-// netWithoutExchange is the most that the jobs of a server can net where they are, by other sizes alone: an exchange is
-// worth only what it nets beyond that.
+// netWithoutExchange is the most that the jobs of a server can net where they are, by other sizes alone, cached. An
+// exchange is worth only what it nets beyond that.
 func netWithoutExchange(b *board, p *serverJobs) float64 {
 	if math.IsNaN(p.alone) {
 		_, p.alone, _ = sizeServer(b, nil, p, offer{}, nil, offer{})
@@ -783,7 +807,8 @@ func netWithoutExchange(b *board, p *serverJobs) float64 {
 	return p.alone
 }
 
-// ordersAllowed reports whether the rules and quotas allow the orders.
+// ordersAllowed reports whether rules and quotas allow the orders: they restart no more jobs than the round may still
+// stop.
 func ordersAllowed(b *board, orders []reassignment) bool {
 	stops := 0
 	for _, o := range orders {
@@ -832,8 +857,8 @@ func carryOutExchange(b *board, e *exchange) {
 	b.freed++
 }
 
-// exchangeReason says why a running job is restarted for an exchange by which job id gains most. For a job that becomes
-// faster readDecision fills in the text.
+// exchangeReason says why a running job is restarted for an exchange by which job id gains most: it becomes faster, it
+// moves, or it gets less where it is. For a job that becomes faster readDecision fills in the text.
 func exchangeReason(b *board, o reassignment, id int) (Reason, string) {
 	s, to := &b.states[o.job], b.servers[o.server].Name
 	switch {

@@ -15,7 +15,8 @@ type answer struct {
 	why    string
 }
 
-// explainWaits tells every waiting job the one reason for that: what would have to be different for it to run.
+// explainWaits tells every waiting job the one reason for that: what would have to be different for it to run. Later
+// passes use the reasons, too: a job that no free server would help keeps no server from others (helpless).
 func explainWaits(b *board) {
 	for i := range b.states {
 		if s := &b.states[i]; s.status == statusWaiting && !s.stopped { // a stopped job was told when it was stopped
@@ -24,7 +25,7 @@ func explainWaits(b *board) {
 	}
 }
 
-// speedupText says how much faster a job that grows becomes by its restart.
+// speedupText says how much faster job i, which grows, becomes by its restart with the new placement.
 func speedupText(b *board, i int, to Placement) string {
 	j, s := b.jobs[i], &b.states[i]
 	verb := "restarts"
@@ -34,7 +35,8 @@ func speedupText(b *board, i int, to Placement) string {
 	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
 }
 
-// reasonToWait finds why job i waits. What holds for a whole class is cached there.
+// reasonToWait finds why job i waits. What depends on the job alone comes first: that it may not start, a reservation,
+// or that its own nodes are being cleared. The rest holds for its whole class, by limit, and is found once a round.
 func reasonToWait(b *board, i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
@@ -54,7 +56,8 @@ func reasonToWait(b *board, i int) *answer {
 }
 
 // firstLack finds what is missing for job i: the first of a possible size, nodes that could hold it, open nodes, equal
-// nodes, quotas, permission to stop others, free GPUs, and room on nodes.
+// nodes, quotas, permission to stop others, free GPUs, and room on nodes. A later one would not help without those
+// before, so the first is what the job is told.
 func firstLack(b *board, i int) answer {
 	j, k := b.jobs[i], b.states[i].class
 	switch {
@@ -118,7 +121,8 @@ func firstLack(b *board, i int) answer {
 	return c.starved(w)
 }
 
-// keptForText tells job i for which job nodes are kept, and which jobs may use them meanwhile.
+// keptForText tells job i for which job nodes are kept, and which jobs may use them meanwhile, so that its user can
+// declare a checkpoint or a time limit.
 func keptForText(b *board, i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.keptNodes.job].ID)
 	var may []string
@@ -141,8 +145,8 @@ func clearingAnswer(b *board, i int) *answer {
 			countAre(b.keptNodes.idleGPUs, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
-// turn is the answer to jobs of class k if too few GPUs are free. It is cached from round to round, since most jobs
-// wait for just that.
+// turn is the answer to jobs of class k that need more GPUs than are free. The text is cached from round to round,
+// since most jobs wait for just that.
 func (k *jobClass) turn(free int) answer {
 	if k.busy.reason == "" || k.busyWith != free {
 		k.busyWith = free
@@ -152,7 +156,7 @@ func (k *jobClass) turn(free int) answer {
 	return k.busy
 }
 
-// freeGPUsIn counts the free GPUs on the open eligible nodes, once a round.
+// freeGPUsIn counts the free GPUs on the open servers of z, once a round.
 func freeGPUsIn(b *board, z *eligibility) int {
 	if z.counted != b.round {
 		z.counted, z.free = b.round, 0
@@ -165,7 +169,8 @@ func freeGPUsIn(b *board, z *eligibility) int {
 	return z.free
 }
 
-// freeGPUsFor counts the free GPUs where jobs of class k may be started, as far as reservations allow.
+// freeGPUsFor counts the free GPUs on open servers where jobs of class k may be started, without those on which a
+// reservation begins before such a job ends.
 func freeGPUsFor(b *board, k *jobClass) int {
 	free := freeGPUsIn(b, k.eligible)
 	if k.reservedNow == nil {
@@ -179,7 +184,8 @@ func freeGPUsFor(b *board, k *jobClass) int {
 	return free
 }
 
-// noWay says why no node can hold a part of job j.
+// noWay says why no gang shape is possible for job j, which has none; largest is how many GPUs the largest node has
+// that it may use.
 func noWay(j *Job, largest int) string {
 	if largest == 0 {
 		return "needs GPUs" + qualities(j) + ", and no node that it may use has any"
@@ -195,7 +201,8 @@ type fit struct {
 	count int         // how many nodes are able
 }
 
-// fitOf finds what the nodes could give a class, once for each class.
+// fitOf finds which nodes could hold a part of a job of class k if they were empty, for its first gang shape. It stays
+// the same as long as the nodes do, so it is found once for each class.
 func (b *board) fitOf(k *jobClass) *fit {
 	if k.fit != nil {
 		return k.fit
@@ -216,8 +223,9 @@ func (b *board) fitOf(k *jobClass) *fit {
 	return f
 }
 
-// mostEqualNodes is the largest number of equal nodes that could hold their part of a gang, with or without closed
-// nodes; enough: for one of its shapes there are as many as it needs.
+// mostEqualNodes is the largest number of equal nodes that could hold their part of a gang of class k; closed says
+// whether closed nodes count. enough: for one of its shapes there are as many as it needs. A gang needs equal nodes,
+// since Slurm knows one size per job.
 func mostEqualNodes(b *board, k *jobClass, closed bool) (most int, enough bool) {
 	for _, w := range k.gangShapes {
 		equal := map[int]int{} // by model
@@ -234,7 +242,8 @@ func mostEqualNodes(b *board, k *jobClass, closed bool) (most int, enough bool) 
 	return most, enough
 }
 
-// closedNodeText names one of the closed nodes that could hold the job, and why it is closed.
+// closedNodeText names the last of the closed nodes that could hold the job, and why it is closed; empty: there is
+// none.
 func closedNodeText(b *board, f *fit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
 		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
@@ -254,12 +263,13 @@ type survey struct {
 	// withheld counts nodes that would have enough free GPUs but for those that are kept while the node is cleared.
 	withheld int
 	quota    *quotaBalance // the quota that leaves too little for the last node with room
-	needs    quotaUse
-	short    *server
-	lack     gres.Vector // what is missing on short
+	needs    quotaUse      // what the job needs of it
+	short    *server       // the node with enough GPUs that lacks fewest cores; nil: none lacks cores or memory
+	lack     gres.Vector   // what is missing on short
 }
 
-// surveyNodes looks at what the open nodes have free for job i in shape w. The class's fit is known then (firstLack).
+// surveyNodes sums up what the open nodes have free for job i in shape w, without those that a reservation takes. From
+// the result firstLack chooses the reason why the job waits; fitOf has been called for its class.
 func surveyNodes(b *board, i int, w gangShape) survey {
 	k := b.states[i].class
 	c := survey{free: freeGPUsFor(b, k)}
@@ -275,9 +285,10 @@ func surveyNodes(b *board, i int, w gangShape) survey {
 	return c
 }
 
-// addToSurvey adds an open server that could hold a part of job i to a survey. Among the servers with GPUs but without
-// cores or memory it keeps the one that lacks fewest cores, to be named in the reason. What calling back loans would
-// free there does not count as lacking, unless it would free all of it.
+// addToSurvey adds open server n, which could hold a part of job i, to a survey. It counts what stands in the way
+// there: GPUs, quotas, that the server is kept for another job, or cores and memory. Among the servers with GPUs but
+// without cores or memory the one that lacks fewest cores is named in the reason. What calling back loans would free
+// there does not count as lacking, unless it would free all of it.
 func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 	sv, k := &b.servers[n], b.states[i].class
 	least := b.leastOf(k, w, n).Size
@@ -310,7 +321,7 @@ func addToSurvey(b *board, c *survey, i int, w gangShape, n int) {
 	}
 }
 
-// shut says how many of the nodes that could hold a job are closed.
+// shut says, as part of a sentence, how many of the nodes that could hold a job are closed.
 func (f *fit) shut(closed int, w gangShape) string {
 	hold := "that could hold it"
 	if w.nodes > 1 {
@@ -327,7 +338,8 @@ func (f *fit) shut(closed int, w gangShape) string {
 	return fmt.Sprintf("%d of the %d %s are", closed, f.count, hold)
 }
 
-// tooFew says of what there are too few nodes for j.
+// tooFew says for which need of job j there are too few nodes in the cluster: for its amounts if enough nodes have the
+// GPUs, else for nodes with such GPUs that it may use.
 func (f *fit) tooFew(j *Job, w gangShape) string {
 	if f.wide >= w.nodes {
 		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
@@ -336,7 +348,7 @@ func (f *fit) tooFew(j *Job, w gangShape) string {
 		areCount(f.count, "such node"))
 }
 
-// qualities are what j asks of a node beside GPUs, in words.
+// qualities are the GPU type and the features that j asks of a node, in words for a reason; empty: none.
 func qualities(j *Job) string {
 	wants := j.Features
 	if j.GPUType != "" {
@@ -348,7 +360,7 @@ func qualities(j *Job) string {
 	return " (" + strings.Join(wants, ", ") + ")"
 }
 
-// scattered says that enough GPUs are free, but not together.
+// scattered says that enough GPUs are free in all, but not together on as many nodes as the job needs.
 func (c *survey) scattered(w gangShape) string {
 	small := c.most >= w.gpus && c.best < w.gpus // the nodes with enough free GPUs could not hold it
 	switch {
@@ -363,7 +375,8 @@ func (c *survey) scattered(w gangShape) string {
 		onlyHave(c.enough))
 }
 
-// starved says what is missing where enough GPUs are free.
+// starved is the answer where enough nodes have enough free GPUs: what one of them lacks of cores or memory, or that
+// they are not equal, as a gang needs.
 func (c *survey) starved(w gangShape) answer {
 	switch {
 	case c.short == nil:
@@ -383,6 +396,7 @@ func (c *survey) starved(w gangShape) answer {
 // freeGPUs is the number of free GPUs in words.
 func (s *server) freeGPUs() string { return count(s.available().GPUs, "free GPU") }
 
+// nodesWith says what nodes shape w needs, such as "2 nodes with 8 GPUs each".
 func nodesWith(w gangShape) string {
 	text := count(w.nodes, "node") + " with " + count(w.gpus, "GPU")
 	if w.nodes > 1 {

@@ -13,7 +13,7 @@ type choice struct {
 	size gres.Vector
 	gain float64 // on that server
 	net  float64
-	stay bool // what the job has now, where it is
+	stay bool // what the job has now, where it is, so that it needs no restart
 }
 
 // prices are what a core and a MiB are worth over rules.payback, in GPU-seconds.
@@ -24,8 +24,9 @@ func (p prices) of(v gres.Vector) float64 {
 	return float64(p.core*float64(v.CPUs)) + float64(p.memory*float64(v.Memory))
 }
 
-// curve is, by number of cores, the most that some jobs of a server can net together with no more cores than that, with
-// memory at its price; that is no less than they can net if memory is bounded. What they hold now costs nothing.
+// curve is, by number of cores, the most that some jobs of a server can net together with no more cores than that, in
+// GPU-seconds. Memory is not bounded, but paid at its price; so the result is no less than what they net if it is
+// bounded. What they hold now costs nothing.
 type curve []float64
 
 // flat is the curve of no jobs, in the memory of in.
@@ -35,7 +36,8 @@ func flat(cores int, in curve) curve {
 	return f
 }
 
-// with is the curve with one more job, in the memory of in.
+// with is the curve with one more job, which has one of these choices; memory is the price of a MiB. The result uses
+// the memory of in.
 func (f curve) with(choices []choice, memory float64, in curve) curve {
 	g := resized(in, len(f))
 	for c := range g {
@@ -53,8 +55,9 @@ func (f curve) with(choices []choice, memory float64, in curve) curve {
 // impossible is a net so low that nothing elsewhere makes up for it.
 const impossible = -1e18
 
-// best is the most that the jobs of the curve net together with other jobs, which have these choices, with at most so
-// many cores.
+// best is the most that the jobs of the curve net together with other jobs, each of which has one of its list of
+// choices, with at most so many cores; memory is the price of a MiB. It is impossible or near that if the cores do not
+// suffice.
 func (f curve) best(cores int, memory float64, others [][]choice) float64 {
 	switch {
 	case cores < 0:
@@ -76,17 +79,18 @@ func (f curve) best(cores int, memory float64, others [][]choice) float64 {
 type fill struct {
 	used gres.Vector
 	net  float64
-	pick int
+	pick int // index of the choice of the last of the jobs
 	from int // index of the fill of the jobs before
 }
 
-// filling finds exactly the sizes with which the jobs of a server net most together, by dynamic programming. Of the
-// fills of the first jobs it keeps the undominated ones: those for which no other needs no more and nets as much.
+// filling finds exactly the sizes with which the jobs of a server net most together, by dynamic programming over the
+// jobs. Of the fills of the first jobs it keeps those for which no other needs no more and nets as much (the
+// undominated ones); only these can be part of the best.
 type filling struct {
-	layers [][]fill
-	open   []int // the jobs with more than one choice
-	picks  []int
-	work   int // how many fills were looked at so far
+	layers [][]fill // by number of open jobs that are sized: the undominated fills
+	open   []int    // the jobs with more than one choice
+	picks  []int    // the result: of each job, the index of its choice
+	work   int      // how many fills were looked at so far
 
 	// Scratch memory.
 	all    []fill
@@ -94,7 +98,7 @@ type filling struct {
 	stairs []stair
 }
 
-// solve sizes jobs within the cores and memory for them; their GPUs are settled. It returns what they net and the index
+// solve sizes jobs within the cores and memory of room; their GPUs are settled. It returns what they net and the index
 // of each job's choice, in reused memory; ok is false if there is no room for all of them. Jobs with one choice are
 // taken off the room at once, the others one after the other.
 func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
@@ -131,8 +135,9 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	return last[best].net, f.picks, true
 }
 
-// add sizes one more job after each of the fills. Fills come in ascending order of cores and stay so: they are sorted
-// into one bucket (heap) for each number of cores, which keeps this near linear.
+// add sizes one more job after each of the fills in from, and returns the undominated results in the memory of to.
+// Fills come in ascending order of cores and stay so: they are sorted into one bucket (heap) for each number of cores,
+// which keeps this near linear.
 func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
 	f.heaps = resized(f.heaps, room.CPUs+2)
 	clear(f.heaps)
@@ -160,8 +165,8 @@ func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fil
 	return f.undominated(to)
 }
 
-// undominated drops, in place, the fills for which another needs no more and nets as much. They come in ascending order
-// of cores.
+// undominated drops, in place, the fills for which another needs no more and nets as much: they cannot be part of a
+// better result, and without them the layers stay small. The fills come in ascending order of cores.
 func (f *filling) undominated(all []fill) []fill {
 	f.stairs = f.stairs[:0]
 	kept := all[:0]
@@ -184,8 +189,8 @@ func (f *filling) undominated(all []fill) []fill {
 	return kept
 }
 
-// promising drops, in place, fills with equal cores that are seen to be dominated without sorting: by one with fewer
-// cores, or by the one of them that nets most.
+// promising drops, in place, fills with equal cores that are dominated by one with fewer cores (below), or by the one
+// of them that nets most. It saves undominated most of its sorting.
 func (f *filling) promising(heap []fill) []fill {
 	best := heap[0]
 	for _, x := range heap[1:] {
@@ -203,13 +208,14 @@ func (f *filling) promising(heap []fill) []fill {
 	return kept
 }
 
-// below reports that a fill on the stairs needs no more memory and nets as much.
+// below reports that a fill seen before, with no more cores, needs no more memory than x and nets as much, so that x
+// can be dropped.
 func (f *filling) below(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	return at > 0 && f.stairs[at-1].net >= x.net
 }
 
-// stairAbove is the index of the first stair that needs more memory.
+// stairAbove is the index of the first stair that needs more memory; the number of stairs if none does.
 func (f *filling) stairAbove(memory gres.Memory) int {
 	low, high := 0, len(f.stairs)
 	for low < high {
@@ -222,14 +228,15 @@ func (f *filling) stairAbove(memory gres.Memory) int {
 	return low
 }
 
-// stair is the most that a fill nets that needs no more than this memory, among the fills so far, whose cores are no
-// more.
+// stair is the most that a fill nets that needs no more than this memory. Fills come in ascending order of cores, so
+// all fills behind the stairs need no more cores than the next.
 type stair struct {
 	memory gres.Memory
 	net    float64
 }
 
-// climb adds a fill to the stairs, which rise in memory and in net; false if one with no more memory nets as much.
+// climb adds a fill to the stairs, which rise in memory and in net, and drops the stairs that it dominates; false if it
+// is itself dominated: one with no more memory nets as much.
 func (f *filling) climb(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {

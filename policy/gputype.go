@@ -20,8 +20,8 @@ func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
 }
 
 // sameGPU reports whether two names are of one GPU, as far as names tell: the words of one are among those of the
-// other, whatever their case. So H100 is nvidia_h100_80gb_hbm3, which is what Slurm calls it if it detects it by
-// itself.
+// other, in upper or lower case. So an administrator's H100 is nvidia_h100_80gb_hbm3, which is what Slurm calls it if
+// it detects it by itself.
 func sameGPU(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return true
@@ -41,7 +41,8 @@ func within(few, many []string) bool {
 	return len(few) > 0 && !slices.ContainsFunc(few, func(w string) bool { return !slices.Contains(many, w) })
 }
 
-// otherGPUText says that the profile of job i, which starts, is for another GPU; empty if it is not.
+// otherGPUText tells job i, which starts, that its profile is for another GPU than that of its servers, so that it gets
+// the proportional share; empty if the profile applies or there is none.
 func otherGPUText(b *board, i int) string {
 	s, p := &b.states[i], b.jobs[i].Profile
 	gpu := b.servers[s.servers[0]].GPUType

@@ -19,8 +19,8 @@ type growth struct {
 // netTolerance is a gain, in GPU-seconds, that may be a rounding error.
 const netTolerance = 1e-3
 
-// grow gives jobs more of what is left where they are, as long as one gains more than its restart costs. The jobs that
-// gain most come first, in case the rules limit restarts.
+// grow gives jobs more of what is left where they are, as long as one gains more than its restart costs, and reports
+// whether any got more. The jobs that gain most come first, in case the rules limit restarts.
 func grow(b *board) bool {
 	grown := false
 	for all := listGrowths(b); len(all) > 0; all = listGrowths(b) {
@@ -38,7 +38,7 @@ func grow(b *board) bool {
 }
 
 // trade gives the jobs that gain most by it what others on their server give back, as long as that is worth all the
-// restarts.
+// restarts, and reports whether there was such a trade. The number of trades on a server is bounded (maxRepeats).
 func trade(b *board) bool {
 	traded := false
 	for n := range b.servers {
@@ -52,8 +52,8 @@ func trade(b *board) bool {
 	return traded
 }
 
-// tradeOn makes the best trade on server n, and reports whether there is one. It marks n as searched in vain (traded);
-// a trade removes the mark, since it changes the server.
+// tradeOn makes the best trade on server n, and reports whether there is one. It marks n as searched in vain
+// (board.traded), so that it is not searched again; a trade removes the mark, since it changes the server.
 func tradeOn(b *board, n int) bool {
 	if b.stops <= 0 {
 		return false
@@ -69,7 +69,8 @@ func tradeOn(b *board, n int) bool {
 }
 
 // bestTrade finds the job on server n that gains most, all restarts paid, by what others on it give back, and how they
-// give it.
+// give it. The net is netTolerance if there is none. The mark of n as searched in vain is removed if another round may
+// allow what this one does not.
 func bestTrade(b *board, n int) (growth, preemptionPlan) {
 	best := growth{net: netTolerance}
 	var how preemptionPlan
@@ -110,7 +111,9 @@ func bestTrade(b *board, n int) (growth, preemptionPlan) {
 	return best, how
 }
 
-// netTrade is what a trade brings in all until the first of its jobs ends, less the cost of the restarts.
+// netTrade is what a trade brings to all its jobs together, less the cost of the restarts, in GPU-seconds at the
+// proportional speed. Gains count until the first of the jobs ends, at most for rules.payback, since the trade is worth
+// nothing after that.
 func netTrade(b *board, i int, to sensitivity.Option, plan preemptionPlan) float64 {
 	ahead := paybackTime(b, i)
 	for _, s := range plan.shrinks {
@@ -123,7 +126,8 @@ func netTrade(b *board, i int, to sensitivity.Option, plan preemptionPlan) float
 	return net
 }
 
-// withinStops reports whether the rules allow the restarts of a trade.
+// withinStops reports whether the rules allow the restarts of a trade by which job i grows: as many jobs as have to be
+// stopped may still be stopped in this round.
 func withinStops(b *board, plan preemptionPlan, i int) bool {
 	stops := asInt(b.restarts(i))
 	for _, s := range plan.shrinks {
@@ -132,6 +136,7 @@ func withinStops(b *board, plan preemptionPlan, i int) bool {
 	return stops <= b.stops
 }
 
+// asInt is 1 for true and 0 for false, for counting.
 func asInt(is bool) int {
 	if is {
 		return 1
@@ -139,7 +144,8 @@ func asInt(is bool) int {
 	return 0
 }
 
-// listGrowths finds on each server the job that gains most by growing.
+// listGrowths finds on each server the job that gains most by growing. A server without one is marked (board.grown) and
+// left out until it changes.
 func listGrowths(b *board) []growth {
 	var all []growth
 	for n := range b.servers {
@@ -155,8 +161,8 @@ func listGrowths(b *board) []growth {
 	return all
 }
 
-// bestGrowth finds the job on server n that gains most by growing into what is free there; its net is trifle if there
-// is none.
+// bestGrowth finds the job on server n that gains most by growing into what is free there; its net is netTolerance if
+// there is none.
 func bestGrowth(b *board, n int) growth {
 	best := growth{net: netTolerance}
 	if left := b.servers[n].available(); left.CPUs <= 0 && left.Memory <= 0 {
@@ -185,15 +191,15 @@ func mayHaveMore(b *board, i int, more gres.Vector) bool {
 }
 
 // sizeIsFree reports whether job i may get another size: it starts or restarts anyway, or the rules still allow a stop
-// in this round and its last restart has paid off (hasEarned).
+// in this round and its last restart has paid off (hasEarned). It is false for a job whose turn has not come.
 func sizeIsFree(b *board, i int) bool {
 	st := b.states[i].status
 	return st == statusStarting || st == statusKept && b.stops > 0 && b.states[i].earned
 }
 
 // growable reports whether job i may be given more where it is. It may if it can be asked to give that back
-// (class.lends) and could be restarted there. Any other job gets more than its least size only when it starts, see
-// mayTakeMore.
+// (jobClass.canGiveBack) and could be restarted there. Any other job gets more than its least size only when it starts,
+// see mayTakeMore.
 func growable(b *board, i int) bool { return b.states[i].class.canGiveBack && resizable(b, i) }
 
 // resize gives job i another size where it is. A job that runs is stopped for that; readDecision fills in the text.
@@ -204,8 +210,9 @@ func resize(b *board, i int, to sensitivity.Option) {
 	b.setSize(i, statusStarting, to)
 }
 
-// relocate moves jobs to servers with idle GPUs if they gain more than it costs. Servers that a waiting job could use
-// are left alone: a move may break up the room there, or leave it idle until the next round.
+// relocate moves jobs to servers with idle GPUs if they gain more than it costs, and reports whether any moved. Servers
+// that a waiting job could use are left alone: a move may break up the room there, or leave it idle until the next
+// round.
 func relocate(b *board) bool {
 	if !b.uncontested.any() {
 		return false
@@ -220,7 +227,8 @@ func relocate(b *board) bool {
 	return moved
 }
 
-// moveToIdle moves job i to where it gains most, and reports whether it did.
+// moveToIdle moves job i to where it gains most, and reports whether it did. What the job leaves is handed out at once
+// to the jobs that start or restart on its old server.
 func moveToIdle(b *board, i int) bool {
 	s := &b.states[i]
 	if !mayRelocate(b, i) {
@@ -240,7 +248,8 @@ func moveToIdle(b *board, i int) bool {
 	return true
 }
 
-// mayRelocate reports whether job i may leave its server, which no waiting job could use, and could gain by that.
+// mayRelocate reports whether job i may leave its server, which no waiting job could use, and could gain more elsewhere
+// than a restart costs: it is on one server and can be asked to give back what it gets there.
 func mayRelocate(b *board, i int) bool {
 	s := &b.states[i]
 	if !s.class.canGiveBack || len(s.servers) != 1 || netGain(b, i, s.menu.demand().Gain) <= netTolerance {
@@ -249,7 +258,8 @@ func mayRelocate(b *board, i int) bool {
 	return b.uncontested.has(s.servers[0]) && (s.status == statusStarting || sizeIsFree(b, i) && resizable(b, i))
 }
 
-// betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.
+// betterPlace finds the server and the size with which job i gains most, all GPUs on one server that no waiting job
+// could use; -1 if it gains nowhere. At most maxCompared servers are looked at.
 func betterPlace(b *board, i int) (server int, to sensitivity.Option) {
 	server = -1
 	best, seen := netTolerance, 0
@@ -279,7 +289,8 @@ func netGain(b *board, i int, gain float64) float64 { return netOver(b, i, gain,
 // off, or less if the job ends before.
 func paybackTime(b *board, i int) time.Duration { return timeUntilEnd(b, i, b.c.Rules.payback()) }
 
-// timeUntilEnd is ahead, or the time until job i would end at its present speed, if that is less.
+// timeUntilEnd is ahead, or the time until job i would end at its present speed, if that is less. A gain counts only
+// for so long.
 func timeUntilEnd(b *board, i int, ahead time.Duration) time.Duration {
 	if left, was := remaining(b.jobs[i]), b.states[i].gain; left != unknownLength && was > 0 {
 		// Compared as numbers: at a gain near zero the end is too far off for a duration.
@@ -290,8 +301,9 @@ func timeUntilEnd(b *board, i int, ahead time.Duration) time.Duration {
 	return ahead
 }
 
-// netOver is netGain over a given time. The gain is relative to the share of the server where the job is. A restart
-// costs what the job would train meanwhile with the new size.
+// netOver is what another gain brings to job i over the time ahead, less the cost of the restart, in GPU-seconds at the
+// proportional speed. The gain is relative to the share of the server where the job is. A restart costs what the job
+// would train meanwhile with the new size.
 func netOver(b *board, i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
 	unit := b.states[i].menu.unit

@@ -7,7 +7,8 @@ type GPUCount struct{ seats map[heldSlot]bool }
 // heldSlot is a device of a node that has been counted.
 type heldSlot struct{ node, device string }
 
-// More counts a placement, and returns how many GPUs it holds on each of its nodes beyond those counted before.
+// More counts a placement, and returns how many GPUs it holds on each of its nodes beyond those counted before: 0 for a
+// slot on a device that an earlier placement has a slot on.
 func (c *GPUCount) More(p Placement) int {
 	if p.Device == "" || len(p.Nodes) != 1 {
 		return p.PerNode.GPUs

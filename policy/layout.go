@@ -8,18 +8,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// past is what the last round left. It tells where a job is most likely found.
+// past is what the last round left: the planner expects jobs where they were then, and what was searched in vain on
+// servers that have not changed since is not searched again.
 type past struct {
-	known        []int // IDs of its jobs, ascending
-	lastStates   []jobState
-	turns        []int     // its order of jobs, as positions in known
-	currentIndex []int     // number in this round of each of its jobs; -1: it has left
-	newJobs      []int     // jobs of this round that it did not have
-	dirty        serverSet // servers that are not as it left them
-	rules        Rules
+	known        []int      // IDs of its jobs, ascending
+	lastStates   []jobState // the state of each of its jobs at its end
+	turns        []int      // its order of jobs, as positions in known
+	currentIndex []int      // number in this round of each of its jobs; -1: it has left
+	newJobs      []int      // jobs of this round that it did not have
+	dirty        serverSet  // servers that are not as it left them
+	rules        Rules      // of it; with other rules all searches are made again
 }
 
-// layOut sets the board up for a round: first the servers, empty, then every running job in its place.
+// layOut sets the board up for a round: first the servers, empty, then every running job in its place. What the last
+// round left is used only where it still holds.
 func layOut(b *board, c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
@@ -39,7 +41,7 @@ func layOut(b *board, c *Cluster, a Allocator) {
 
 // setUpServers empties the servers, and builds the topology anew if the nodes or the allocator have changed, or if far
 // more classes have gathered than there are jobs. Servers that differ from the last round are noted (dirty), so that
-// what was searched for in vain there is searched for again.
+// what was searched for in vain there is searched for again; with other rules, all are.
 func setUpServers(b *board) {
 	b.named = byName(b.named, b.c.Nodes)
 	if len(b.classes) > maxCached+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
@@ -71,8 +73,8 @@ func (b *board) forget() {
 	}
 }
 
-// placeRunning finds the class of every job and places those that run. The jobs of both rounds come in the order of
-// IDs.
+// placeRunning finds the class of every job and places those that run. The jobs of the last round and of this one both
+// ascend in ID, so they are walked together to find jobs that have come, stayed or left.
 func placeRunning(b *board) {
 	keepPast(b)
 	b.jobs = byID(b.jobs, b.c.Jobs)
@@ -97,7 +99,7 @@ func placeRunning(b *board) {
 	}
 }
 
-// keepPast makes the last round the past.
+// keepPast makes the last round the past. The memory of the round before it is used for the new round.
 func keepPast(b *board) {
 	b.known, b.ids = b.ids, b.known
 	b.lastStates, b.states = b.states, b.lastStates
@@ -105,8 +107,8 @@ func keepPast(b *board) {
 	b.currentIndex, b.newJobs = resized(b.currentIndex, len(b.known)), b.newJobs[:0]
 }
 
-// fillInJob fills in the state of job i, and notes which servers differ from its state in the last round, nil if it had
-// none.
+// fillInJob fills in the state of job i, and marks its servers as changed if its state differs from that in the last
+// round (was; nil if it had none).
 func fillInJob(b *board, i int, was *jobState) {
 	j, s := b.jobs[i], &b.states[i]
 	*s = jobState{}
@@ -123,13 +125,13 @@ func fillInJob(b *board, i int, was *jobState) {
 	}
 }
 
-// noteGone notes that a job of the last round has left.
+// noteGone notes that a job of the last round, at a position of known, has left, so that its servers have changed.
 func noteGone(b *board, at int) {
 	b.currentIndex[at] = -1
 	noteChanged(b, b.lastStates[at].servers)
 }
 
-// noteChanged notes that servers are not as the last round left them.
+// noteChanged notes that servers are not as the last round left them, so that searches in vain there are made again.
 func noteChanged(b *board, servers []int) {
 	for _, n := range servers {
 		b.dirty.add(n)
@@ -139,7 +141,8 @@ func noteChanged(b *board, servers []int) {
 // resized is a list of n elements, in the memory of another if that is enough.
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
-// indexServers indexes the servers by what running jobs leave, and adds up what is free on them.
+// indexServers indexes the open servers by what running jobs leave, so that searches find room without looking at every
+// server, and adds up what is free on them. Closed ones are taken out of the indexes.
 func indexServers(b *board) {
 	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirred)
@@ -160,9 +163,10 @@ func indexServers(b *board) {
 	}
 }
 
-// placeRunningJob puts a running job in its place: fixed if it must not be touched, else until its turn. A job on a
-// node that has left the cluster is not touched, since it is unknown what it holds, nor one that could not be started
-// again.
+// placeRunningJob puts a running job in its place: as preemptible if it may be stopped in this round, otherwise as
+// fixed. Of the fixed ones, those that may be asked for loans are listed as borrowers. A job on a node that has left
+// the cluster is not touched, since it is unknown what it holds, nor one that could not be started again. was is its
+// state in the last round; nil: it had none.
 func placeRunningJob(b *board, i int, was *jobState) {
 	j, s := b.jobs[i], &b.states[i]
 	s.status, s.size, s.gain, s.servers = statusFixed, j.Running.PerNode, 1, findServers(b, j.Running.Nodes, was)
@@ -188,14 +192,15 @@ func placeRunningJob(b *board, i int, was *jobState) {
 			b.servers[n].free = b.servers[n].free.Minus(s.size)
 			continue
 		}
-		// Loose amounts are part of free: they are available to the job whose turn comes first.
+		// Preemptible amounts are part of free: they are available to the job whose turn comes first.
 		b.servers[n].preemptible = b.servers[n].preemptible.Plus(s.size)
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
 }
 
 // mayStop reports whether the rules let running job j be stopped in this round. A job that is about to end leaves
-// sooner than it could come back, and one that has not made good its last restart would do nothing but save and load.
+// sooner than it could come back, and one that has not made good its last restart (madeGood) would do nothing but save
+// and load.
 func (j *Job) mayStop(c *Cluster) bool {
 	ran := c.Now.Sub(j.Started)
 	return !j.Fixed && !j.Stays && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) &&
@@ -223,8 +228,10 @@ func (j *Job) hasEarned(c *Cluster) bool {
 	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= max(c.Rules.payback(), j.madeGood(c))
 }
 
-// standsAs reports whether a running job is as the last round left it and has no more left to do: a restart that was
-// not worth it then is not worth it now.
+// standsAs reports whether a running job is as the last round left it and has no more left to do, so that its servers
+// need not be searched again: a restart that was not worth it then is not worth it now. s is set up for this round,
+// where the job's turn has not come, and was is the end of the last round, where it had been kept; a fixed job is fixed
+// in both.
 func (s *jobState) standsAs(was *jobState) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.status == statusFixed && was.status == statusFixed && !was.stopped ||
@@ -240,7 +247,8 @@ func (s *jobState) gainAsIn(was *jobState) float64 {
 	return s.menu.gainOf(s.size)
 }
 
-// findServers finds the nodes of a placement by name, looking first where the job was in the last round.
+// findServers finds the nodes of a placement by name, ascending, without those that have left the cluster. It looks
+// first where the job was in the last round, since most jobs are still there.
 func findServers(b *board, names []string, was *jobState) []int {
 	if was != nil &&
 		slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
@@ -257,7 +265,8 @@ func findServers(b *board, names []string, was *jobState) []int {
 // only is a list of one server.
 func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
 
-// serversOf finds nodes by name, ascending, without those that have left the cluster.
+// serversOf finds nodes by name, ascending, without those that have left the cluster; the result may be shorter than
+// the list.
 func (b *board) serversOf(names []string) []int {
 	found := make([]int, 0, len(names))
 	for _, name := range names {

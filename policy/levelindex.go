@@ -14,7 +14,7 @@ func (s serverSet) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s serverSet) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
 func (s serverSet) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
 
-// and is the intersection of two sets.
+// and is the intersection of two sets, in memory of its own.
 func (s serverSet) and(t serverSet) serverSet {
 	both := slices.Clone(s)
 	for w := range both {
@@ -67,7 +67,7 @@ func (s serverSet) within(t serverSet) bool {
 // levelIndex indexes servers by a small number, their level, so that those with enough of it are found without looking
 // at the others. Within one level they come in the order of their names.
 type levelIndex struct {
-	level []int       // of each server; off: not in the index
+	level []int       // of each server; notIndexed: not in the index
 	sets  []serverSet // by level
 }
 
@@ -86,7 +86,7 @@ func newLevelIndex(servers, most int) *levelIndex {
 	return s
 }
 
-// put moves server n to a level; a negative one takes it out of the index.
+// put moves server n to a level, at most the highest of the index; a negative one takes it out of the index.
 func (s *levelIndex) put(n, level int) {
 	old := s.level[n]
 	if old == level {
@@ -102,6 +102,7 @@ func (s *levelIndex) put(n, level int) {
 }
 
 // from calls visit with every server of a set at least at level low, the lowest level first, until visit returns false.
+// With free GPUs as levels the fullest servers that have enough come first, and larger rooms stay whole.
 func (s *levelIndex) from(low int, within serverSet, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		for w, word := range s.sets[level] {
@@ -114,7 +115,7 @@ func (s *levelIndex) from(low int, within serverSet, visit func(n int) bool) {
 	}
 }
 
-// reaches reports whether a server of a set is at least at level low.
+// reaches reports whether any server of a set is at least at level low, so that a search from there finds one.
 func (s *levelIndex) reaches(low int, within serverSet) bool {
 	for level := max(low, 0); level < len(s.sets); level++ {
 		if s.sets[level].meets(within) {

@@ -43,8 +43,8 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	}
 }
 
-// mayShareDevice reports that waiting job i could be sent to a device, where others can join it. Slurm by itself would
-// start it with a GPU of its own, which no other job can share for as long as it runs.
+// mayShareDevice reports that waiting job i could be sent to a device, where others can join it. Such a job is not left
+// to Slurm, which would start it with a GPU of its own that no other job can share for as long as it runs.
 func mayShareDevice(b *board, i int) bool {
 	j := b.jobs[i]
 	return j.Share != nil && slices.ContainsFunc(b.c.Nodes, func(n Node) bool {
@@ -67,7 +67,7 @@ func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
 }
 
 // Rationed reports that a job of the snapshot counts in a quota of cores or memory, so that it must not wait with a
-// size that we wrote.
+// size that the daemon wrote: Slurm does not keep such a limit on sizes that an operator has written.
 func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
 		return k < len(c.Quotas) && (c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded)
@@ -75,7 +75,8 @@ func (c *Cluster) Rationed(j *Job) bool {
 }
 
 // nextGrant is what waiting job i would be given if it were alone; false if it could not run. What keeps one job of a
-// class from running keeps all of them. The class's denial serves as a note of that: nothing is freed during the walk.
+// class from running keeps all of them. The class's denial serves as a note of that: nothing is freed during the walk,
+// so the note holds to its end.
 func nextGrant(b *board, i int) (next Next, could bool) {
 	k := b.states[i].class
 	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {
@@ -95,8 +96,8 @@ func nextGrant(b *board, i int) (next Next, could bool) {
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// anyServerFor finds a server that could hold a part of a job of class k, an open one if there is one; false if there
-// are too few of them, or its quotas leave too little.
+// anyServerFor finds a server that could hold a part of a job of class k if it were empty, an open one if there is one;
+// false if there are too few of them for the job, or its quotas leave too little.
 func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.reservedNow != nil {
@@ -118,7 +119,8 @@ func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	return n, true
 }
 
-// fitsSomeServer reports whether a size fits on a server that could hold a part of a job of class k.
+// fitsSomeServer reports whether a size fits on one of the servers that could hold a part of a job of class k:
+// raiseForAll may have raised it beyond all of them.
 func fitsSomeServer(b *board, k *jobClass, size gres.Vector) bool {
 	able := b.fitOf(k).able
 	for n := range b.servers {
@@ -129,8 +131,9 @@ func fitsSomeServer(b *board, k *jobClass, size gres.Vector) bool {
 	return false
 }
 
-// raiseForAll raises a size until it contains the least size of a job of class k on every server where Slurm could
-// start it with that size.
+// raiseForAll raises a size until it contains a size of the menu of class k on every server where Slurm could start a
+// job with it. The planner does not know on which server that will be, and the job must be no slower on any than it is
+// owed.
 func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 	w := k.gangShapes[0]
 	for again := true; again; {
@@ -149,7 +152,9 @@ func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
 	return size
 }
 
-// wishOn is what a job of class k would be given of a menu if it were alone.
+// wishOn is the size of menu m that a job of class k would be given if it were alone: the largest that the allocator
+// gives if it can be asked to give back; otherwise the largest within what it is owed, since it may not leave others
+// without their share.
 func wishOn(b *board, k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.canGiveBack {

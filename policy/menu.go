@@ -42,6 +42,7 @@ type menuKey struct {
 // menus caches menus: ten thousand jobs of ten models share a few dozen.
 type menus map[menuKey]*menu
 
+// of returns the menu of a key, computed when first asked for.
 func (ms menus) of(key menuKey) *menu {
 	m, known := ms[key]
 	if !known {
@@ -51,7 +52,8 @@ func (ms menus) of(key menuKey) *menu {
 	return m
 }
 
-// newMenu computes a menu. Without loans the sizes above what is owed are dropped.
+// newMenu computes a menu. If nothing beyond the share may be given (noLoans), the sizes above what is owed are
+// dropped.
 func newMenu(key menuKey) *menu {
 	m := fullMenu(key)
 	if key.noLoans {
@@ -88,8 +90,9 @@ func fullMenu(key menuKey) *menu {
 	return m
 }
 
-// fromShare drops the options before the first that asks for no more than is owed. There is one unless the share
-// itself, in whole tasks, is more than the server has.
+// fromShare drops the options before the first that asks for no more than is owed, so that the least size of every job
+// fits where its share does. There is such an option unless the share itself, in whole tasks, is more than the server
+// has; then what is owed is the only option.
 func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitivity.Option {
 	at := slices.IndexFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(owed.Size) })
 	if at < 0 {
@@ -113,7 +116,8 @@ func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) [
 	return worthwhile(whole)
 }
 
-// worthwhile drops the sizes for which another is as fast with no more of anything; the others ascend in gain.
+// worthwhile sorts sizes by gain, and drops those for which another is as fast with no more of anything; no job needs
+// these.
 func worthwhile(options []sensitivity.Option) []sensitivity.Option {
 	slices.SortStableFunc(options, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
 	var kept []sensitivity.Option
@@ -125,13 +129,13 @@ func worthwhile(options []sensitivity.Option) []sensitivity.Option {
 	return kept
 }
 
-// wholeTasks rounds cores up to the same whole number for each task.
+// wholeTasks rounds cores up to the same whole number for each of so many tasks, at least one.
 func wholeTasks(v gres.Vector, tasks int) gres.Vector {
 	v.CPUs = (v.CPUs + tasks - 1) / tasks * tasks
 	return v
 }
 
-// gainOf is the gain of a size that need not be on the menu, such as that of a running job.
+// gainOf is the gain of a size that need not be on the menu, such as that of a running job; 1 without a profile.
 func (m *menu) gainOf(size gres.Vector) float64 {
 	if m.profile == nil {
 		return 1

@@ -8,21 +8,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// move is a job that leaves a shared GPU for an idle one.
+// move is a job that leaves a GPU that it shares for an idle one. Speeds are in proportional shares of one GPU.
 type move struct {
 	j    *Job
-	from *shared
-	to   int // node
-	size sensitivity.Option
-	gain float64 // its speed there, relative to the share there
-	more float64 // what is trained beyond what is now, in shares
-	will float64 // its speed there, relative to the share where it is
-	was  float64 // its speed now, beside the others
+	from *shared            // the device that it leaves
+	to   int                // number of the node with the idle GPU
+	size sensitivity.Option // what it gets there
+	gain float64            // its speed there, relative to the share there
+	more float64            // by how much all the jobs involved train more than now, in shares
+	will float64            // its speed there, relative to the share where it is
+	was  float64            // its speed now, beside the others
 }
 
 // moveOut moves jobs that share to idle GPUs of their own, as long as a restart is worth it and the rules allow one.
 // The move that gains most comes first, among equals that of the job that has lost most. No job moves to a GPU that a
-// waiting job might get one day.
+// waiting job might get one day, nor to a node that is kept for a job.
 func (t *slotPlanner) moveOut() {
 	t.idle = slices.DeleteFunc(slices.Clone(t.named), func(n int) bool {
 		_, kept := t.kept[t.c.Nodes[n].Name]
@@ -66,7 +66,7 @@ func (t *slotPlanner) bestMove() (best *move) {
 	return best
 }
 
-// before reports that a move gains more than another, or as much for a job that has lost more.
+// before reports that move m is to be made before another: it gains more, or as much for a job that has lost more.
 func (m *move) before(other *move) bool {
 	if diff := m.more - other.more; diff > speedTolerance || diff < -speedTolerance {
 		return diff > 0
@@ -74,13 +74,16 @@ func (m *move) before(other *move) bool {
 	return m.was < other.was-speedTolerance
 }
 
-// mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain.
+// mayMove reports that a job goes on unchanged under the plan, and may be restarted for a gain: it shares willingly, it
+// saves, its last restart has paid off, and it could be started again.
 func (t *slotPlanner) mayMove(j *Job) bool {
 	d := t.decision(j.ID)
 	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
 }
 
-// moveTo is the move of a tenant to an idle GPU of node n; nil if it does not pay within rules.payback.
+// moveTo is the move of a tenant, at its index on device from, to an idle GPU of node n; nil if the job may not run
+// there, no size fits, or the move does not pay within rules.payback. What counts is how much all the jobs involved
+// train: also those that are left behind.
 func (t *slotPlanner) moveTo(from *shared, at, n int) *move {
 	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
 	// Its run there begins only when it has been restarted.
@@ -129,15 +132,15 @@ func (t *slotPlanner) aloneSizes(j *Job, n int) []sensitivity.Option {
 	return t.slotSizes(&important, n)
 }
 
-// affordsInstead reports whether the quotas of a running job leave it another size in place of its own.
+// affordsInstead reports whether the quotas of a running job leave it size in place of was, which it has now.
 func (t *slotPlanner) affordsInstead(j *Job, was, size gres.Vector) bool {
 	t.charge(j, 1, was, -1)
 	defer t.charge(j, 1, was, 1)
 	return t.affords(j, size)
 }
 
-// awaited reports that a job waits for room that could be started on a node. The reasons that do not count are those
-// for which an idle GPU would not help.
+// awaited reports that a job waits for room that could be started on a node, so that the node's idle GPUs are left to
+// it. The reasons that do not count are those for which an idle GPU would not help.
 func (t *slotPlanner) awaited(node *Node) bool {
 	for i := range t.c.Jobs {
 		j := &t.c.Jobs[i]
@@ -154,7 +157,8 @@ func (t *slotPlanner) awaited(node *Node) bool {
 	return false
 }
 
-// goAlone carries out a move. The GPU that the job leaves does not become idle: other jobs stay on it.
+// goAlone carries out a move: in the plan, in the quotas, and in what the two nodes have left. The GPU that the job
+// leaves does not become idle: other jobs stay on it.
 func (t *slotPlanner) goAlone(m *move) {
 	d, home := t.decision(m.j.ID), &t.c.Nodes[m.to]
 	was := d.Grant.PerNode

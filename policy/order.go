@@ -55,8 +55,8 @@ func ParsePolicy(name string) (Policy, error) {
 
 // By is a custom policy: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is what one
 // restart of a running job is worth in the key's unit: within the rules, a waiting job takes its place when its key is
-// smaller by more than that, and never if the stake is infinite. stake is asked of waiting jobs, too, for what a
-// restart would be worth if they ran. A nil stake makes restarts worth nothing. A job whose key is NaN goes last.
+// smaller by more than that, and never if the stake is infinite. It is asked of waiting jobs, too: as if they ran. A
+// nil stake makes restarts worth nothing. A job whose key is NaN goes last.
 func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	if stake == nil {
 		stake = func(*Cluster, *Job) float64 { return 0 }
@@ -180,6 +180,8 @@ func FTF() Policy {
 const sliver = 1e-9
 
 // alone is how long job i would take, in seconds, on a private 1/n of the cluster's GPUs, n being the number of jobs.
+// It is what the job's finish time is compared with in finish-time fairness; at least a second, so that it can be
+// divided by.
 func (v *view) alone(i int) float64 {
 	j := v.jobs[i]
 	length := j.Done + remainingOrHalf(j)
@@ -189,8 +191,8 @@ func (v *view) alone(i int) float64 {
 // unknownLength stands for a remaining time that was not declared; it is longer than any declared one.
 const unknownLength = time.Duration(math.MaxInt64)
 
-// remaining is how much longer j runs at the proportional share. It is 0 for a job that has exceeded its declared
-// length, which is about to end as far as is known.
+// remaining is how much longer j runs at the proportional share; unknownLength if no length was declared. It is 0 for a
+// job that has exceeded its declared length, which is about to end as far as is known.
 func remaining(j *Job) time.Duration {
 	if j.Length == 0 {
 		return unknownLength
@@ -214,7 +216,8 @@ func remainingOrHalf(j *Job) time.Duration {
 	return remaining(j)
 }
 
-// orderJobs puts the jobs in the order of p. Every order ends in the job ID, in which the jobs come.
+// orderJobs puts the jobs in the order of p, in which they have their turns. Overdue jobs go before all others
+// (findOverdue). Every order ends in the job ID, in which the jobs come, so that no two jobs are equal.
 func orderJobs(b *board, p Policy) {
 	v := policyView(b)
 	b.line.begin(b.jobs)
@@ -238,8 +241,9 @@ func orderJobs(b *board, p Policy) {
 	b.tail = len(b.order)
 }
 
-// lessStake is the key of a running job. One that no job may displace (an infinite stake) goes before all waiting jobs,
-// even if its key is that of a job that goes last, where the difference would be no number.
+// lessStake is the key of a running job. The stake puts it before waiting jobs whose lead is not worth its restart. One
+// that no job may displace (an infinite stake) goes before all waiting jobs, even if its key is that of a job that goes
+// last, where the difference would be no number.
 func lessStake(key, stake float64) float64 {
 	if math.IsInf(stake, 1) {
 		return math.Inf(-1)
@@ -247,7 +251,8 @@ func lessStake(key, stake float64) float64 {
 	return key - stake
 }
 
-// lastOrder is the order of the last round, followed by the jobs that have come since.
+// lastOrder is the order of the last round, without jobs that have left and followed by those that have come since. The
+// new order is nearly the same, so jobs are sorted faster in this order.
 func lastOrder(b *board) []int {
 	order := b.turns[:0]
 	for _, was := range b.turns {
@@ -260,20 +265,20 @@ func lastOrder(b *board) []int {
 
 // line sorts jobs by a key, equal ones by arrival, then by ID; it is fast if they come almost in order.
 type line struct {
-	jobs         []*Job
-	kept, strays []entry
+	jobs         []*Job  // that entries are of, by number
+	kept, strays []entry // in order; put aside by add
 }
 
 // entry is a job in line.
 type entry struct {
-	key float64
-	job int
+	key float64 // policy key, the stake taken off if the job runs
+	job int     // its number
 }
 
 // nearby is how many places from the end an entry may belong to be put there at once.
 const nearby = 16
 
-// add puts an entry in its place, or aside if that is too far from the end.
+// add puts an entry in its place among those added before, or aside if that is more than nearby places from the end.
 func (l *line) add(e entry) {
 	at := len(l.kept)
 	for ; at > 0 && l.compare(e, l.kept[at-1]) < 0; at-- {
@@ -292,7 +297,7 @@ func (l *line) add(e entry) {
 // begin empties the line.
 func (l *line) begin(jobs []*Job) { l.jobs, l.kept, l.strays = jobs, l.kept[:0], l.strays[:0] }
 
-// end lists the jobs in order, those put aside merged in, in the memory of another list.
+// end lists the jobs in order, those put aside merged in. The result uses the memory of order.
 func (l *line) end(order []int) []int {
 	slices.SortFunc(l.strays, l.compare)
 	order, strays := order[:0], l.strays
@@ -308,7 +313,7 @@ func (l *line) end(order []int) []int {
 	return order
 }
 
-// compare puts the smaller key first, then the earlier arrival, then the smaller ID.
+// compare puts the smaller key first, then the earlier arrival, then the smaller number, which is the order of IDs.
 func (l *line) compare(e, f entry) int {
 	switch { // if neither key is less, cmp.Compare below decides: they are equal, or one is not a number
 	case e.key < f.key:

@@ -47,7 +47,8 @@ func (b *board) compareArrivals(x, y int) int {
 	return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
 }
 
-// youngestRunning is the running job that came last; -1: none runs.
+// youngestRunning is the number of the running job that came last; -1: none runs. A waiting job that came before it has
+// been passed over.
 func youngestRunning(b *board) int {
 	last := -1
 	for i, j := range b.jobs {
@@ -58,14 +59,16 @@ func youngestRunning(b *board) int {
 	return last
 }
 
-// precedes reports that job v goes before job i however long i has waited: it came first, and the policy has it first.
-// To stop it would swap two jobs for nothing, and back again when v is overdue in turn.
+// precedes reports that job v keeps its place from job i however long i has waited: i is overdue, v came first, and the
+// policy has v first or both equal. To stop v would swap two jobs for nothing, and back again when v is overdue in
+// turn.
 func (b *board) precedes(v, i int) bool {
 	return b.states[i].overdue && b.states[v].key <= b.states[i].key && b.compareArrivals(v, i) < 0
 }
 
 // couldRun reports whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from
-// that.
+// that. A job that could not run is not made overdue: it would only use up the part of the GPUs for which overdue jobs
+// go first. The answer for waiting jobs is found once a round for each class.
 func couldRun(b *board, i int) bool {
 	if b.jobs[i].Running != nil {
 		return true
