@@ -116,8 +116,8 @@ func placeWorth(b *board, i int) float64 {
 	return worth(j, 1, ahead)
 }
 
-// placeInFreeRoom places job i where no job is disturbed, on the fullest servers that have room, so that empty servers
-// stay empty. It reports whether there is room.
+// placeInFreeRoom places job i, in shape w, where no job is disturbed and its quotas allow it. The fullest servers that
+// have room are taken, so that empty servers stay empty. It reports whether there is room.
 func placeInFreeRoom(b *board, i int, w gangShape) bool {
 	k := b.states[i].class
 	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool { return affords(b, k, w.nodes, size) })
@@ -227,7 +227,7 @@ func resumeStopped(b *board, i int) bool {
 	return false
 }
 
-// allHave reports whether each of the servers has v free.
+// allHave reports whether each of the servers has v free, without touching any job.
 func (b *board) allHave(servers []int, v gres.Vector) bool {
 	for _, n := range servers {
 		if !v.Fits(b.servers[n].available()) {
@@ -256,7 +256,7 @@ func backfill(b *board) {
 	}
 }
 
-// readPlan reads the plan off the board.
+// readPlan reads the plan off the board at the end of a round, one decision for every job in ascending ID.
 func readPlan(b *board) Plan {
 	decisions := make([]Decision, len(b.states))
 	for i := range b.states {

@@ -11,6 +11,7 @@ import (
 // rearrange redistributes the starting single-node jobs over servers, so that jobs with large demands do not meet on
 // one server. While jobs wait for GPUs it only exchanges equal places, so that a job's demand for cores has no
 // influence on which jobs run. To servers that no waiting job could use, jobs may also move (the paper's best fit, §4).
+// The wishes that were noted on servers for this are erased at the end.
 func rearrange(b *board) {
 	movers := movableStarts(b)
 	for _, group := range alikeIn(movers, func(x int, y int) int { return comparePlaces(b, x, y) }) {
@@ -97,7 +98,7 @@ func comparePlaces(b *board, x, y int) int {
 	)
 }
 
-// compareBool puts false before true.
+// compareBool puts false before true, for sorting.
 func compareBool(x, y bool) int {
 	switch {
 	case x == y:

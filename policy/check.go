@@ -103,7 +103,8 @@ type tally struct {
 	changed bool        // some of it was not held before
 }
 
-// newChecker makes a checker. Only a snapshot in another order than that of IDs is sorted, in a list of its own.
+// newChecker makes a checker of a snapshot. Decisions come in ascending ID, so a snapshot in another order is sorted,
+// in a list of its own.
 func newChecker(c *Cluster) *checker {
 	k := &checker{c: c, decided: make([]bool, len(c.Jobs))}
 	for i := 1; i < len(c.Jobs); i++ {
@@ -123,7 +124,7 @@ func (k *checker) sort() {
 	slices.SortStableFunc(k.sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 }
 
-// job returns the job at a position in ascending ID.
+// job returns the job at a position in ascending ID, the order in which jobs are decided.
 func (k *checker) job(at int) *Job {
 	if k.sorted == nil {
 		return &k.c.Jobs[at]
@@ -144,7 +145,8 @@ func (k *checker) node(name string) (int, bool) {
 	return n, known
 }
 
-// breach notes a breach. Only the first few of each promise are kept, since people read the error.
+// breach notes a breach of a promise. Only the first few of each promise are kept, since people read the error; the
+// others are counted.
 func (k *checker) breach(promise Promise, format string, args ...any) {
 	if k.counts == nil {
 		k.counts = map[Promise]int{}
@@ -213,7 +215,7 @@ func (k *checker) find(id int) (at int, known bool) {
 	return at, at < len(k.decided) && k.job(at).ID == id
 }
 
-// undecided reports the jobs without a decision.
+// undecided reports the jobs without a decision, after all decisions have been taken.
 func (k *checker) undecided() {
 	for at, decided := range k.decided {
 		if !decided {
@@ -416,7 +418,8 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// atMostAllowed checks that a job has no more on a node than its ceiling.
+// atMostAllowed checks that a job has no more on a node than its ceiling, the most that the site or the user's request
+// allows; 0 is no ceiling.
 func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 	cores, memory := j.Ceiling.CPUs, j.Ceiling.Memory
 	if cores > 0 && size.CPUs > cores || memory > 0 && size.Memory > memory {
@@ -496,7 +499,8 @@ func (k *checker) capacities(p Plan) {
 	}
 }
 
-// count adds a grant to what its nodes give away.
+// count adds a grant to what its nodes give away. Nodes that are not in the snapshot are left out; they are reported
+// elsewhere if the grant is new.
 func (k *checker) count(g *Placement) {
 	for _, name := range g.Nodes {
 		if n, known := k.node(name); known {

@@ -142,7 +142,8 @@ func predictedSpeeds(node *Node, d *Device, list []deviceJob) []float64 {
 	return all
 }
 
-// importance is a job's class. A job that did not opt in to sharing must not be slowed down, so it counts as high.
+// importance is a job's class on a shared GPU. A job that did not opt in to sharing must not be slowed down, so it
+// counts as high.
 func importance(j *Job) share.Class {
 	if j.Share == nil {
 		return share.High

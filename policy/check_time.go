@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// inTime checks that a job started on a node ends before a reservation that is not its own begins there.
+// inTime checks that a job started on a node ends, by its time limit, before a reservation that is not its own begins
+// there: Slurm would not start it.
 func (k *checker) inTime(j *Job, n *Node) {
 	if r := conflictingReservation(j, n, k.c.Now); r != nil {
 		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name,

@@ -151,7 +151,8 @@ func (k *jobClass) has(j *Job, rules Rules, round int) bool {
 		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
 }
 
-// wordFor is a string that identifies a list of numbers; empty for an empty list.
+// wordFor is a string that identifies a list of numbers, so that the list can be part of a map's key; empty for an
+// empty list.
 func wordFor(numbers []int) string {
 	if len(numbers) == 0 {
 		return ""
@@ -265,8 +266,9 @@ func suits(j *Job, n *Node) bool {
 // gangShape is one way to divide a job's GPUs: so many on each of so many nodes.
 type gangShape struct{ nodes, gpus int }
 
-// gangShapesOf lists the ways that j allows if the largest node has so many GPUs, the fewest nodes first. A job that
-// fits on one node is not divided unless its user named a number of nodes. nil: there is no way.
+// gangShapesOf lists the ways in which job j's GPUs may be divided over nodes if the largest node has so many GPUs, the
+// fewest nodes first. A job that fits on one node is not divided unless its user named a number of nodes. nil: there is
+// no way, so the job cannot run.
 func gangShapesOf(j *Job, largest int) []gangShape {
 	switch {
 	case j.Nodes > 0 && j.GPUs%j.Nodes != 0:

@@ -62,7 +62,8 @@ type Quota struct {
 // Unbounded is the amount of a Quota without a limit.
 const Unbounded = -1
 
-// Less is what the quota leaves when one more job holds perNode on each of so many nodes; never below 0.
+// Less is what the quota leaves when one more job holds perNode on each of so many nodes; never below 0. An amount
+// without limit stays Unbounded.
 func (q Quota) Less(nodes int, perNode gres.Vector) Quota {
 	held := perNode.Times(nodes)
 	q.Jobs, q.Nodes = less(q.Jobs, 1), less(q.Nodes, nodes)

@@ -35,7 +35,8 @@ func goesOn(j *Job, d *Decision) bool {
 	return d.Job == j.ID && d.Grant != nil && j.Running != nil && d.Grant.Equal(*j.Running)
 }
 
-// equalServers reports whether all servers are equal, open, and without foreign jobs.
+// equalServers reports whether all servers are equal, open, and without foreign jobs, so that a gain is the same on
+// each; false if there are none.
 func equalServers(nodes []Node) bool {
 	for i := range nodes {
 		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total ||

@@ -119,8 +119,8 @@ func (r *repack) mayPlaceAnew(i int) bool {
 	return j.Running == nil && !s.cleared && s.class.canGiveBack && !r.c.Rationed(j)
 }
 
-// takesPart reports whether all jobs on server n start in this round and the server is neither closed nor kept for a
-// job.
+// takesPart reports whether server n may be filled anew: all jobs on it start in this round, and it is neither closed
+// nor kept for a job.
 func (r *repack) takesPart(n int) bool {
 	sv := &r.servers[n]
 	if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) {
@@ -392,7 +392,7 @@ func (r *repack) carryOut(assignments [][]assignment) {
 	}
 }
 
-// taken lists the places that the jobs of each class have now.
+// taken lists the places that the jobs of each class have now, with which carryOut leaves each class what it has.
 func (r *repack) taken() [][]assignment {
 	all := make([][]assignment, len(r.classes))
 	for at, i := range r.movable {

@@ -93,7 +93,7 @@ func (v *view) dominant(amount gres.Vector) float64 {
 // parts is an amount as a fraction of a whole, by resource; 0 where the whole has none.
 type parts struct{ gpus, cpus, memory float64 }
 
-// part is an amount as fractions of the whole cluster.
+// part is an amount as fractions of the whole cluster, in which GPUs, cores and memory can be compared.
 func (v *view) part(amount gres.Vector) parts {
 	all := v.total
 	return parts{

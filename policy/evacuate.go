@@ -145,8 +145,8 @@ func compareExpectedWaits(b *board, w gangShape, x, y int) int {
 	)
 }
 
-// planPreemptions plans what has to happen on each of the kept nodes, as far as it can happen in this round, the
-// shortest plan first.
+// planPreemptions plans what has to happen on each of the kept nodes, as far as it can happen in this round. The plans
+// with the fewest jobs come first, so that as many nodes as possible are cleared before the round may stop no more.
 func planPreemptions(b *board) []preemptionPlan {
 	var plans []preemptionPlan
 	for _, n := range b.keptNodes.nodes {

@@ -656,7 +656,8 @@ func offersMatch(b *board, p, q *serverJobs, h, k *offer) bool {
 	return p.slack+q.slack-h.loss-k.loss > least && boundWithout(b, p, h)+boundWithout(b, q, k) > least
 }
 
-// listOffers lists what server p may give: an idle place, each of its partners, and each two partners of one size.
+// listOffers lists what server p may give in an exchange, unless that is done: an idle place, each of its partners, and
+// each two partners of one size.
 func listOffers(b *board, p *serverJobs) {
 	if len(p.offers) > 0 {
 		return
@@ -678,7 +679,8 @@ func listOffers(b *board, p *serverJobs) {
 	}
 }
 
-// mayMoveOffer reports whether the jobs of an offer could be started on server q.
+// mayMoveOffer reports whether all jobs of offer h of server p could be started on server q: they may use it, and it is
+// not kept for another job or reserved.
 func mayMoveOffer(b *board, p *serverJobs, h *offer, q *serverJobs) bool {
 	for _, x := range h.jobs() {
 		if i := p.partners[x].job; !b.states[i].class.eligible.servers.has(q.server) || keptFrom(b, i, q.server) {
@@ -817,8 +819,8 @@ func ordersAllowed(b *board, orders []reassignment) bool {
 	return stops <= b.stops && quotasAllow(b, orders)
 }
 
-// quotasAllow reports whether the quotas leave what the jobs are to have together. Jobs that together have no more of a
-// quota than before may exchange even if it is overdrawn.
+// quotasAllow reports whether each quota leaves what its jobs are to have together beyond now. Jobs that together have
+// no more of a quota than before may exchange even if it is overdrawn.
 func quotasAllow(b *board, orders []reassignment) bool {
 	for q := range b.balances {
 		var more gres.Vector
@@ -834,8 +836,9 @@ func quotasAllow(b *board, orders []reassignment) bool {
 	return true
 }
 
-// carryOutExchange carries out an exchange. The job that gains most by it is named in the reasons of the others. All
-// jobs are taken off before any is placed, since they take each other's places.
+// carryOutExchange carries out an exchange: it stops the running jobs and places all anew. The job that gains most by
+// it is named in the reasons of the others. All jobs are taken off before any is placed, since they take each other's
+// places.
 func carryOutExchange(b *board, e *exchange) {
 	slices.SortFunc(e.reassignments, func(x, y reassignment) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.reassignments, func(x, y reassignment) int {

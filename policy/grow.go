@@ -202,7 +202,8 @@ func sizeIsFree(b *board, i int) bool {
 // see mayTakeMore.
 func growable(b *board, i int) bool { return b.states[i].class.canGiveBack && resizable(b, i) }
 
-// resize gives job i another size where it is. A job that runs is stopped for that; readDecision fills in the text.
+// resize gives job i another size where it is. A job that is kept is stopped for that, with reason Grows; readDecision
+// fills in the text when the final speed is known.
 func resize(b *board, i int, to sensitivity.Option) {
 	if s := &b.states[i]; s.status == statusKept {
 		b.stop(i, Grows, "")

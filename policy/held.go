@@ -24,7 +24,7 @@ func (c *GPUCount) More(p Placement) int {
 	return p.PerNode.GPUs
 }
 
-// GPUsHeld is how many GPUs placements hold together; nil holds none.
+// GPUsHeld is how many GPUs placements hold together, each shared device counted once; a nil placement holds none.
 func GPUsHeld(placements ...*Placement) (gpus int) {
 	var c GPUCount
 	for _, p := range placements {

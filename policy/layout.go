@@ -239,7 +239,8 @@ func (s *jobState) standsAs(was *jobState) bool {
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 
-// gainAsIn is the gain of a running job, taken from the last round if that was the same.
+// gainAsIn is the gain of a running job with its size, taken from the last round if menu and size are the same, which
+// saves evaluating the profile; was may be nil.
 func (s *jobState) gainAsIn(was *jobState) float64 {
 	if was != nil && was.menu == s.menu && was.size == s.size {
 		return was.gain

@@ -62,7 +62,8 @@ func newMenu(key menuKey) *menu {
 	return m
 }
 
-// withoutLoans drops the options with more than is owed, except the least, which a job gets in any case.
+// withoutLoans drops the options with more than is owed, for jobs that could not give it back. The least option stays
+// in any case, since a job gets it whatever it is.
 func withoutLoans(options []sensitivity.Option, owed gres.Vector) []sensitivity.Option {
 	kept := slices.Clone(options[:1])
 	for _, o := range options[1:] {
@@ -73,7 +74,8 @@ func withoutLoans(options []sensitivity.Option, owed gres.Vector) []sensitivity.
 	return kept
 }
 
-// fullMenu is the menu with all sizes, including those above the share.
+// fullMenu is the menu with all sizes, including those above the share, which are lent. Without profile or terms it has
+// only the share.
 func fullMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
 	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}

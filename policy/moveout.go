@@ -43,7 +43,7 @@ func (t *slotPlanner) moveOut() {
 // mostMoves bounds the moves of one round; the next round goes on with them.
 const mostMoves = 32
 
-// bestMove finds the move to make first; nil if none pays.
+// bestMove finds the move that gains most, of all jobs that share and all nodes with idle GPUs; nil if none pays.
 func (t *slotPlanner) bestMove() (best *move) {
 	if len(t.idle) == 0 {
 		return nil
@@ -123,8 +123,9 @@ func (t *slotPlanner) moveTo(from *shared, at, n int) *move {
 	return m
 }
 
-// aloneSizes are the sizes that a job may have on a GPU that it shares with no other job: at least the size at which it
-// trains as fast as promised, and at most its proportional share, or that size where it is larger.
+// aloneSizes are the sizes that a job may have on a GPU of node n that it shares with no other job: at least the size
+// at which it trains as fast as promised, and at most its proportional share, or that size where it is larger. The
+// job's class does not matter there: the less that a low-class job accepts is for slots beside others.
 func (t *slotPlanner) aloneSizes(j *Job, n int) []sensitivity.Option {
 	important := *j
 	request := *j.Share

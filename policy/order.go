@@ -77,8 +77,8 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	}
 }
 
-// First is this policy with one job before all others, overdue ones included. A running job that is never stopped for
-// another, as under Slurm's order, stays.
+// First is this policy with one job, by ID, before all others, overdue ones included. A running job that is never
+// stopped for another, as under Slurm's order, stays.
 func (p Policy) First(job int) Policy {
 	key := p.key
 	p.key = func(i int, v *view) float64 {
@@ -200,7 +200,8 @@ func remaining(j *Job) time.Duration {
 	return max(j.Length-j.Done, 0)
 }
 
-// restartLoss is the running time that a restart of j costs: for a job that does not save, the whole run besides.
+// restartLoss is the running time that a restart of j costs: saving and starting, and for a job that does not save the
+// whole run so far.
 func (j *Job) restartLoss(now time.Time) time.Duration {
 	if j.Saves {
 		return j.Restart
@@ -208,7 +209,8 @@ func (j *Job) restartLoss(now time.Time) time.Duration {
 	return j.Restart + max(now.Sub(j.Started), 0)
 }
 
-// remainingOrHalf is remaining, or for a job of unknown length as much as it has done, at least a second.
+// remainingOrHalf is how much longer j runs at the proportional share. A job of unknown length is taken to be half
+// done: as much as it has done is left, at least a second.
 func remainingOrHalf(j *Job) time.Duration {
 	if j.Length == 0 {
 		return max(j.Done, time.Second)
