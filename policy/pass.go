@@ -2,9 +2,10 @@ package policy
 
 import "slices"
 
-// pass is one step of an allocator, made after every job has had its turn. It changes the board and nothing else,
-// leaves a plan that passes Check, and reports whether it changed the plan. What it may spend is counted in steps
-// (passes, looks, work), never in time. BenchmarkAblation in policy/bound says what each pass is worth.
+// pass is one step of an allocator, made after every job has had its turn: only then is it known which jobs run, and
+// what is left for sizes. It changes the board and nothing else, leaves a plan that passes Check, and reports whether
+// it changed the plan. What it may spend is counted in steps (repeats, servers compared, exchangeBudget), never in
+// time, so that a plan depends on the snapshot alone. BenchmarkAblation in policy/bound says what each pass is worth.
 type pass struct {
 	name string
 	run  func(b *board) (changed bool)
@@ -41,7 +42,8 @@ func (a Allocator) Passes() []string {
 	return names
 }
 
-// Without is the allocator without the pass of that name, to find what the pass is worth.
+// Without is the allocator without the pass of that name. The difference between the two plans is what the pass is
+// worth; a name that no pass has leaves the allocator as it is.
 func (a Allocator) Without(name string) Allocator {
 	for _, list := range []*[]pass{&a.placing, &a.improving, &a.filling} {
 		*list = slices.DeleteFunc(slices.Clone(*list), func(p pass) bool { return p.name == name })
@@ -49,8 +51,9 @@ func (a Allocator) Without(name string) Allocator {
 	return a
 }
 
-// finish runs the allocator's passes. The improving passes run again while stopped jobs could go on after all: what
-// those had been given instead is free then.
+// finish runs the allocator's passes once every job has had its turn. Where the passes have made room, stopped jobs may
+// go on after all (reuseFreed), and what they had been given instead is free again. So the improving passes are
+// repeated as long as that happens, at most maxRepeats times.
 func (a Allocator) finish(b *board) {
 	if a.placing == nil {
 		return // an allocator without passes, such as Proportional
@@ -67,7 +70,8 @@ func (a Allocator) finish(b *board) {
 	}
 }
 
-// improve repeats the improving passes of the round's allocator.
+// improve repeats the improving passes of the round's allocator until none of them changes the plan, since one change
+// may make room for another; at most maxRepeats times.
 func improve(b *board) {
 	for again, n := true, 0; again && n < maxRepeats; n++ {
 		again = false
@@ -77,7 +81,8 @@ func improve(b *board) {
 	}
 }
 
-// fillAnew fills all servers anew as long as that pays.
+// fillAnew fills all servers anew (refillServers) as long as that pays, at most maxRepeats times, and reports whether
+// it did. What each refill has freed is given out before the next one.
 func fillAnew(b *board) (changed bool) {
 	for n := 0; n < maxRepeats && refillServers(b); n++ {
 		changed = true
@@ -87,13 +92,13 @@ func fillAnew(b *board) (changed bool) {
 	return changed
 }
 
-// fillUnlike fills all servers anew if they are few and of unlike shapes, since exchanges between two find too little
-// there.
+// fillUnlike is fillAnew if the servers are at most maxCompared and of unlike shapes: exchanges between two servers
+// (swap) find too little there. It reports whether it changed the plan.
 func fillUnlike(b *board) bool {
 	return len(b.servers) <= maxCompared && unlikeServers(b) && fillAnew(b)
 }
 
-// unlikeServers reports whether servers with GPUs have several shapes.
+// unlikeServers reports whether the servers with GPUs have two or more shapes.
 func unlikeServers(b *board) bool {
 	first := -1
 	for n := range b.servers {

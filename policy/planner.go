@@ -19,7 +19,8 @@ type Planner struct {
 	ranking *Planner
 }
 
-// Decide plans one round, as the function Decide does.
+// Decide plans one round, as the function Decide does. If jobs share GPUs, decide sees only one job of each shared GPU
+// (leaderSnapshot), and what becomes of the others is decided around its plan (newSlotPlanner).
 func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 	if !c.shares() {
 		return pl.decide(c, p, a)
@@ -36,8 +37,9 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 	return plan
 }
 
-// decide plans a round in which every job has its GPUs to itself. Room for unmanaged jobs is kept as their turn comes
-// among the waiting jobs.
+// decide plans a round in which every job has its GPUs to itself: first which jobs run and where, in the policy's
+// order, then their sizes. Room for an unmanaged job is kept before the waiting jobs that come after it, so that they
+// do not take it.
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	b, next := pl.boardFor(&c, p, a), 0
 	for _, i := range b.order {
@@ -78,8 +80,9 @@ type topology struct {
 // dropped.
 const maxCached = 4096
 
-// standsFor reports whether the topology is also that of these nodes. Whether they are open and what is held on them
-// does not matter.
+// standsFor reports whether the topology, built in an earlier round, is also that of these nodes; if not it has to be
+// built anew. Only what decides eligibility and sizes is compared: whether nodes are open and what is held on them does
+// not matter.
 func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
 		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType &&
@@ -87,7 +90,8 @@ func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	})
 }
 
-// buildTopology makes the topology and its servers anew.
+// buildTopology makes the topology and its servers anew. All that was kept from earlier rounds is dropped, since it
+// refers to servers by number. The nodes come in the order of their names.
 func buildTopology(b *board, nodes []*Node) {
 	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), classCache: newClassCache()}
 	for i, n := range nodes {
@@ -112,7 +116,8 @@ func buildTopology(b *board, nodes []*Node) {
 	b.states, b.ids, b.order = nil, nil, nil // their classes belong to the old topology
 }
 
-// numberShapes numbers the shapes of servers, that is their totals and GPU types.
+// numberShapes gives servers with equal totals and GPU types the same number (server.shape), since jobs have the same
+// menu on all of them. It also finds the reference server and the models.
 func numberShapes(b *board) {
 	type shape struct {
 		total   gres.Vector
@@ -134,8 +139,8 @@ func numberShapes(b *board) {
 
 // findModels finds which servers are equal for a gang: those with as many GPUs of one type and as many cores whose
 // memory differs by no more than Slack. The smallest of them is their model. A gang has one size on all its nodes, so
-// its share and its menu are those of the model, which every one of them can give; to ask for the last MiB of the
-// largest would keep it from running at all.
+// its share and its menu are those of the model, which each of them can give; to ask for the last MiB of the largest
+// would keep the gang from running at all.
 func findModels(b *board) {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {
@@ -162,7 +167,8 @@ func findModels(b *board) {
 	}
 }
 
-// byID lists jobs in ascending ID, in the memory of an old list.
+// byID lists jobs in ascending ID, reusing the memory of an old list. The board numbers jobs in this order, so that the
+// order of the snapshot does not matter.
 func byID(list []*Job, jobs []Job) []*Job {
 	list = resized(list, len(jobs))
 	clear(list[len(list):cap(list)]) // the rest of a longer list would keep its snapshot alive
@@ -185,7 +191,8 @@ func inOrder(jobs []Job) bool {
 	return true
 }
 
-// byName lists nodes in ascending name, in the memory of an old list.
+// byName lists nodes in ascending name, reusing the memory of an old list. The board numbers servers in this order, so
+// that the order of the snapshot does not matter.
 func byName(list []*Node, nodes []Node) []*Node {
 	list = resized(list, len(nodes))
 	clear(list[len(list):cap(list)])

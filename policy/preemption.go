@@ -10,26 +10,27 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// preemptionPlan is what must happen on one server so that a job fits: some jobs give back what they hold beyond their
-// share, some leave.
+// preemptionPlan is what must happen on one server so that a job fits there: some jobs give back what they hold beyond
+// their share (shrinks), others leave (victims). Nothing happens before carryOutPreemption.
 type preemptionPlan struct {
-	server  int
-	shrinks []shrink
-	victims []int
-	last    int     // the earliest rank among the jobs that leave; the later the better
-	cost    float64 // of the restarts, in GPU-seconds at the proportional speed
+	server  int      // the number of the server
+	shrinks []shrink // jobs that restart there with a smaller size
+	victims []int    // jobs that leave the server
+	last    int      // the earliest rank among the victims, the later the better; math.MaxInt: none leaves
+	cost    float64  // of the restarts, in GPU-seconds at the proportional speed
 }
 
 // shrink is a running job and the smaller size that it is restarted with.
 type shrink struct {
-	job   int
-	to    sensitivity.Option
-	freed gres.Vector // of what is missing, the part that it gives back
-	loss  float64     // relative to what is missing, in GPU-seconds at the proportional speed
+	job   int                // the number of the job
+	to    sensitivity.Option // its new size
+	freed gres.Vector        // of what is missing, the part that it gives back
+	loss  float64            // relative to what is missing, in GPU-seconds at the proportional speed
 }
 
-// makeRoom places job i by disturbing running jobs: first by calling back what others hold beyond their share, and only
-// then by stopping jobs that come later in the order. It reports whether it did.
+// makeRoom places job i in shape w by disturbing running jobs: first by calling back what others hold beyond their
+// share, since that costs no job its place, and only then by stopping jobs that come later in the order. It reports
+// whether it did. If not, b.limit says what forbade it, for the reason that the job is told.
 func makeRoom(b *board, i int, w gangShape) bool {
 	eligible := b.states[i].class.eligible.servers
 	if b.stops <= 0 {
@@ -49,7 +50,8 @@ func makeRoom(b *board, i int, w gangShape) bool {
 	return clearAndPlace(b, i, w, b.plans)
 }
 
-// addGiveBackPlans adds plans for servers with enough free GPUs on which no job has to leave to make room.
+// addGiveBackPlans adds plans for servers with enough free GPUs for one node of the gang, on which no job has to leave:
+// there cores or memory alone are missing, and other jobs give them back.
 func addGiveBackPlans(b *board, all []preemptionPlan, i int, w gangShape) []preemptionPlan {
 	k := b.states[i].class
 	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
@@ -59,17 +61,17 @@ func addGiveBackPlans(b *board, all []preemptionPlan, i int, w gangShape) []pree
 		if plan, can := planPreemption(b, i, n, w, 0); can {
 			all = append(all, plan)
 		}
-		return len(all) < max(maxCompared, 4*w.nodes) // a gang needs w.nodes of one model, so it looks at more
+		return len(all) < max(maxCompared, 4*w.nodes) // a gang needs w.nodes of one model
 	})
 	return all
 }
 
-// maxVictimPlans bounds how many servers are compared that a job would have to leave. The first come those of the last
-// jobs in the order.
+// maxVictimPlans bounds how many servers are compared on which jobs would have to leave, so that a search stays short.
+// The servers of the last jobs in the order come first.
 const maxVictimPlans = 16
 
-// addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order. Plans by
-// which no job leaves are in all already (addGiveBackPlans).
+// addLeavePlans adds plans for servers that jobs have to leave, beginning with the last jobs in the order. A plan by
+// which no job leaves is skipped: addGiveBackPlans has added it already, unless it had enough of them.
 func addLeavePlans(b *board, all []preemptionPlan, i int, w gangShape) []preemptionPlan {
 	k, most := b.states[i].class, len(all)+max(maxVictimPlans, 4*w.nodes)
 	visitLastFirst(b, i, func(n int) bool {
@@ -85,8 +87,9 @@ func addLeavePlans(b *board, all []preemptionPlan, i int, w gangShape) []preempt
 	return all
 }
 
-// visitLastFirst visits the servers of the running jobs that come after job i in the order, those of the last job
-// first, each server once, until visit returns false.
+// visitLastFirst calls visit with the servers of the running jobs that come after job i in the order and may be
+// displaced, those of the last job first, each server once, until visit returns false. The policy wants the last jobs
+// stopped first.
 func visitLastFirst(b *board, i int, visit func(n int) bool) {
 	for b.tail > 0 && b.states[b.order[b.tail-1]].status != statusPreemptible {
 		b.tail--
@@ -110,8 +113,9 @@ func visitLastFirst(b *board, i int, visit func(n int) bool) {
 	}
 }
 
-// clearAndPlace places job i on servers of one model after clearing them, if the rules allow it and it is worth it. It
-// takes the servers where the jobs that leave are last in the order, or, if that costs too much, where it costs least.
+// clearAndPlace makes room for job i by the plans for w.nodes servers of one model and places it there, if the rules
+// allow the stops and the place is worth the restarts; it reports whether it did. It takes the servers where the jobs
+// that leave are last in the order, or, if that costs too much, where it costs least.
 func clearAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) bool {
 	for _, order := range []func(x, y preemptionPlan) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
@@ -127,7 +131,7 @@ func clearAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) bool {
 	return false
 }
 
-// lateFirst puts first the plans that stop the jobs that are last in the order.
+// lateFirst puts first the plans that stop only jobs late in the order; of equal ones the cheaper.
 func lateFirst(x, y preemptionPlan) int {
 	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
 }
@@ -137,7 +141,8 @@ func cheapFirst(x, y preemptionPlan) int {
 	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
 }
 
-// carryOutAndPlace carries the plans out and places job i.
+// carryOutAndPlace carries out a plan for each of the servers and places job i there with its least size. It marks the
+// job as cleared: other jobs were stopped for exactly this place.
 func carryOutAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) {
 	servers := make([]int, 0, len(plans))
 	for k := range plans {
@@ -149,8 +154,8 @@ func carryOutAndPlace(b *board, i int, w gangShape, plans []preemptionPlan) {
 	b.states[i].cleared = true
 }
 
-// pickOneModel takes so many clearings of servers of one model, in the order given, that do not contradict each other;
-// nil if there are too few.
+// pickOneModel takes plans for so many servers of one model, in the order given, that do not contradict each other; nil
+// if there are too few. A gang has one size on all its nodes, so these must be equal.
 func pickOneModel(b *board, all []preemptionPlan, nodes int) []preemptionPlan {
 	for _, first := range all {
 		var chosen []preemptionPlan
@@ -166,14 +171,15 @@ func pickOneModel(b *board, all []preemptionPlan, nodes int) []preemptionPlan {
 	return nil
 }
 
-// overlap reports whether p contradicts a chosen clearing about a gang across both servers: that it leaves and that it
-// shrinks, or two sizes of which neither fits in the other.
+// overlap reports whether plan p contradicts one that is chosen already. Two plans on different servers may disagree
+// about a gang that runs on both: one has it leave and the other shrink, or they give it two sizes of which neither
+// fits in the other.
 func overlap(chosen []preemptionPlan, p *preemptionPlan) bool {
 	return slices.ContainsFunc(chosen, func(c preemptionPlan) bool { return contradicts(&c, p) || contradicts(p, &c) })
 }
 
-// contradicts reports that a job which shrinks by c leaves by p, or shrinks to a size that neither contains nor fits in
-// that of c.
+// contradicts reports that a job which shrinks by c leaves by p, or shrinks by both to sizes of which neither fits in
+// the other. If one fits, the smaller size serves both plans.
 func contradicts(c, p *preemptionPlan) bool {
 	for _, s := range c.shrinks {
 		if slices.Contains(p.victims, s.job) {
@@ -188,9 +194,9 @@ func contradicts(c, p *preemptionPlan) bool {
 	return false
 }
 
-// planPreemption plans how job i could fit on server n with at most so many jobs leaving, the last in the order first;
-// false if it cannot. Before each further job that leaves it tries whether those that stay can give back enough cores
-// and memory, since that stops fewer.
+// planPreemption plans how job i could fit on server n as one node of shape w with at most so many jobs leaving, the
+// last in the order first; false if it cannot. Before each further job that leaves it tries whether those that stay can
+// give back enough cores and memory, since that stops fewer.
 func planPreemption(b *board, i, n int, w gangShape, most int) (preemptionPlan, bool) {
 	sv := &b.servers[n]
 	plan := preemptionPlan{server: n}
@@ -219,7 +225,9 @@ func planPreemption(b *board, i, n int, w gangShape, most int) (preemptionPlan, 
 	return plan, true
 }
 
-// spareFromPlan takes jobs off the plan that need not leave after all, the earliest in the order first.
+// spareFromPlan takes jobs off the plan that need not leave after all, the earliest in the order first. There are some
+// where a job that was chosen later frees so much that an earlier choice is superfluous. left is what is free once all
+// victims have left.
 func spareFromPlan(b *board, plan *preemptionPlan, need, left gres.Vector) {
 	for _, s := range plan.shrinks {
 		left = left.Plus(s.freed)
@@ -232,7 +240,8 @@ func spareFromPlan(b *board, plan *preemptionPlan, need, left gres.Vector) {
 	}
 }
 
-// costPlan computes what the plan costs, and the earliest rank among the jobs that leave.
+// costPlan computes what the restarts of the plan cost and the earliest rank among the jobs that leave, by which plans
+// are compared.
 func costPlan(b *board, plan *preemptionPlan) {
 	plan.last = math.MaxInt
 	for _, v := range plan.victims {
@@ -244,8 +253,8 @@ func costPlan(b *board, plan *preemptionPlan) {
 	}
 }
 
-// nextToLeave is the last job in the order, of those on the server that may have to leave it for job i and are not gone
-// yet; -1 if there is none.
+// nextToLeave is the last job in the order, of those on the server that may be displaced for job i and are not gone
+// yet; -1 if there is none. Jobs that go before job i however long it waits (precedes) are not displaced.
 func nextToLeave(b *board, sv *server, gone []int, i int) int {
 	last := -1
 	for _, v := range sv.jobs {
@@ -265,7 +274,9 @@ func addGiveBack(b *board, plan *preemptionPlan, missing gres.Vector, i int) boo
 	return addGiveBackBy(b, b.servers[plan.server].jobs, plan, missing, i)
 }
 
-// addGiveBackBy is addGiveBack by the given jobs.
+// addGiveBackBy adds to the plan shrinks of the given jobs until what is missing for job i is free, those first that
+// lose least for what they give. It reports whether they can free it; if not, the plan is left without shrinks. Only
+// cores and memory can be given back.
 func addGiveBackBy(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) bool {
 	able := listShrinks(b, jobs, plan, missing, i)
 	left := missing
@@ -283,9 +294,9 @@ func addGiveBackBy(b *board, jobs []int, plan *preemptionPlan, missing gres.Vect
 	return false
 }
 
-// giveBackSources are the jobs that may give back for a clearing. If no job has to leave, GPUs for the job are free and
-// would idle for want of cores or memory; so runs that the rules protect give back loans, too (borrowersOn). They do
-// not on servers that are cleared over several rounds, where no job starts in this one.
+// giveBackSources are the jobs that may give back for the plan. If no job has to leave, GPUs are free for the waiting
+// job and would idle for want of cores or memory; so runs that the rules protect give back loans, too (borrowersOn).
+// They do not on kept nodes that are emptied over several rounds, where the job does not start in this one.
 func giveBackSources(b *board, plan *preemptionPlan) []int {
 	clearedLater := b.keptNodes != nil && b.keptNodes.closed && b.keptNodes.servers.has(plan.server)
 	if len(plan.victims) == 0 && !clearedLater {
@@ -294,9 +305,9 @@ func giveBackSources(b *board, plan *preemptionPlan) []int {
 	return b.servers[plan.server].jobs
 }
 
-// listShrinks lists the jobs that may be asked to shrink, and how far each can, least loss first. For a job that is
-// only to be faster, a job shrinks only if its size is free to choose or its last restart has paid off (sizeIsFree).
-// The list is in reused memory (b.asked).
+// listShrinks lists which of the jobs may be asked to shrink for job i, and how far each can, least loss first relative
+// to what it frees. If job i needs no more than to be faster, a job shrinks only if its size is free to choose or its
+// last restart has paid off (sizeIsFree). The list is in reused memory (b.asked), valid until the next call.
 func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
@@ -319,7 +330,8 @@ func listShrinks(b *board, jobs []int, plan *preemptionPlan, missing gres.Vector
 	return able
 }
 
-// needsOwedRoom reports that job i needs room for what it is owed, and not to be faster than that.
+// needsOwedRoom reports that job i needs room for what it is owed: it waits, runs below its proportional speed, or has
+// to go back to its share. For that other jobs give back loans; false means that it would only be faster still.
 func needsOwedRoom(b *board, i int) bool {
 	return i == unmanagedJob || b.states[i].status == statusWaiting || b.states[i].gain < 1 || b.jobs[i].Owed
 }
@@ -327,9 +339,9 @@ func needsOwedRoom(b *board, i int) bool {
 // covered reports that neither cores nor memory are missing.
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-// shrinkOf is the largest size of running job v that frees what is missing for job i, or the one that frees most of it;
-// nothing freed: there is none. If v restarts to be faster (growing), it may become slower than it was before for a job
-// that waits for a place, but not for one that is only to grow.
+// shrinkOf is the largest size of running job v that frees what is missing for job i, or else the one that frees most
+// of it; freed is zero if none frees anything. A job that restarts to be faster (growing) may end up slower than it was
+// before the round for a job that waits for a place, but not for one that is only to grow.
 func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 	s := &b.states[v]
 	slowest := 0.0
@@ -357,15 +369,16 @@ func shrinkOf(b *board, v int, missing gres.Vector, i int) shrink {
 }
 
 // memoryRoundsUp reports that the memory of running job v grows by rounding alone when its cores shrink, and that its
-// servers have room for that; less is what it would give back, with negative memory. Memory by the core is in whole
-// MiB: 12 cores of 20,833 MiB are more than 18 of 13,888.
+// servers have room for that. less is what the size gives back, with negative memory. Such a size may still be taken: a
+// job whose memory is given by the core has whole MiB for each, so 12 cores of 20,833 MiB are more than 18 of 13,888.
 func memoryRoundsUp(b *board, v int, less gres.Vector) bool {
 	s := &b.states[v]
 	return b.jobs[v].PerCore && int(-less.Memory) < s.size.CPUs &&
 		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].available().Memory < -less.Memory })
 }
 
-// mostGivenBack is the most that the jobs on server n could give back, if each were as small as it can be.
+// mostGivenBack is an upper bound on what the jobs on server n could give back: what is beyond the least cores and the
+// least memory of each. What is missing beyond that needs no search (bestTrade).
 func mostGivenBack(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range b.servers[n].jobs {
@@ -380,8 +393,8 @@ func mostGivenBack(b *board, n int) gres.Vector {
 }
 
 // resizable reports whether job i may be restarted where it is with another size: it saves, it could be started there
-// today, its quotas are not overdrawn, and all its nodes are of one model. A server where more is held than it has is
-// excluded, too: a changed grant there would count as one that gives away too much (Check).
+// today, its quotas are not overdrawn, and all its nodes are of one model. On a server where more is held than it has
+// it may not either: Check would take a changed grant there for one that gives away too much.
 func resizable(b *board, i int) bool {
 	j, s := b.jobs[i], &b.states[i]
 	if !restartable(b, i) || j.Barred != "" || !affordsMore(b, i, gres.Vector{}) ||
@@ -400,8 +413,8 @@ func resizable(b *board, i int) bool {
 	return true
 }
 
-// restartable reports whether job i could be restarted with another size: a running job if it saves, one that the plan
-// starts if it can be asked again later.
+// restartable reports whether job i could be restarted with another size without losing progress: a running job if it
+// saves, one that the plan starts only now if it can be asked to give back later.
 func restartable(b *board, i int) bool {
 	if s := &b.states[i]; s.status == statusStarting {
 		return s.class.canGiveBack
@@ -409,9 +422,10 @@ func restartable(b *board, i int) bool {
 	return b.jobs[i].Saves
 }
 
-// worthStopping reports whether the plans stop at most so many jobs and the restarts cost at most due, in GPU-seconds
-// at the proportional speed. Which of the two is exceeded it notes in b.limit, for the reason that the job is told.
-// What a job holds beyond its share is a loan, so its loss does not count.
+// worthStopping reports whether the plans stop no more than stops jobs and their restarts cost no more than due, in
+// GPU-seconds at the proportional speed. If not, b.limit says which of the two was exceeded, for the reason that the
+// waiting job is told. A job that has been stopped already counts for neither. What a job holds beyond its share is a
+// loan, so the speed that it loses does not count.
 func worthStopping(b *board, plans []preemptionPlan, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
@@ -440,7 +454,8 @@ func worthStopping(b *board, plans []preemptionPlan, due float64, stops int) boo
 	return false
 }
 
-// carryOutPreemption stops and shrinks the jobs of a plan, for the job with an ID.
+// carryOutPreemption stops and shrinks the jobs of a plan, for the job with an ID, which their owners are told. Jobs of
+// other plans may have left or shrunk already; these are not touched again.
 func carryOutPreemption(b *board, p *preemptionPlan, id int) {
 	for _, v := range p.victims {
 		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
@@ -451,7 +466,7 @@ func carryOutPreemption(b *board, p *preemptionPlan, id int) {
 		if b.states[s.job].size.Fits(s.to.Size) {
 			continue // a gang has shrunk enough for another server
 		}
-		// It keeps its standing: a loose job still has its turn, and may then be asked to leave.
+		// It keeps its status: a job whose turn has not come may still be asked to leave.
 		if st != statusStarting {
 			b.stop(s.job, Shrinks, shrinkText(b, s, id))
 		}
@@ -459,7 +474,7 @@ func carryOutPreemption(b *board, p *preemptionPlan, id int) {
 	}
 }
 
-// shrinkText says why a job shrinks for another.
+// shrinkText says, as the reason of its decision, why a job shrinks for the job with an ID.
 func shrinkText(b *board, s shrink, id int) string {
 	if s.to.Gain >= b.states[s.job].gain {
 		return fmt.Sprintf("gives what makes it no faster to job %d", id)
@@ -492,8 +507,8 @@ func shrinkToShare(b *board, i int) {
 	b.setSize(i, statusStarting, to)
 }
 
-// planResize plans, on each server of running job i, how it gets to a size there from what is free or was lent; false
-// if it cannot. No job leaves for that.
+// planResize plans, on each server of running job i, how the job gets to a size there from what is free or was lent, so
+// that no job leaves for that; false if it cannot. A plan that is free of shrinks means that there is room already.
 func planResize(b *board, i int, to gres.Vector) (plans []preemptionPlan, can bool) {
 	s := &b.states[i]
 	for _, n := range s.servers {

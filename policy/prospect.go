@@ -8,22 +8,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// A job that waits for a slot is compared with all devices. What depends on the device alone is found once for all
-// jobs, and how fast a job would be there once for all jobs with the same demand, as long as the device has the same
-// jobs. What is left of its node, and of its memory, is looked at each time.
+// A job that waits for a slot is compared with all devices. To keep that fast, what depends on the device alone is
+// found once for all jobs (occupancy), and how fast a job would be there once for all jobs with the same demand
+// (prospect), as long as the device has the same jobs. What is left of its node, and of the GPU's memory, is looked at
+// each time.
 
-// occupancy is what can be said of a device whichever job asks for a slot there.
+// occupancy is what holds of a device whichever job asks for a slot there; it is cached until the device's jobs change.
 type occupancy struct {
-	known    bool
+	known    bool // the rest has been found
 	unsuited bool // no job is put there, whatever it asks for
 	// slowed is a job that goes on there and was measured to be slower than it accepts; nil: none was.
 	slowed *Job
 	full   bool        // it has no slot left
 	memory gres.Memory // that the jobs on it need
-	highs  int
+	highs  int         // how many of the jobs on it are of class high
 }
 
-// occupied returns the occupancy of a device, found anew if its jobs have changed.
+// occupied returns the occupancy of a device, computed anew if its jobs have changed since the last call.
 func (on *shared) occupied(node *Node) *occupancy {
 	if s := &on.occupancy; !s.known {
 		cannot := func(u tenant) bool { return u.job.Share == nil || u.job.Unruly || u.memory == 0 }
@@ -37,13 +38,15 @@ func (on *shared) occupied(node *Node) *occupancy {
 	return &on.occupancy
 }
 
-// hold replaces the jobs on a device.
+// hold replaces the jobs on a device. All changes go through it, since it invalidates what was cached for the former
+// jobs: the occupancy, and by the count of changes the prospects.
 func (on *shared) hold(tenants []tenant) {
 	on.tenants, on.occupancy.known = tenants, false
 	on.changes++
 }
 
-// demand is everything about a job that decides how fast it is beside others.
+// demand is everything about a job that decides how fast it is beside others. Jobs with equal demands have the same
+// prospects.
 type demand struct {
 	profile *sensitivity.Profile
 	class   share.Class
@@ -52,28 +55,29 @@ type demand struct {
 	user    string // if that matters, see slotPlanner.fills
 }
 
-// prospect is how a job with a demand would do on a device with its largest size. With a smaller one only the job
-// itself would be slower.
+// prospect is how a job with a demand would do on a device with its largest size there. That size decides about the
+// others on the device: with a smaller one only the job itself would be slower.
 type prospect struct {
-	changes int // changes of the device when it was found, plus 1; 0: not found yet
-	sizes   []sensitivity.Option
-	slow    bool    // a job would be slower than it accepts
-	own     float64 // the job's speed, relative to alone
-	others  float64 // what the others would train, in shares
-	before  float64 // what they train without it
+	changes int                  // changes of the device when it was found, plus 1; 0: not found yet
+	sizes   []sensitivity.Option // that the job may have there, ascending in gain; none: it cannot run there
+	slow    bool                 // some job on the device would be slower than it accepts
+	own     float64              // the job's speed, relative to alone
+	others  float64              // what the others would train, in shares
+	before  float64              // what they train without it
 }
 
-// mostProspects bounds how many are kept, which is some 80 MB. For demands beyond that they are found for each job
-// anew.
+// mostProspects bounds how many prospects are kept, which is some 80 MB. For demands beyond that they are computed for
+// each job anew.
 const mostProspects = 1 << 20
 
-// prospects are kept for each demand, in the order of devices.
+// prospects caches one list for each demand, with the prospect on each device, in the order of devices.
 type prospects struct {
 	of     map[demand][]prospect
 	unkept []prospect // of a demand beyond the bound
 }
 
-// rowOf returns the prospects of a demand on so many devices, not all found yet. It is valid until the next call.
+// rowOf returns the list of a demand's prospects on so many devices; prospectOn computes those that it needs. If the
+// demand is beyond mostProspects, the list is empty again at each call, and valid only until the next one.
 func (p *prospects) rowOf(d demand, devices int) []prospect {
 	row, known := p.of[d]
 	switch {
@@ -91,7 +95,9 @@ func (p *prospects) rowOf(d demand, devices int) []prospect {
 	return row
 }
 
-// prospectOn returns the prospect of job j on device k.
+// prospectOn returns the prospect of job j on the device with index k, from the list of its demand (row), computed
+// first if the device's jobs have changed since. It answers whether a slot there is possible and what it would be
+// worth.
 func (t *slotPlanner) prospectOn(j *Job, k int, row []prospect) *prospect {
 	p, on := &row[k], t.devices[k]
 	if p.changes == on.changes+1 {

@@ -11,12 +11,12 @@ import (
 // quotaBalance is a quota during the round, and what running and granted jobs leave of it.
 type quotaBalance struct {
 	*Quota
-	left quotaUse
+	left quotaUse // negative: overdrawn
 }
 
-// quotaUse is what jobs hold, as quotas count it.
+// quotaUse is what jobs hold, or what is left to them, in the amounts that a quota limits.
 type quotaUse struct {
-	jobs, nodes int
+	jobs, nodes int // nodes: summed over jobs
 	amount      gres.Vector
 }
 
@@ -33,7 +33,7 @@ func (x quotaUse) covered() bool {
 	return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount)
 }
 
-// setUpQuotas sets up what is left of each quota before any job is placed.
+// setUpQuotas sets each quota's balance to the whole of it, before running jobs are placed and charged.
 func setUpQuotas(b *board) {
 	b.balances = b.balances[:0]
 	for i := range b.c.Quotas {
@@ -44,7 +44,8 @@ func setUpQuotas(b *board) {
 	}
 }
 
-// limitOf is a number of a quota; Unbounded is so large that nothing uses it up.
+// limitOf is an amount of a quota. Unbounded becomes so large a number that no use makes it negative, so that the
+// arithmetic needs no exception for it.
 func limitOf(n int) int {
 	if n == Unbounded {
 		return math.MaxInt / 2
@@ -52,8 +53,8 @@ func limitOf(n int) int {
 	return n
 }
 
-// charge books what job i holds on its quotas, times -1 to take that back. An index beyond the cluster's quotas is no
-// quota.
+// charge books what job i holds on each of its quotas; times is 1, or -1 to take that back. Quota numbers that the
+// cluster does not have are ignored.
 func (b *board) charge(i int, held quotaUse, times int) {
 	for _, q := range b.states[i].class.quotas {
 		if q < len(b.balances) {
@@ -62,7 +63,8 @@ func (b *board) charge(i int, held quotaUse, times int) {
 	}
 }
 
-// shortQuota finds the first quota of jobs of class k that does not leave so much more; nil if all do.
+// shortQuota finds the first quota of jobs of class k that does not leave so much more; nil: all do. It may be named as
+// the reason why a job waits.
 func shortQuota(b *board, k *jobClass, more quotaUse) *quotaBalance {
 	for _, q := range k.quotas {
 		if q < len(b.balances) && !b.balances[q].left.plus(more, -1).covered() {
@@ -77,15 +79,16 @@ func affords(b *board, k *jobClass, nodes int, size gres.Vector) bool {
 	return len(k.quotas) == 0 || shortQuota(b, k, quotaUseFor(nodes, size)) == nil
 }
 
-// affordsMore reports whether its quotas let job i, which has a place, have more on each of its nodes. It is false for
-// no more, too, if others have overdrawn them: the job could not be started with anything then.
+// affordsMore reports whether its quotas let job i, which has a place, have more on each of its nodes. If others have
+// overdrawn them it is false even for nothing more: a restart of the job with any size would not be allowed then.
 func affordsMore(b *board, i int, more gres.Vector) bool {
 	s := &b.states[i]
 	return len(s.class.quotas) == 0 || shortQuota(b, s.class, quotaUse{amount: more.Times(len(s.servers))}) == nil
 }
 
-// mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. If they are
-// overdrawn it may, as long as no other job has been granted anything of them.
+// mayReturn reports whether its quotas let stopped job i, which has no place now, go on as it was. Overdrawn quotas
+// allow that, too, as long as no other job has been granted anything of them in this round: the job would only keep
+// what it holds already.
 func mayReturn(b *board, i int) bool {
 	k, was := b.states[i].class, b.jobs[i].Running
 	if affords(b, k, len(was.Nodes), was.PerNode) {
@@ -101,8 +104,9 @@ func mayReturn(b *board, i int) bool {
 	return true
 }
 
-// blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what they need of
-// it; nil if on some server, with the least size there, the quotas leave enough.
+// blockingQuota finds the quota that keeps jobs of class k waiting whatever servers have left, and what one such job
+// needs of it at least; nil if on some server, with the least size there, the quotas leave enough. Then to stop jobs on
+// servers would not help, and quotas are named as the reason.
 func blockingQuota(b *board, k *jobClass) (*quotaBalance, quotaUse) {
 	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, quotaUse{}
@@ -127,8 +131,9 @@ func blockingQuota(b *board, k *jobClass) (*quotaBalance, quotaUse) {
 	return which, needs
 }
 
-// placeWithinQuota places job i, which waits only for its quotas' cores or memory, where there is room: others of the
-// same quotas give back what they hold beyond their least, wherever they run.
+// placeWithinQuota places job i in shape w if it waits only for its quotas' cores or memory and servers have room:
+// others of the same quotas give back what they hold beyond their least, wherever they run. It reports whether it did.
+// The jobs give back only by a restart, so a server that a reservation takes within a round does not do.
 func placeWithinQuota(b *board, i int, w gangShape) bool {
 	k := b.states[i].class
 	servers := serversWithRoom(b, i, w, func(size gres.Vector) bool {
@@ -152,8 +157,9 @@ func placeWithinQuota(b *board, i int, w gangShape) bool {
 	return true
 }
 
-// quotaLack is how much more cores and memory one more job needs than its quotas leave, and which jobs count in all the
-// quotas that are short.
+// quotaLack is how much more cores and memory one more job, with these needs, takes than its quotas leave, and which
+// jobs can help (lenders): those that count in all the quotas that are short, since a job that counts in only some of
+// them frees nothing in the others.
 func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
@@ -176,8 +182,9 @@ func quotaLack(b *board, k *jobClass, needs quotaUse) (missing gres.Vector, lend
 	return missing, lenders
 }
 
-// leavesQuotaShare reports whether job i, which cannot be asked to give back, would leave in its quotas the share of
-// cores and memory for the GPUs that other jobs can still have: those that the quota leaves, as far as they are idle.
+// leavesQuotaShare reports whether job i, which cannot be asked to give back, may have more on each of its nodes:
+// beside that, each of its quotas must leave the share of cores and memory for the GPUs that other jobs can still have
+// under it, as far as GPUs are idle. Otherwise those jobs could not start before job i ends.
 func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 	s := &b.states[i]
 	for _, q := range s.class.quotas {
@@ -202,15 +209,15 @@ func (b *board) proportion(gpus int) gres.Vector {
 	return gres.Proportional(b.total, gpus)
 }
 
-// hasQuotas reports whether a job on server n has quotas. What they leave changes from round to round, so what is found
-// out about the server is not cached.
+// hasQuotas reports whether a job on server n has quotas. What they leave changes from round to round, so a search in
+// vain on such a server is not remembered for the next round.
 func hasQuotas(b *board, n int) bool {
 	return len(b.balances) > 0 && slices.ContainsFunc(b.servers[n].jobs,
 		func(i int) bool { return len(b.states[i].class.quotas) > 0 })
 }
 
-// emptied says, for the reason of a waiting job, which amount of a quota is too small for what it needs, and how much
-// of it is taken. Memory comes last, so it is what remains if all else is enough.
+// emptied says, for the reason of a waiting job, which amount of the quota is less than the job needs, and how much of
+// it is taken. Memory is not compared: the caller knows that something is too little, and it comes last.
 func (p *quotaBalance) emptied(needs quotaUse) string {
 	left, most := p.left, p.Quota
 	switch {

@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// before reports that an unmanaged job is considered before managed job j.
+// before reports that an unmanaged job is considered before managed job j, as in Slurm's queue: the larger priority
+// first, then the smaller ID. Room is kept for it before job j has its turn.
 func (u *Unmanaged) before(j *Job) bool {
 	if u.Priority != j.Priority {
 		return u.Priority > j.Priority
@@ -17,10 +18,10 @@ func (u *Unmanaged) before(j *Job) bool {
 }
 
 // Loans are called back here for unmanaged jobs. What a job holds beyond what keeps its proportional speed is a loan,
-// and only a reason why the job cannot be stopped at all protects it: neither rules.min_run nor the cost of its last
-// restart does. No job leaves, and no job falls below its proportional share.
+// and it is protected only if the job cannot be stopped at all: neither rules.min_run nor the cost of its last restart
+// protects it. No job leaves, and no job falls below its proportional speed.
 
-// unmanagedJob stands for a job outside the snapshot for which a server is cleared: an unmanaged one.
+// unmanagedJob stands in for the number of a job where room is made for an unmanaged job, which is not in the snapshot.
 const unmanagedJob = -1
 
 // serveUnmanagedBefore makes and keeps room for the unmanaged jobs, from number next on, that are considered before job
@@ -37,16 +38,17 @@ func serveUnmanagedBefore(b *board, i, next int) int {
 	return next
 }
 
-// serveUnmanagedRest does the same for the unmanaged jobs that are left.
+// serveUnmanagedRest makes and keeps room for the unmanaged jobs from number next on, which come after all waiting
+// managed jobs.
 func serveUnmanagedRest(b *board, next int) {
 	for ; next < len(b.c.Unmanaged); next++ {
 		serveUnmanaged(b, &b.c.Unmanaged[next])
 	}
 }
 
-// serveUnmanaged keeps room for an unmanaged job where there is room, or else where there is once loans are called
-// back, on the servers where that costs least. A job that needs more than that waits for others to end, and is not
-// served.
+// serveUnmanaged keeps room for an unmanaged job, so that no job of the plan takes it and Slurm can start the job
+// there. It takes servers where there is room, or else where there is once loans are called back, those first where
+// that costs least. A job that needs more than that has to wait for others to end: nothing is kept for it.
 func serveUnmanaged(b *board, u *Unmanaged) {
 	var roomy []int
 	var plans []preemptionPlan
@@ -94,9 +96,9 @@ func serveUnmanaged(b *board, u *Unmanaged) {
 // rules.horizon, and those for which this round calls loans back.
 func expectedUnmanaged(b *board) int { return b.c.UnmanagedGPUs + b.called }
 
-// planCallBack plans that the jobs on a server give back what unmanaged job u lacks there. If they can, they also give
-// back the share of the next GPUs that unmanaged jobs are expected to ask for and do not find free with their share:
-// otherwise each such job would have the same jobs restarted again.
+// planCallBack adds to the plan that jobs on its server give back what unmanaged job u lacks there, and reports whether
+// they can. If they can, they also give back the share of the next GPUs that unmanaged jobs are expected to ask for and
+// do not find free with their share: otherwise each such job would have the same jobs restarted again.
 func planCallBack(b *board, plan *preemptionPlan, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
 	withShare := b.idle - b.stranded
@@ -109,8 +111,9 @@ func planCallBack(b *board, plan *preemptionPlan, missing gres.Vector, u *Unmana
 	return false
 }
 
-// keepShares withholds free GPUs with their share from the plan, as many as unmanaged jobs are expected to ask for,
-// first on the servers with the fewest jobs. If these shares were lent, an unmanaged job would wait for a checkpoint.
+// keepShares withholds from the plan free GPUs with their share, as many as unmanaged jobs are expected to ask for,
+// first on the servers with the fewest jobs. If these shares were lent, an unmanaged job would have to wait until their
+// borrowers have saved.
 func keepShares(b *board) {
 	left := expectedUnmanaged(b)
 	if left == 0 {
@@ -129,7 +132,7 @@ func keepShares(b *board) {
 	}
 }
 
-// withhold keeps an amount of server n from the jobs of the plan.
+// withhold keeps an amount of server n, which is free, from the jobs of the plan.
 func withhold(b *board, n int, amount gres.Vector) {
 	sv := &b.servers[n]
 	sv.free, sv.withheld = sv.free.Minus(amount), sv.withheld.Plus(amount)
@@ -138,20 +141,22 @@ func withhold(b *board, n int, amount gres.Vector) {
 	b.disturbed(n)
 }
 
-// callable reports that running job j may be asked for what it was lent although its run is protected: nothing keeps it
-// from being stopped but rules.min_run, the cost of its last restart, or Job.Stays.
+// callable reports that running job j may be asked for what it was lent although it may not be stopped in this round:
+// nothing protects it but rules.min_run, the cost of its last restart, or Job.Stays.
 func (j *Job) callable(c *Cluster) bool {
 	return !j.Fixed && j.Saves && c.Rules.allowAfter(j.Restarts) && !j.aboutToEnd(c)
 }
 
-// listBorrower lists running job i, which is fixed, among the jobs that can be asked for what they were lent.
+// listBorrower lists running job i, which is fixed, on its servers among the jobs that can be asked for what they were
+// lent (borrowersOn).
 func listBorrower(b *board, i int) {
 	for _, n := range b.states[i].servers {
 		b.servers[n].borrowers = append(b.servers[n].borrowers, i)
 	}
 }
 
-// callableOn is the most that the jobs on server n would give back if each went down to its least size.
+// callableOn is the most that the jobs on server n would give back if each that may be restarted went down to its least
+// size.
 func callableOn(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range borrowersOn(b, n) {
@@ -163,8 +168,9 @@ func callableOn(b *board, n int) gres.Vector {
 	return sum
 }
 
-// borrowersOn are the jobs on server n that can be asked for what they were lent, ascending: fixed ones, too
-// (callable), for a job that is owed GPUs that idle. The list may be in reused memory, valid until the next call.
+// borrowersOn are the jobs on server n that can be asked for what they were lent, ascending. Other than server.jobs,
+// they include fixed jobs (callable): a job that is owed GPUs that idle may call their loans back, too. The list may be
+// in reused memory, valid until the next call.
 func borrowersOn(b *board, n int) []int {
 	sv := &b.servers[n]
 	if len(sv.borrowers) == 0 {
