@@ -156,7 +156,7 @@ func listBorrower(b *board, i int) {
 }
 
 // callableOn is the most that the jobs on server n would give back if each that may be restarted went down to its least
-// size.
+// size. Only what a waiting job lacks beyond that keeps it waiting, and is named as the reason.
 func callableOn(b *board, n int) gres.Vector {
 	var sum gres.Vector
 	for _, v := range borrowersOn(b, n) {

@@ -13,7 +13,7 @@ import (
 // refill fills all servers anew, all at once, with running and starting jobs: which jobs share a server is found as for
 // repack, by fillings of whole servers, and done if it pays for all the restarts that it takes. Exchanges of two
 // servers (see market) find what two can gain from each other; what only several can gain, in a ring, is found here. A
-// filling says which jobs share a server; their sizes are found afterwards, with the restarts subtracted.
+// filling says which jobs share a server; their sizes are computed afterwards, with the cost of restarts subtracted.
 type refill struct {
 	repack
 	// groups lists, for each server that takes part, its jobs that may be moved or resized, as indexes in movable: by
@@ -23,15 +23,17 @@ type refill struct {
 	group  []int // of each server, another that it exchanges jobs with; itself at the root (a union-find)
 }
 
-// mostMatches bounds how often servers are compared with fillings: up to a thousand equal servers may take part.
+// mostMatches bounds how often servers are compared with fillings (match), which takes the square of the number of
+// equal servers: up to a thousand of them may take part.
 const mostMatches = 1 << 20
 
 // loyalty is the part of the cost of restarting all jobs on a server that counts for leaving it as it is, while
 // fillings are searched for: about that part of the jobs has to move for another filling.
 const loyalty = 0.25
 
-// refillServers exchanges jobs between servers where that pays, as many servers at a time as it takes, and reports
-// whether it did.
+// refillServers exchanges jobs between servers, as many servers at a time as it takes, where that pays for the
+// restarts, and reports whether it did. It does nothing if no job could gain, or nothing has changed since that gained
+// nothing.
 func refillServers(b *board) bool {
 	r := refill{repack: repack{board: b}, groups: map[int][]int{}}
 	if !r.gatherAll(b) || !r.classify() || !r.repack.group() || !r.list() {
@@ -54,16 +56,17 @@ func refillServers(b *board) bool {
 	return done
 }
 
-// attempt is the state of the servers when they were last to be filled anew.
+// attempt is the state of the servers when they were last to be filled anew. If it is still the same, filling them
+// again would find the same.
 type attempt struct {
-	jobs, stamps []int // IDs of the movable jobs; stamps of the servers, see market
-	room         []columns.Shape
+	jobs, stamps []int           // IDs of the movable jobs; stamps of the servers, see market
+	room         []columns.Shape // the stands and their room
 }
 
 // triedInVain reports whether nothing has changed since the servers were last to be filled anew and that gained
-// nothing. As a side effect it records the present state for the next call. The record is dropped (market.refilled)
-// where servers exchanged jobs, and where turn found a gain that the rules or quotas forbade: that may be allowed in a
-// later round.
+// nothing, so that the long search can be saved. As a side effect it records the present state for the next call. The
+// record is dropped (market.refilled) where servers exchanged jobs, and where turn found a gain that the rules or
+// quotas forbade: that may be allowed in a later round.
 func (r *refill) triedInVain() bool {
 	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -75,7 +78,7 @@ func (r *refill) triedInVain() bool {
 	return vain
 }
 
-// tooMany reports whether there are too many servers to compare with fillings.
+// tooMany reports whether the servers are too many to compare each with the fillings of its stand (mostMatches).
 func (r *refill) tooMany() bool {
 	matches := 0
 	for s := range r.stands {
@@ -84,8 +87,9 @@ func (r *refill) tooMany() bool {
 	return matches > mostMatches
 }
 
-// gatherAll finds the jobs that may be placed anew; false if no job could gain by that, or no running job may move:
-// beside running jobs the others are placed one after the other, see repackStarts.
+// gatherAll finds the jobs that may be placed or sized anew (movable) and their servers (part); false if no job could
+// gain by that, if fewer than two servers take part, or if no running job is among them: starting jobs alone are for
+// repackStarts.
 func (r *refill) gatherAll(b *board) bool {
 	hungry, runs := false, false
 	r.part = newServerSet(len(r.servers))
@@ -93,7 +97,7 @@ func (r *refill) gatherAll(b *board) bool {
 		sv := &r.servers[n]
 		if sv.Closed != "" || r.keptNodes != nil && r.keptNodes.servers.has(n) ||
 			!(gres.Vector{}).Fits(sv.available()) {
-			continue // the last: more is held there than the server has
+			continue // the last condition: more is held there than the server has
 		}
 		for _, i := range sv.jobs {
 			s := &r.states[i]
@@ -113,8 +117,9 @@ func (r *refill) gatherAll(b *board) bool {
 	return hungry && runs && r.part.countCommon(r.part) > 1
 }
 
-// fill finds which jobs are to share a server; nil if the present plan is nearly the best, a job is left over, or a
-// server is too large for the program (columns.NewConfigured).
+// fill finds which jobs are to share a server, without regard to which server that is (assign decides it); nil if the
+// present plan is nearly the best, a job is left over, or a server is too large for the program
+// (columns.NewConfigured).
 func (r *refill) fill() []columns.Filling {
 	present := r.listPresent()
 	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
@@ -132,14 +137,15 @@ func (r *refill) fill() []columns.Filling {
 	return fillings
 }
 
-// present is how a server is filled now.
+// present is how a server is filled now. The bonus lets the search prefer that filling, since it takes no restarts.
 type present struct {
-	stand   int
+	stand   int     // index in repack.stands
 	options []int   // indexes in problem.Options of the stand
 	bonus   float64 // added to the value of this filling, see loyalty
 }
 
-// listPresent adds the present sizes of jobs to the lists of sizes, and lists how servers are filled now.
+// listPresent lists how servers are filled now, and adds the present sizes of jobs to the sizes on which the program
+// decides: without them it could not choose to leave a server as it is.
 func (r *refill) listPresent() (all []present) {
 	standOf := map[int]int{}
 	for s := range r.stands {
@@ -182,7 +188,8 @@ func (r *refill) listPresent() (all []present) {
 	return all
 }
 
-// loyal orders jobs of a server by class, and within a class by the cost of a restart, the largest first.
+// loyal orders jobs of a server by class, and within a class by the cost of a restart, the largest first: the first
+// jobs of a class stay (assign), so the cheapest restarts are made.
 func (r *refill) loyal(jobGroup []int) []int {
 	slices.SortStableFunc(jobGroup, func(x, y int) int {
 		i, j := r.movable[x], r.movable[y]
@@ -192,7 +199,7 @@ func (r *refill) loyal(jobGroup []int) []int {
 	return jobGroup
 }
 
-// sortSizes sorts the sizes of a stand by class.
+// sortSizes sorts the options of stand s by class, and the sizes beside them, since packers need them in that order.
 func (r *refill) sortSizes(s int) {
 	order := make([]int, len(r.sizes[s]))
 	for k := range order {
@@ -206,17 +213,18 @@ func (r *refill) sortSizes(s int) {
 	}
 }
 
-// optionOf finds the option that is the present size of a job on stand s; -1: there is none.
+// optionOf finds the option on stand s that is the present size of the movable job with index at; -1: there is none.
 func (r *refill) optionOf(s, at int) int {
 	size := r.states[r.movable[at]].size
 	return slices.IndexFunc(r.problem.Options[s],
 		func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
 }
 
-// jobGroup is the classes of the jobs that a server is to have, ascending.
+// jobGroup is the classes of the jobs that a server is to have, ascending; a class comes once for each of its jobs.
 type jobGroup []int
 
-// jobGroupsOf lists the groups that fillings have for a stand.
+// jobGroupsOf lists the groups of jobs that the fillings give to servers of stand s, one for each server that is
+// filled.
 func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup) {
 	for _, f := range fillings {
 		if f.Shape != s {
@@ -234,8 +242,9 @@ func (r *refill) jobGroupsOf(s int, fillings []columns.Filling) (all []jobGroup)
 	return all
 }
 
-// assign decides where each job is to be: fillings go to the servers that have most of their jobs already, and a job
-// that cannot stay goes where one of its class is missing; false if the numbers do not match.
+// assign decides on which server each movable job is to be (to). Fillings go to the servers that have most of their
+// jobs already, so that few jobs restart; a job that cannot stay goes where one of its class is missing. It is false if
+// the fillings have other numbers of jobs than there are.
 func (r *refill) assign(fillings []columns.Filling) bool {
 	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
 	for n := range r.group {
@@ -268,8 +277,8 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 	return true
 }
 
-// match decides which jobGroup each server is to have, the best matches first; nil for a server where there are fewer
-// groups.
+// match decides which group of jobs each of the servers is to have, the pairs with most GPUs in common first, so that
+// most jobs stay; nil for a server if there are fewer groups than servers.
 func (r *refill) match(jobGroups []jobGroup, servers []int) []jobGroup {
 	type pair struct{ jobGroup, server, common int }
 	var pairs []pair
@@ -290,7 +299,7 @@ func (r *refill) match(jobGroups []jobGroup, servers []int) []jobGroup {
 	return got
 }
 
-// common is how many GPUs of a server's jobs, which are in the order of classes, stay with jobGroup c.
+// common is how many GPUs of a server's jobs stay if it gets jobGroup c. has lists these jobs in the order of classes.
 func (r *refill) common(c jobGroup, has []int) (gpus int) {
 	x, y := 0, 0
 	for x < len(c) && y < len(has) {
@@ -308,7 +317,8 @@ func (r *refill) common(c jobGroup, has []int) (gpus int) {
 }
 
 // send assigns jobs of a class to servers that lack one, if possible between servers that exchange others already: the
-// smaller the groups of servers that depend on each other, the more of them may pay (rings, turn).
+// smaller the rings of servers that depend on each other, the more of them pay (turn accepts or rejects a ring as a
+// whole). There are as many jobs as servers.
 func (r *refill) send(jobs, servers []int) {
 	for _, at := range jobs {
 		home := r.states[r.movable[at]].servers[0]
@@ -320,7 +330,8 @@ func (r *refill) send(jobs, servers []int) {
 	}
 }
 
-// root finds the server that stands for all those with which server n exchanges jobs.
+// root finds the server that stands for all those with which server n exchanges jobs, itself among them: the root of
+// its tree in the union-find of group.
 func (r *refill) root(n int) int {
 	for r.group[n] != n {
 		r.group[n] = r.group[r.group[n]]
@@ -329,7 +340,8 @@ func (r *refill) root(n int) int {
 	return n
 }
 
-// rings lists groups of servers, two or more in each, that exchange jobs only with each other.
+// rings lists groups of servers, two or more in each, that exchange jobs only with each other, so that each group can
+// be exchanged or left alone by itself.
 func (r *refill) rings() (all [][]int) {
 	number := map[int]int{}
 	for n := range r.servers {
@@ -344,8 +356,8 @@ func (r *refill) rings() (all [][]int) {
 	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
 }
 
-// turn carries out the exchange of one ring of servers if they net more by it than each could with the jobs that it
-// has, and reports whether it did.
+// turn carries out the exchange of one ring of servers, and reports whether it did: if all restarts are paid and the
+// jobs still net more than with the best sizes where they are (leastNet), and the rules and quotas allow it.
 func (r *refill) turn(b *board, servers []int) bool {
 	var e exchange
 	for _, n := range servers {
@@ -382,8 +394,8 @@ func (r *refill) jobsOf(list []int) (jobs []int) {
 	return jobs
 }
 
-// bestSizesOn returns what has to be done so that jobs have the best sizes on server n, and what that nets; -Inf if
-// there is no room for them.
+// bestSizesOn returns what has to change so that jobs have the best sizes on server n within room, and what that nets
+// in GPU-seconds; -Inf if there is no room for them.
 func bestSizesOn(b *board, n int, room gres.Vector, jobs []int) (orders []reassignment, net float64) {
 	var lists [][]choice
 	var stock []choice

@@ -9,10 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// keptNodes keeps nodes for a job that has been passed over for too long: a job that starts there meanwhile must be
-// able to give way again, or end before the waiting job could start. Slurm's reservations are of type Reservation.
+// keptNodes is the job that has been passed over for too long, and the nodes that are kept for it so that it starts at
+// last: a job that starts there meanwhile must be able to give way again, or end before the waiting job could start.
+// Only one job of a round has kept nodes. Slurm's reservations are of type Reservation.
 type keptNodes struct {
-	job     int
+	job     int // the number of the job
 	shape   gangShape
 	nodes   []int // in the order in which they were chosen
 	servers serverSet
@@ -25,7 +26,8 @@ type keptNodes struct {
 	idle     map[int]int // the same by server; looked up by number only
 }
 
-// idleGPUsOn is how many idle GPUs of server n are kept; r may be nil.
+// idleGPUsOn is how many idle GPUs of server n are withheld for the job, for the reasons of others that wait; r may be
+// nil.
 func (r *keptNodes) idleGPUsOn(n int) int {
 	if r == nil {
 		return 0
@@ -33,8 +35,8 @@ func (r *keptNodes) idleGPUsOn(n int) int {
 	return r.idle[n]
 }
 
-// keptFrom reports whether job i must be kept off server n for the sake of another job, or since a reservation begins
-// there before job i would end.
+// keptFrom reports whether job i may not start on server n although there is room: the server is kept for another job,
+// or a reservation begins there before job i would end.
 func keptFrom(b *board, i, n int) bool {
 	if b.states[i].class.isReservedNow(n) {
 		return true
@@ -42,7 +44,7 @@ func keptFrom(b *board, i, n int) bool {
 	return yieldsServer(b, i, n)
 }
 
-// yieldsServer reports whether job i must be kept off server n for the sake of another job.
+// yieldsServer reports whether server n is kept for another job in such a way that job i may not start there.
 func yieldsServer(b *board, i, n int) bool {
 	if b.keptNodes == nil || b.keptNodes.job == i || !b.keptNodes.servers.has(n) {
 		return false
@@ -50,13 +52,13 @@ func yieldsServer(b *board, i, n int) bool {
 	return b.keptNodes.closed || keptOffNodes(b, i)
 }
 
-// staysForGood reports that job i, once it runs, gives way to no job.
+// staysForGood reports that the policy lets job i, once it runs, give way to no other job (its stake is infinite).
 func staysForGood(b *board, i int) bool { return math.IsInf(b.stake(i), 1) }
 
-// keepNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than
-// rules.patience, and reports whether it did. Nodes on which its quotas would not let it run are not kept. A running
-// job that was stopped in this round gets none. If too few nodes suit the job, its class notes that (apart), so that
-// the nodes are not searched again for each of its jobs.
+// keepNodes keeps nodes for waiting job i, if it is the first in the order to have waited longer than rules.patience,
+// and reports whether it did. Nodes on which its quotas would not let it run are not kept. A running job that was
+// stopped in this round gets none. If too few nodes suit the job, its class notes that (apart), so that the nodes are
+// not searched again for each of its jobs.
 func keepNodes(b *board, i int) bool {
 	if b.keptNodes != nil || b.states[i].stopped || totalWait(b, b.jobs[i]) < b.c.Rules.patience() ||
 		b.states[i].class.apart {
@@ -76,21 +78,24 @@ func keepNodes(b *board, i int) bool {
 	return false
 }
 
-// totalWait is how long j has waited, in all its waits.
+// totalWait is how long j has waited in all, not counting the time in which it ran. A job that was preempted thus keeps
+// what it had waited before.
 func totalWait(b *board, j *Job) time.Duration {
 	served := time.Duration(j.Attained / float64(max(1, j.GPUs)) * float64(time.Second))
 	return b.c.Now.Sub(j.Arrival) - served
 }
 
-// couldHold reports whether server n, if it were empty, and the quotas would do for job i now.
+// couldHold reports whether server n, if it were empty, could hold one node's part of job i now, as far as size,
+// reservations, quotas and the number of equal servers go. Only such servers are worth keeping for the job.
 func couldHold(b *board, i int, w gangShape, n int) bool {
 	k := b.states[i].class
 	return !tooFewOfModel(b, w, n) && !k.isReservedNow(n) && b.holdsLeast(k, w, n) &&
 		(len(k.quotas) == 0 || affords(b, k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
-// comparePlenty puts servers first that lack less of the least size of job i once every displaceable job has left. Only
-// a job with terms, such as a floor, can need more than its share of a resource; for others all servers are equal.
+// comparePlenty puts servers first that lack less of the least size of job i once every job that may be displaced has
+// left. Only a job with terms, such as a floor, can need more than its share of a resource; for others all servers are
+// equal (0).
 func comparePlenty(b *board, i int, w gangShape, x, y int) int {
 	if b.states[i].class.terms == (terms{}) {
 		return 0
@@ -100,7 +105,8 @@ func comparePlenty(b *board, i int, w gangShape, x, y int) int {
 	return cmp.Or(cmp.Compare(v.GPUs, u.GPUs), cmp.Compare(v.CPUs, u.CPUs), cmp.Compare(v.Memory, u.Memory))
 }
 
-// soonestNodes picks the nodes on which job i could start first; nil if there are too few.
+// soonestNodes picks the nodes of one model on which job i is likely to start first, to be kept for it; nil if too few
+// could hold it.
 func soonestNodes(b *board, i int, w gangShape) []int {
 	z := b.states[i].class.eligible
 	var able []int

@@ -8,34 +8,38 @@ import (
 	"time"
 )
 
-// roundReservations are the reservations of a round: on which servers no run may begin that would reach into one.
+// roundReservations caches, for the round, on which servers no run may begin since it would reach into a reservation.
+// Times of reservations are reduced to how many begin before a run ends (crossed), since jobs of equal numbers may
+// start on the same servers.
 type roundReservations struct {
-	any     bool                  // a server is or will be reserved
+	any     bool                  // some server is or will be reserved
 	begins  []time.Time           // of the reservations to come, each time once, ascending
 	shut    map[runSpan]serverSet // servers on which no such run may begin
 	returns map[restartKey]bool   // see mayRestartLater
 }
 
-// reservationKey is what jobs have in common that may be started on the same servers, as far as reservations go.
+// reservationKey is what jobs have in common that may be started on the same servers, as far as reservations go; it is
+// part of a job's class. It is zero in a round without reservations.
 type reservationKey struct {
-	own  string // the reservation that they were submitted to
-	now  int    // as stretch.crossed of a run that begins now
-	soon int    // as stretch.crossed of a run that begins a round later, when others have made room for it
+	own  string // the reservation that they were submitted to; empty: none
+	now  int    // runSpan.crossed of a run that begins now
+	soon int    // runSpan.crossed of a run that begins a round later, when others have made room for it
 }
 
-// runSpan is a run of which only the end matters.
+// runSpan is a run as far as reservations go: only its end matters, and which reservation is its own.
 type runSpan struct {
-	own     string // the reservation that its job was submitted to
+	own     string // the reservation that its job was submitted to; empty: none
 	crossed int    // how many of the reservations to come begin before it ends
 }
 
-// restartKey is what decides whether a job could be started again.
+// restartKey is what decides whether a job that is stopped could be started again, see mayRestartLater.
 type restartKey struct {
 	class   *jobClass
 	crossed int
 }
 
-// findReservations finds the reservations of the round.
+// findReservations collects the reservations of the round and empties the caches. With reservations, now or in the last
+// round, everything that was searched for in vain is searched for again: time has passed, so it may be possible now.
 func findReservations(b *board) {
 	before := b.reservations.any
 	b.reservations = roundReservations{}
@@ -58,7 +62,7 @@ func findReservations(b *board) {
 	b.reservations.shut, b.reservations.returns = map[runSpan]serverSet{}, map[restartKey]bool{}
 }
 
-// reservationKeyOf is the season of job j.
+// reservationKeyOf is the reservationKey of job j.
 func (b *board) reservationKeyOf(j *Job) reservationKey {
 	if !b.reservations.any {
 		return reservationKey{}
@@ -66,7 +70,8 @@ func (b *board) reservationKeyOf(j *Job) reservationKey {
 	return reservationKey{j.Reservation, b.crossed(j, 0), b.crossed(j, b.c.Rules.round())}
 }
 
-// crossed counts the reservations to come that begin before job j would end if it were started after a delay.
+// crossed counts the reservations to come that begin before job j would end by its time limit if it were started after
+// a delay. A job without time limit crosses all of them.
 func (b *board) crossed(j *Job, delay time.Duration) int {
 	begins := b.reservations.begins
 	if j.TimeLimit == 0 {
@@ -76,7 +81,8 @@ func (b *board) crossed(j *Job, delay time.Duration) int {
 	return sort.Search(len(begins), func(at int) bool { return !begins[at].Before(end) })
 }
 
-// reservedServers is the servers on which such a run may not begin; nil: none.
+// reservedServers is the servers on which such a run may not begin, since it would reach into a reservation that is not
+// its own; nil: no server is or will be reserved. The set is cached for the round and must not be changed.
 func (b *board) reservedServers(s runSpan) serverSet {
 	if !b.reservations.any {
 		return nil
@@ -95,7 +101,8 @@ func (b *board) reservedServers(s runSpan) serverSet {
 }
 
 // blockingReservation finds the first reservation of server n that a run would reach into; nil: there is none. One that
-// has begun counts for every run, one to come if it begins no later than the last that the run crosses.
+// has begun counts for every run; one to come counts if it is among the first s.crossed to begin. One that is over, or
+// the run's own, counts for none.
 func (b *board) blockingReservation(n int, s runSpan) *Reservation {
 	list := b.servers[n].Reserved
 	for i := range list {
@@ -113,13 +120,14 @@ func (b *board) blockingReservation(n int, s runSpan) *Reservation {
 // isReservedNow reports whether a reservation keeps jobs of class k off server n.
 func (k *jobClass) isReservedNow(n int) bool { return k.reservedNow != nil && k.reservedNow.has(n) }
 
-// isReservedSoon reports whether a reservation would keep jobs of class k off server n by the time that others have
-// made room there.
+// isReservedSoon reports whether a reservation will keep jobs of class k off server n a round from now. Where other
+// jobs must leave or shrink first, a job starts no earlier.
 func (k *jobClass) isReservedSoon(n int) bool { return k.reservedSoon != nil && k.reservedSoon.has(n) }
 
 // mayRestartLater reports whether running job i of class k, if it were stopped, could be started again before
-// reservations keep it from all servers that suit it, with a round to spare beside the one until it is decided again: a
-// job stopped an hour before maintenance would otherwise come back only when that is over.
+// reservations keep it from the servers that suit it. Its restart and two rounds are allowed for: one until its place
+// is decided again, and one to spare. If not, it must not be stopped: it would come back only when the reservation is
+// over.
 func mayRestartLater(b *board, i int, k *jobClass) bool {
 	if !b.reservations.any {
 		return true
@@ -137,9 +145,9 @@ func mayRestartLater(b *board, i int, k *jobClass) bool {
 	return may
 }
 
-// countHolding counts the open servers that class k may use and that could hold one node's part of its gang if they
-// were empty, without those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of
-// the class that is stopped now could not start again before that reservation is over.
+// countHolding counts the open servers that class k may use and that have GPUs enough for one node of its gang, without
+// those in shut, which a reservation is about to take. With fewer than the gang has nodes, a job of the class that is
+// stopped now could not start again before that reservation is over.
 func countHolding(b *board, k *jobClass, w gangShape, shut serverSet) int {
 	count := 0
 	for n := range b.servers {
@@ -151,8 +159,8 @@ func countHolding(b *board, k *jobClass, w gangShape, shut serverSet) int {
 	return count
 }
 
-// reservationAnswer is the answer to job i if reservations keep it from too many of the servers that could hold it; nil
-// if they do not.
+// reservationAnswer is the reason why job i waits if reservations keep it from too many of the open servers that could
+// hold it; nil if they do not, or if closed servers are the reason.
 func reservationAnswer(b *board, i int) *answer {
 	k := b.states[i].class
 	if k.reservedNow == nil || len(k.gangShapes) == 0 {
@@ -172,8 +180,8 @@ func reservationAnswer(b *board, i int) *answer {
 	return &answer{InReservation, reservationText(b, i, shut)}
 }
 
-// reservationText says which reservation job i would run into on those servers. It names, of the first reservation on
-// each, the last to begin, since before that one there is most time.
+// reservationText says which reservation job i would run into on those servers, of which there is at least one. It
+// names, of the first such reservation on each, the last to begin, since before that one there is most time for a run.
 func reservationText(b *board, i int, shut serverSet) string {
 	var last *Reservation
 	at := 0

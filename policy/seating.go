@@ -14,6 +14,7 @@ import (
 )
 
 // slotPlanner adds the jobs that share GPUs to a plan that was made without sharing, and finds slots for waiting ones.
+// It is made for one plan (newSlotPlanner), changes its decisions, and is read by finished.
 type slotPlanner struct {
 	*sharing
 	kept       map[string]int // the job for which each node is kept, by node name
@@ -35,13 +36,13 @@ type slotPlanner struct {
 	wanted []gres.Vector
 }
 
-// shared is a device and the jobs on it under the plan.
+// shared is a device (one GPU that jobs can share) and the jobs that are on it under the plan.
 type shared struct {
-	node      int
-	device    *Device
-	tenants   []tenant // changed by hold alone
-	changes   int      // how often they were changed
-	occupancy occupancy
+	node      int       // index in Cluster.Nodes
+	device    *Device   // as in the snapshot
+	tenants   []tenant  // changed by hold alone
+	changes   int       // how often they were changed
+	occupancy occupancy // cached, see occupied
 }
 
 // slotGrant is a job that was given a slot beside others. (Job.hasSlot is another thing: that a job runs on a device.)
@@ -50,7 +51,7 @@ type slotGrant struct {
 	on  *shared
 }
 
-// room is what a node has left if every free GPU keeps its share.
+// room is what a node has left for slots if every idle GPU keeps its proportional share for a later job.
 type room struct {
 	free     gres.Vector
 	promised gres.Vector // the same if jobs that start or restart there had no more than they are promised
@@ -58,8 +59,9 @@ type room struct {
 	idle     int         // GPUs that no job has
 }
 
-// newSlotPlanner decides what becomes of the jobs on devices under a plan that was made without them, and finds what is
-// left; kept is the job for which nodes are kept, by node.
+// newSlotPlanner decides what becomes of the running jobs on devices under a plan that was made without them, names
+// devices for the jobs that start, and finds what is left for slots. kept is the job for which nodes are kept, by node
+// name; nil: none.
 func newSlotPlanner(s *sharing, plan Plan, kept map[string]int) *slotPlanner {
 	t := &slotPlanner{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
 		found: prospects{of: map[demand][]prospect{}},
@@ -84,7 +86,7 @@ func newSlotPlanner(s *sharing, plan Plan, kept map[string]int) *slotPlanner {
 	return t
 }
 
-// whyParts says why a job leaves the device that it has a slot on.
+// whyParts says, as the reason of its decision, why a job leaves the device that it has a slot on.
 func (j *Job) whyParts() string {
 	why := "which is not enough for all who share it"
 	if j.Unruly {
@@ -93,12 +95,12 @@ func (j *Job) whyParts() string {
 	return fmt.Sprintf("leaves %s of %s, %s", j.Running.Device, j.Running.Nodes[0], why)
 }
 
-// goesOn reports that a running job is granted what it has.
+// goesOn reports that a job runs and is granted exactly what it has, so nothing happens to it in this round.
 func (j *Job) goesOn(g *Placement) bool {
 	return j.Running != nil && g != nil && (g == j.Running || g.Equal(*j.Running))
 }
 
-// decision is the plan's decision on a job; nil: there is none.
+// decision is the plan's decision on the job with an ID; nil: there is none. The pointer is valid until the next add.
 func (t *slotPlanner) decision(job int) *Decision {
 	if i, decided := t.at[job]; decided {
 		return &t.decisions[i]
@@ -106,15 +108,15 @@ func (t *slotPlanner) decision(job int) *Decision {
 	return nil
 }
 
-// add adds the decision on a job that the planner did not see.
+// add adds the decision on a job that was hidden from the planner (leaderSnapshot).
 func (t *slotPlanner) add(d Decision) {
 	t.at[d.Job] = len(t.decisions)
 	t.decisions = append(t.decisions, d)
 }
 
-// settle decides the jobs of a device: those that do not lead stay as long as the leader does, and leave with it, since
-// the GPU was given to another job. The planner knows no devices, so settle writes the leader's device into its grant;
-// without it (not keepsDevice) the leader has a GPU of its own.
+// settle decides the jobs of a device by what the planner decided on their leader: the others stay as long as the
+// leader does, and leave with it, since the GPU was given to another job. The planner knows no devices, so settle
+// writes the leader's device into its grant; without it (not keepsDevice) the leader has a GPU of its own.
 func (t *slotPlanner) settle(g *group) {
 	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
 	if d == nil {
@@ -140,7 +142,8 @@ func (t *slotPlanner) settle(g *group) {
 	}
 }
 
-// byTurn lists the jobs that may share, in the policy's order.
+// byTurn lists the jobs that may share a GPU and have a decision, in the policy's order: in this order they get devices
+// and slots.
 func (t *slotPlanner) byTurn() (jobs []*Job) {
 	for i := range t.c.Jobs {
 		if j := &t.c.Jobs[i]; j.Share != nil && j.GPUs == 1 && t.decision(j.ID) != nil {
@@ -151,8 +154,9 @@ func (t *slotPlanner) byTurn() (jobs []*Job) {
 	return jobs
 }
 
-// name names a device for each sharing job that was given a GPU of a node with devices: an unused one, so that other
-// jobs can join it later. If it is unknown which devices are unused, a job simply has its GPU.
+// name names an unused device for each sharing job that was given a GPU of its own on a node with devices, so that
+// other jobs can join it there later. If it is unknown which devices are unused, the job gets its GPU without a device,
+// and no job can join it.
 func (t *slotPlanner) name() {
 	free := map[int][]*Device{}
 	for _, j := range t.byTurn() {
@@ -180,8 +184,8 @@ func (j *Job) canUseSlot(v *Device) bool {
 	return !j.Unruly && v.Seats > 0 && j.gpuMemory() > 0 && j.gpuMemory() <= usable(v)
 }
 
-// unused lists the devices of a node that no job uses under the plan; none if some jobs hold GPUs that cannot be told
-// apart.
+// unused lists the devices of node n that no job uses under the plan; none if some GPUs in use cannot be told apart,
+// since a job could be sent to one of these.
 func (t *slotPlanner) unused(n int) (free []*Device) {
 	node := &t.c.Nodes[n]
 	if len(node.Devices) == 0 || !t.accounted(node) {
@@ -202,8 +206,8 @@ func (t *slotPlanner) unused(n int) (free []*Device) {
 	return free
 }
 
-// accounted reports whether it is known of all GPUs of a node that are in use which they are: each job with GPUs of its
-// own has as many devices in its name, and foreign jobs have as many marked as foreign.
+// accounted reports whether it is known of all GPUs of a node that are in use which devices they are: each job with
+// GPUs of its own has as many devices in its name, and foreign jobs have as many marked as foreign.
 func (t *slotPlanner) accounted(node *Node) bool {
 	named, foreign := map[int]int{}, 0
 	for i := range node.Devices {
@@ -223,13 +227,14 @@ func (t *slotPlanner) accounted(node *Node) bool {
 	return foreign >= node.Foreign.GPUs
 }
 
-// leaves reports that a running job of the snapshot holds nothing of a node under the plan.
+// leaves reports that the job with an ID, which runs, holds nothing of a node any more under the plan.
 func (t *slotPlanner) leaves(job int, node string) bool {
 	d := t.decision(job)
 	return d != nil && (d.Grant == nil || !slices.Contains(d.Grant.Nodes, node))
 }
 
-// measure finds which jobs are where and what is left.
+// measure finds which jobs are on which device under the plan, and what nodes and quotas have left for slots. It comes
+// after all decisions on running jobs.
 func (t *slotPlanner) measure() {
 	t.rooms = make([]room, len(t.c.Nodes))
 	t.fills = slices.ContainsFunc(t.c.Nodes, func(n Node) bool {
@@ -282,8 +287,9 @@ func (t *slotPlanner) spare(n, gpus int) gres.Vector {
 	return gres.Proportional(t.c.Nodes[n].Total, gpus)
 }
 
-// addTenant notes a job on its device, and reports whether it takes GPUs that were not counted yet: of the jobs on one
-// device only the first does. A device that has left the node is counted, but gets no further job.
+// addTenant adds a job to its device under the plan, and reports whether it takes GPUs that were not counted yet: of
+// the jobs on one device only the first does. A device that has left the node is counted, but gets no further job.
+// found has the devices so far.
 func (t *slotPlanner) addTenant(found map[string]*shared, n int, j *Job, g *Placement) bool {
 	if g.Device == "" {
 		return true
@@ -302,7 +308,8 @@ func (t *slotPlanner) addTenant(found map[string]*shared, n int, j *Job, g *Plac
 	return !another
 }
 
-// promised is the least that a job must have on each node; what it has if it goes on unchanged.
+// promised is the least that a job may have on each node of its grant: its least size if it starts or restarts there,
+// what it has if it goes on unchanged. By what it has beyond that, a second plan could make room for a slot (plan).
 func (t *slotPlanner) promised(j *Job, g *Placement) gres.Vector {
 	if j.goesOn(g) || len(g.Nodes) != 1 {
 		return g.PerNode
@@ -329,9 +336,9 @@ const (
 	withinShare share.Class = "within"
 )
 
-// budget is what a quota leaves, less than nothing if it is overdrawn. A slot counts as a GPU.
+// budget is what a quota leaves for slots; negative if it is overdrawn. A slot counts as a GPU.
 type budget struct {
-	of   Quota
+	of   Quota // the quota, for which of its amounts are Unbounded
 	left quotaUse
 }
 
@@ -341,7 +348,8 @@ func newBudget(q Quota) budget {
 	return budget{q, quotaUse{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
 }
 
-// charge books a size on each of so many nodes on the quotas of j; sign -1 takes it back.
+// charge books a size on each of so many nodes on the quotas of j; sign is 1, or -1 to take it back. Quota numbers that
+// the cluster does not have are ignored.
 func (t *slotPlanner) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	for _, q := range j.Quotas {
 		if q >= 0 && q < len(t.budgets) {
@@ -350,7 +358,7 @@ func (t *slotPlanner) charge(j *Job, nodes int, size gres.Vector, sign int) {
 	}
 }
 
-// affords reports whether the quotas of a job leave it a slot with such a size.
+// affords reports whether all quotas of a job leave it one slot with that size.
 func (t *slotPlanner) affords(j *Job, size gres.Vector) bool {
 	for _, q := range j.Quotas {
 		if q < 0 || q >= len(t.budgets) {
@@ -367,8 +375,9 @@ func (t *slotPlanner) affords(j *Job, size gres.Vector) bool {
 	return true
 }
 
-// giveSlots gives slots to waiting jobs that may share, first with their least sizes, and then gives them more of what
-// is left.
+// giveSlots gives slots to waiting jobs that may share, in the policy's order: first each with the least size that will
+// do, so that more jobs get one, and then it gives them more of what is left. Jobs that wait for a reason that a slot
+// would not remove are left out.
 func (t *slotPlanner) giveSlots() {
 	for _, j := range t.byTurn() {
 		d := t.decision(j.ID)
@@ -386,7 +395,7 @@ func (t *slotPlanner) giveSlots() {
 	}
 }
 
-// slotOffer is a slot that a job can have.
+// slotOffer is a slot that a job can have; without a device (on is nil) there is none.
 type slotOffer struct {
 	on   *shared
 	size sensitivity.Option
@@ -397,8 +406,8 @@ type slotOffer struct {
 // obstacle is what keeps a job from a slot. The later the stage, the nearer the job came to one, and the more there is
 // to report.
 type obstacle struct {
-	stage int
-	on    *shared
+	stage int         // one of the stages below
+	on    *shared     // the device
 	size  gres.Vector // that it failed with
 }
 
@@ -415,7 +424,8 @@ const (
 // speedTolerance is a difference of speed that counts as none.
 const speedTolerance = 1e-9
 
-// giveSlot gives job j the slot with which most is trained, of equal ones the first, or notes why it gets none.
+// giveSlot gives job j the slot with which most is trained, of equal ones the first, or adds to its decision why it
+// gets none. What kept it from one is remembered for all jobs of its kind.
 func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	if j.gpuMemory() == 0 {
 		d.Why += "; it shares no GPU, since nobody knows how much of a GPU's memory it needs: say mem= in synergy-share"
@@ -441,7 +451,8 @@ func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 	if last.stage > unsuited {
 		missed = t.says(j, last)
 	}
-	// After a wish the next job of the kind is compared anew: room.promised is smaller, so its wish may be elsewhere.
+	// If something is wanted for it, the next job of the kind is compared anew: room.promised is smaller then, so what
+	// is wanted for that job may be on another node.
 	if wanted.on == nil {
 		t.missed[of] = missed
 	}
@@ -449,7 +460,8 @@ func (t *slotPlanner) giveSlot(j *Job, d *Decision) {
 }
 
 // bestOf compares a job with all devices: best is the slot to take, wanted the one that it would get if others had no
-// more than they are promised, and last what kept it from one. An offer without a device is none.
+// more than they are promised, and last what kept it from one, for the reason that it is told. An offer without a
+// device is none.
 func (t *slotPlanner) bestOf(j *Job) (best, wanted slotOffer, last obstacle) {
 	better := func(o, than *slotOffer) bool {
 		return o.on != nil && (than.on == nil || o.more > than.more+speedTolerance)
@@ -486,14 +498,15 @@ func (t *slotPlanner) bestOf(j *Job) (best, wanted slotOffer, last obstacle) {
 	return best, wanted, last
 }
 
-// add adds to the decision of a waiting job why it has no slot, if there is anything to report.
+// add adds to the decision of a waiting job why it has no slot; an empty reason adds nothing.
 func (d *Decision) add(why answer) {
 	if why.reason != "" {
 		d.Reason, d.Why = why.reason, d.Why+"; "+why.why
 	}
 }
 
-// kind is everything about a job that decides whether it gets a slot.
+// kind is everything about a job that decides whether it gets a slot. If one job of a kind gets none, neither does the
+// next, so it need not be compared with all devices again.
 type kind struct {
 	profile                *sensitivity.Profile
 	request                share.Request
@@ -502,7 +515,7 @@ type kind struct {
 	gpuType                string
 	features, only, except string
 	quotas, reservation    string
-	limit                  time.Duration
+	limit                  time.Duration // Job.TimeLimit
 	saves                  bool
 	restarts               int
 	kept                   bool   // nodes are kept for it
@@ -520,9 +533,10 @@ func (t *slotPlanner) kindOf(j *Job) kind {
 	return of
 }
 
-// match finds whether job j could have a slot on device k, which admits it: with what is left, or, if that is too
-// little, with what would be left if others had no more than they are promised. It takes the smallest size that will
-// do, so that more jobs find room; raise gives more later.
+// match finds whether job j could have a slot on the device with index k, to which nothing but its size may be an
+// obstacle (admits). found is a slot with what is left; wanted one that would be possible if others had no more than
+// they are promised; failed what prevented the first. It takes the smallest size that will do, so that more jobs find
+// room; raise gives more later. row has the prospects of the job's demand.
 func (t *slotPlanner) match(j *Job, k int, row []prospect) (found, wanted slotOffer, failed obstacle) {
 	on, p := t.devices[k], t.prospectOn(j, k, row)
 	switch {
@@ -551,7 +565,7 @@ func (t *slotPlanner) match(j *Job, k int, row []prospect) (found, wanted slotOf
 	return slotOffer{}, wanted, failed
 }
 
-// further is the obstacle at the later stage.
+// further is the obstacle at the later stage, which says more about what the job lacks; x if they are equal.
 func further(x, y obstacle) obstacle {
 	if y.stage > x.stage {
 		return y
@@ -559,20 +573,22 @@ func further(x, y obstacle) obstacle {
 	return x
 }
 
-// leaves reports whether a size fits in what is left, on a node that has no more GPUs in use than it has.
+// leaves reports whether a size fits in left, which is what r has free or promised; never on a node that has more GPUs
+// in use than it has.
 func (r *room) leaves(left, size gres.Vector) bool {
 	return !r.full && size.CPUs <= left.CPUs && size.Memory <= left.Memory
 }
 
-// closedTo reports that a job may not be started on a node, or must be kept off it for the sake of another.
+// closedTo reports that a job may not be started on a node whatever is free there: the node is closed, does not suit
+// it, is reserved, or is kept for another job for which it would not give way.
 func (t *slotPlanner) closedTo(j *Job, node *Node) bool {
 	keeper, kept := t.kept[node.Name]
 	return node.Closed != "" || !j.suits(node) || node.reservationBlocks(j, t.c.Now) ||
 		kept && keeper != j.ID && (!j.canGiveBack(t.c.Rules) || t.rights.forGood[j.ID])
 }
 
-// admits finds what keeps a job from a device, whatever its size; suits is false if the device is none for the job,
-// which need not be reported.
+// admits finds what keeps a job from a device, whatever its size: stage unsuited means nothing does. suits is false if
+// the device is none for the job at all, which need not be reported as a reason.
 func (t *slotPlanner) admits(j *Job, on *shared) (stage int, suits bool) {
 	s := on.occupied(&t.c.Nodes[on.node])
 	switch {
@@ -590,7 +606,8 @@ func (t *slotPlanner) admits(j *Job, on *shared) (stage int, suits bool) {
 	return unsuited, true
 }
 
-// slowed is a job that goes on on a device and was measured there to be slower than it accepts; nil: none was.
+// slowed is a job that stays on a device and was measured there to be slower than it accepts; nil: there is none. No
+// further job is put beside it, whatever is predicted.
 func (on *shared) slowed(node *Node) *Job {
 	for _, u := range on.tenants {
 		if j := u.job; j.Kept != nil && j.runsOn(node, on.device) {
@@ -605,7 +622,8 @@ func (j *Job) runsOn(n *Node, d *Device) bool {
 	return j.hasSlot() && j.Running.Device == d.Name && j.Running.Nodes[0] == n.Name
 }
 
-// tooSlowOf finds a job that would be slower on a device than it accepts; -1: none.
+// tooSlowOf is the index of the first of the jobs on a device that would be slower at these speeds than it accepts; -1:
+// none.
 func tooSlowOf(together []tenant, speeds []float64) int {
 	for i := range together {
 		if least, is := together[i].accepts(speeds[i]); is < least {
@@ -615,8 +633,9 @@ func tooSlowOf(together []tenant, speeds []float64) int {
 	return -1
 }
 
-// accepts returns the least speed that a job accepts, and its speed in the same unit if it has such a part of its speed
-// alone: class high counts that part, class low the proportional throughput.
+// accepts returns the least speed that a job accepts, and the job's own in the same unit (is), given as part of its
+// speed alone on the GPU. A high-class job was promised that part, a low-class one only a throughput relative to its
+// share.
 func (t *tenant) accepts(speed float64) (least, is float64) {
 	if t.class() == share.High {
 		return share.HighKeeps, speed
@@ -624,7 +643,7 @@ func (t *tenant) accepts(speed float64) (least, is float64) {
 	return share.LowKeeps, float64(speed * t.gain)
 }
 
-// says is the answer to a job that gets no slot.
+// says is the reason, for its decision, why a job gets no slot.
 func (t *slotPlanner) says(j *Job, o obstacle) answer {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	switch o.stage {
@@ -644,7 +663,7 @@ func (t *slotPlanner) says(j *Job, o obstacle) answer {
 	return t.lacks(o.on, o.size)
 }
 
-// slow says which job would be slower than it accepts.
+// slow says which job would be slower than it accepts if j had the slot: by measurement, by class, or by prediction.
 func (t *slotPlanner) slow(j *Job, o obstacle) string {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
 	if other := o.on.slowed(&t.c.Nodes[o.on.node]); other != nil {
@@ -668,7 +687,7 @@ func (t *slotPlanner) slow(j *Job, o obstacle) string {
 		sharedBy(v, together).Words(), who, is, least)
 }
 
-// lacks says what a node lacks for a slot.
+// lacks says whether the node of a device lacks cores or memory for a slot of that size, and how much.
 func (t *slotPlanner) lacks(on *shared, size gres.Vector) answer {
 	left, node := t.rooms[on.node].free, &t.c.Nodes[on.node]
 	if more := size.CPUs - left.CPUs; more > 0 {
@@ -679,7 +698,8 @@ func (t *slotPlanner) lacks(on *shared, size gres.Vector) answer {
 		node.Name, max(1, size.Memory-left.Memory))}
 }
 
-// take gives a job a slot.
+// take gives a job the slot that it was offered, and books it on the device, the node and the quotas. If the device's
+// jobs now share it in another mode, slots that were refused before may be possible, so those refusals are forgotten.
 func (t *slotPlanner) take(j *Job, d *Decision, o *slotOffer) {
 	node := &t.c.Nodes[o.on.node]
 	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
@@ -699,7 +719,8 @@ func (r *room) take(size gres.Vector) {
 	r.free, r.promised = r.free.Minus(size), r.promised.Minus(size)
 }
 
-// want notes what would have to be kept for a slot.
+// want notes the cores and memory by which a slot failed only because others have more than they are promised: they are
+// kept for it in a second plan (sharing.plan).
 func (t *slotPlanner) want(o *slotOffer) {
 	if t.wanted == nil {
 		t.wanted = make([]gres.Vector, len(t.c.Nodes))
@@ -711,7 +732,7 @@ func (t *slotPlanner) want(o *slotOffer) {
 }
 
 // raise gives a job with a new slot the best of its sizes for which there is room and with which no job on the device
-// is slower than it accepts. It keeps its size if none is.
+// is slower than it accepts; it keeps its size if none is better. It is called once all jobs that can have slots do.
 func (t *slotPlanner) raise(s slotGrant) {
 	d := t.decision(s.job.ID)
 	r, was := &t.rooms[s.on.node], d.Grant.PerNode
@@ -734,7 +755,8 @@ func (t *slotPlanner) raise(s slotGrant) {
 	t.charge(s.job, 1, size, 1)
 }
 
-// runsAllOf reports whether this plan runs all jobs that another runs, and more, and stops no more.
+// runsAllOf reports whether this plan runs all jobs that another runs, and more, and stops no more: then nothing is
+// lost by taking it instead.
 func (t *slotPlanner) runsAllOf(other *slotPlanner) bool {
 	mine, others := 0, 0
 	for i := range t.decisions {
@@ -755,8 +777,8 @@ func (t *slotPlanner) runsAllOf(other *slotPlanner) bool {
 	return mine > others && t.stops <= other.stops
 }
 
-// finished is the plan, with all gains as sharing makes them. On a node that fills its GPUs that changes the gain of a
-// low-class job even if it is alone.
+// finished is the plan, ascending in job ID, with the gains of jobs on devices as sharing makes them. On a node that
+// fills its GPUs (MPS) sharing changes the gain of a low-class job even if it is alone.
 func (t *slotPlanner) finished() Plan {
 	for _, on := range t.devices {
 		speeds := speedsOf(on.device, on.tenants)
@@ -771,7 +793,8 @@ func (t *slotPlanner) finished() Plan {
 	return Plan{t.decisions}
 }
 
-// beside says which jobs a job starts beside, and how fast each of them will be.
+// beside says, for the decision of the tenant with index i, which jobs it starts beside, and how fast each of them is
+// predicted to be.
 func (t *slotPlanner) beside(on *shared, i int, speeds []float64) string {
 	var others []string
 	for k := range on.tenants {

@@ -12,14 +12,16 @@ import (
 // shadow time of EASY backfill (Lifka, JSSPP'95), of the one job that nodes are kept for. A job without time limit may
 // end at any moment and is assumed to go on for rules.horizon: by so much the other one may start later.
 
-// ending is an amount that is held on a server until some time.
+// ending is an amount that a job holds on a server until some time. Ending is the same for foreign jobs, in the
+// snapshot.
 type ending struct {
 	at   time.Time
 	size gres.Vector
 }
 
-// shadowTimeOf is the earliest time at which all kept nodes could have room for their job: when those jobs have left
-// that may be asked to, and enough of the others have reached their time limits.
+// shadowTimeOf is the earliest time at which all kept nodes could have room for their job: when the jobs that may be
+// asked to leave have left, and enough of the others have reached their time limits. Other jobs may use the nodes until
+// then.
 func shadowTimeOf(b *board, r *keptNodes) time.Time {
 	held, latest := holdersOf(b, r), b.c.Now
 	for _, n := range r.nodes {
@@ -30,8 +32,8 @@ func shadowTimeOf(b *board, r *keptNodes) time.Time {
 	return latest
 }
 
-// holdersOf lists what is held on the kept nodes by jobs that cannot be asked to leave for the job that they are kept
-// for; by server, looked up by number only.
+// holdersOf lists, by server, what is held on the kept nodes by jobs that cannot be asked to leave for the job that
+// they are kept for, and until when. The map is looked up by number only, so its order does not matter.
 func holdersOf(b *board, r *keptNodes) map[int][]ending {
 	held := map[int][]ending{}
 	for v := range b.states {
@@ -53,13 +55,15 @@ func holdersOf(b *board, r *keptNodes) map[int][]ending {
 	return held
 }
 
-// givesWay reports that running job v may be asked to leave for job i, now or in a later round.
+// givesWay reports that running job v may be asked to leave for job i, now or in a later round: job i comes first in
+// the order, and neither the rules nor v's own waiting (precedes) forbid it.
 func givesWay(b *board, v, i int) bool {
 	return (b.states[v].status == statusPreemptible || stopsLater(b, v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
 }
 
-// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. Foreign jobs with a
-// known end are in held, so they are taken out of foreign here; those without one count as jobs without time limit.
+// roomAt is the time at which server n could have room for need, beside held, which become free at their ends.
+// server.foreign contains the foreign jobs with a known end, which are in held, too, so they are added back first;
+// foreign jobs without one count as jobs without time limit (unlimitedEnd).
 func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
 	sv := &b.servers[n]
 	left := sv.Total.Minus(sv.foreign)
@@ -86,7 +90,8 @@ func roomAt(b *board, n int, need gres.Vector, held []ending) time.Time {
 // unlimitedEnd is when a job without time limit is assumed to end.
 func unlimitedEnd(b *board) time.Time { return b.c.Now.Add(b.c.Rules.horizon()) }
 
-// endOf is when the time limit of job v ends, which runs or starts now.
+// endOf is when the time limit of job v ends, which runs or starts now; not before now, should it have exceeded its
+// limit.
 func endOf(b *board, v int) time.Time {
 	if b.jobs[v].TimeLimit == 0 {
 		return unlimitedEnd(b)
@@ -103,14 +108,14 @@ func notBeforeNow(b *board, at time.Time) time.Time {
 }
 
 // endsBeforeKept reports that job i, if it starts now, has ended by its time limit before the kept nodes can have room
-// for their job. A job without time limit has not.
+// for their job, so it may use them. A job without time limit has not; false, too, if no nodes are kept.
 func endsBeforeKept(b *board, i int) bool {
 	j := b.jobs[i]
 	return b.keptNodes != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.keptNodes.shadowTime)
 }
 
 // keptOffNodes reports that job i may not start on nodes that are kept for another one: it could not be asked to give
-// way, or never would, and may not have ended in time.
+// way (or the policy would never let it), and may not have ended in time.
 func keptOffNodes(b *board, i int) bool {
 	return (!b.states[i].class.canGiveBack || staysForGood(b, i)) && !endsBeforeKept(b, i)
 }

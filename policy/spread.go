@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// spreadLeft hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size
-// costs nothing; then gangs across nodes, since they can only have what all their nodes have. Running jobs follow in
-// improve, where a change is worth a restart.
+// spreadLeft hands out the cores and memory that the least sizes left over. Jobs that start or restart anyway come
+// first, since their size costs nothing; then gangs across nodes, which can have only what all their nodes have.
+// Running jobs follow in improve, where a change has to be worth a restart.
 func spreadLeft(b *board) {
 	takeStoppedToLeast(b)
 	for n := range b.servers {
@@ -21,8 +21,8 @@ func spreadLeft(b *board) {
 	widenGangs(b)
 }
 
-// takeStoppedToLeast takes running jobs that were stopped and stay where they are down to their least sizes: since they
-// restart, their size is free to choose.
+// takeStoppedToLeast takes running jobs that restart where they are down to their least sizes, so that all jobs whose
+// size is free to choose begin equal when what is left is handed out.
 func takeStoppedToLeast(b *board) {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
@@ -39,8 +39,8 @@ func takeStoppedToLeast(b *board) {
 	}
 }
 
-// startingJobs lists the jobs whose size is or was free to choose in this round, ascending; the caller looks at the
-// standing.
+// startingJobs lists the jobs whose size is free to choose in this round, ascending. Some were so only for a while, so
+// the caller looks at the status.
 func (b *board) startingJobs() []int {
 	slices.Sort(b.started)
 	b.started = slices.Compact(b.started)
@@ -53,8 +53,9 @@ func spreadOn(b *board, n int) {
 	}
 }
 
-// takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if there
-// is none. Gangs are left to widenGangs, since their size depends on other servers, too.
+// takeStep gives the job on server n that gains most for what it takes of what is left a larger size, and reports
+// whether there is one. Single steps in this order come near the best division. Gangs are left to widenGangs, since
+// their size depends on other servers, too.
 func takeStep(b *board, n int) bool {
 	left := b.servers[n].available()
 	job, best := -1, 0.0
@@ -85,7 +86,7 @@ func takeStep(b *board, n int) bool {
 // rounding.
 const tie = 1e-9
 
-// above lists the options with more gain than the job has.
+// above lists the options with more gain than the job has, ascending in gain.
 func above(s *jobState) []sensitivity.Option {
 	k := len(s.menu.options)
 	for k > 0 && s.menu.options[k-1].Gain > s.gain*(1+tie) {
@@ -94,7 +95,9 @@ func above(s *jobState) []sensitivity.Option {
 	return s.menu.options[k:]
 }
 
-// price weighs an amount by what is left of each resource. A step that takes nothing is nearly free.
+// price is how much of what is left an amount takes: the fractions of cores and of memory, added up. Gains are divided
+// by it, so that what is scarce goes where it brings most. An amount of nothing has a tiny price, so that no gain is
+// divided by 0.
 func price(more, left gres.Vector) float64 {
 	p := 0.0
 	if more.CPUs > 0 {
@@ -106,7 +109,7 @@ func price(more, left gres.Vector) float64 {
 	return math.Max(p, 1e-6)
 }
 
-// widenGangs gives every starting gang the best size that all its nodes have.
+// widenGangs gives each starting gang the best size that all its nodes have room for, one gang after the other.
 func widenGangs(b *board) {
 	for _, i := range b.startingJobs() {
 		if s := &b.states[i]; s.status == statusStarting && len(s.servers) > 1 {
@@ -115,7 +118,7 @@ func widenGangs(b *board) {
 	}
 }
 
-// widenGang gives gang i the best size that all its nodes have.
+// widenGang gives gang i the best size that all its nodes and its quotas have room for, if that is better than its own.
 func widenGang(b *board, i int) {
 	s := &b.states[i]
 	options := above(s)

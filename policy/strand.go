@@ -7,9 +7,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mayTakeMore reports whether job i may have more than its least size. A job that can be asked to give back always may.
-// What any other takes is gone until it ends: it may have it as long as no more GPUs are left without their share
-// (stranded) than the rules allow anyway, or if it gains more by it than the jobs expected meanwhile lose.
+// mayTakeMore reports whether job i may have size to, which is more than it has. A job that can be asked to give back
+// always may. What any other takes is gone until it ends, and GPUs that lose their share by that are of little use to
+// jobs that come meanwhile. So it may if no more GPUs are stranded than the rules allow anyway, or if it gains more
+// than the jobs expected meanwhile lose.
 func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	s := &b.states[i]
 	if s.class.canGiveBack {
@@ -35,8 +36,8 @@ func mayTakeMore(b *board, i int, to sensitivity.Option) bool {
 	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > expectedMissed(b, after, expectedHold(b, i, to.Gain))
 }
 
-// expectedHold is for how many rules.horizon job i is expected to hold what it is given now; infinite if its end is
-// unknown.
+// expectedHold is how long job i is expected to hold what it is given now, in units of rules.horizon: until the end of
+// its declared length at this gain, or of its time limit; infinite if neither is known.
 func expectedHold(b *board, i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknownLength {
@@ -48,11 +49,12 @@ func expectedHold(b *board, i int, gain float64) float64 {
 	return horizons
 }
 
-// expectedMissed is how many GPUs jobs would lack, in the mean over so many horizons, if stranded GPUs, and not
-// b.stranded as now, are without their share. GPUs with their share are taken before those without: first by waiting
-// jobs, then by expected ones. As many are assumed to be asked for as in the last horizon, evenly, each for one
-// horizon. So the GPU with number r in that line is missed from when r have been asked for, and never if fewer are ever
-// in use at once.
+// expectedMissed is how many GPUs other jobs would lack, in the mean over so many horizons, if stranded GPUs, and not
+// b.stranded as now, are without their share. mayTakeMore weighs that against what the job gains.
+//
+// GPUs with their share are assumed to be taken before those without: first by waiting jobs, then by expected ones, as
+// many as in the last horizon, evenly, each for one horizon. So the GPU with number r in that line is missed from when
+// r have been asked for, and never if fewer are ever in use at once.
 func expectedMissed(b *board, stranded int, horizons float64) float64 {
 	in := gpuInterest(b)
 	missed := 0.0
@@ -73,7 +75,8 @@ type interest struct {
 	arriving float64 // GPUs of the jobs that came within the last horizon
 }
 
-// gpuInterest returns the interest in free GPUs, computed when first used in a round.
+// gpuInterest returns the interest in free GPUs, computed when first used in a round. Waiting jobs that a free GPU
+// would not help (helpless) do not count.
 func gpuInterest(b *board) interest {
 	if b.interest != nil {
 		return *b.interest
