@@ -15,8 +15,9 @@ import (
 // leave. Then jobs that must wait by the planner's decision get slots beside others, in the policy's order, with what
 // is left of cores and memory.
 
-// Shared plans a round in which jobs may share GPUs, with a planner that gives each job GPUs of its own. The policy
-// decides which job gets a slot first, and which leads. A snapshot in which no job shares goes to the planner as it is.
+// Shared plans a round in which jobs may share GPUs, with a planner (alone) that gives each job GPUs of its own, such
+// as a plugin. The policy decides which job gets a slot first, and which leads; a is the allocator with which it orders
+// jobs. A snapshot in which no job shares goes to the planner as it is.
 func Shared(c Cluster, p Policy, a Allocator, alone func(c Cluster) (Plan, error)) (Plan, error) {
 	if !c.shares() {
 		return alone(c)
@@ -27,7 +28,8 @@ func Shared(c Cluster, p Policy, a Allocator, alone func(c Cluster) (Plan, error
 	})
 }
 
-// shares reports whether there is a job that shares a GPU, or may.
+// shares reports whether a job has a slot on a device, or may get one: only then has the round to be planned around
+// shared GPUs.
 func (c *Cluster) shares() bool {
 	devices := false
 	for i := range c.Nodes {
@@ -46,13 +48,14 @@ func (j *Job) hasSlot() bool {
 	return j.Running != nil && j.Running.Device != "" && len(j.Running.Nodes) == 1 && j.Running.PerNode.GPUs == 1
 }
 
-// rights is, by job ID, the position of each job in the policy's order, and which jobs give way to none once they run.
+// rights is what the policy says of all jobs, those that the planner does not see included, by job ID.
 type rights struct {
-	turn    map[int]int
-	forGood map[int]bool
+	turn    map[int]int  // position in the order
+	forGood map[int]bool // jobs that may share and, once they run, give way to no job
 }
 
-// rights orders the jobs of a snapshot as the policy does.
+// rights orders the jobs of a snapshot as the policy does. The planner needs its own order of those that it sees; this
+// one is of all jobs, for leaders and slots.
 func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 	b := pl.boardFor(&c, p, a)
 	r := rights{make(map[int]int, len(b.order)), map[int]bool{}}
@@ -65,7 +68,8 @@ func (pl *Planner) rights(c Cluster, p Policy, a Allocator) rights {
 	return r
 }
 
-// keptFor is for which job nodes are kept, by node name.
+// keptFor is the ID of the job for which each kept node is kept, by node name; nil: no nodes are kept. Slots on these
+// nodes are not for jobs that would keep that job waiting.
 func (b *board) keptFor() map[string]int {
 	if b.keptNodes == nil {
 		return nil
@@ -82,13 +86,14 @@ func (b *board) keptFor() map[string]int {
 // alonePlanner plans a round in which every job has its GPUs to itself, and says for which job it keeps nodes.
 type alonePlanner func(c Cluster) (plan Plan, kept map[string]int, err error)
 
-// sharing is a round in which jobs share GPUs.
+// sharing is a round in which jobs share GPUs: the snapshot, which running jobs share a device, and which of them are
+// to leave it.
 type sharing struct {
 	c      Cluster
 	rights rights
 	byID   map[int]*Job
-	nodes  map[string]int
-	named  []int // the nodes, ascending in name
+	nodes  map[string]int // index in c.Nodes, by name
+	named  []int          // indexes in c.Nodes, ascending in name
 	sizes  map[slotKey][]sensitivity.Option
 	groups []*group // the devices that are in use, ascending in node and device
 	parted []*Job   // jobs that leave a device that is not enough for all
@@ -103,7 +108,8 @@ type group struct {
 	jobs   []*Job
 }
 
-// newSharing groups the running jobs of a snapshot by device, and lets jobs leave devices that are not enough for all.
+// newSharing groups the running jobs of a snapshot by device, and decides which jobs leave devices that are not enough
+// for all (parted).
 func newSharing(c Cluster, r rights) *sharing {
 	s := &sharing{c: c, rights: r, byID: make(map[int]*Job, len(c.Jobs)), nodes: make(map[string]int, len(c.Nodes)),
 		sizes: map[slotKey][]sensitivity.Option{}, held: map[int]bool{}}
@@ -119,7 +125,8 @@ func newSharing(c Cluster, r rights) *sharing {
 	return s
 }
 
-// gather finds which jobs run on which device. On a node that has left the cluster that is unknown.
+// gather finds which jobs run on which device, and sorts the jobs of each so that the leader comes first. Of jobs on a
+// node that has left the cluster it is unknown, so they are in no group.
 func (s *sharing) gather() {
 	for i := range s.c.Jobs {
 		j := &s.c.Jobs[i]
@@ -148,7 +155,8 @@ func (s *sharing) join(n int, j *Job) {
 	s.groups[at].jobs = append(s.groups[at].jobs, j)
 }
 
-// compareRights puts high-class jobs first, and then goes by the policy's order.
+// compareRights puts high-class jobs first, and then goes by the policy's order. The first job of a device leads, and
+// the last ones leave first if the device is not enough for all.
 func (s *sharing) compareRights(x, y *Job) int {
 	low := func(j *Job) int {
 		if j.Share != nil && j.Share.Class == share.High {
@@ -159,7 +167,7 @@ func (s *sharing) compareRights(x, y *Job) int {
 	return cmp.Or(cmp.Compare(low(x), low(y)), s.compareTurns(x, y))
 }
 
-// compareTurns puts the job first that comes first in the policy's order.
+// compareTurns puts the job first that comes first in the policy's order, then the smaller ID.
 func (s *sharing) compareTurns(x, y *Job) int {
 	return cmp.Or(cmp.Compare(s.rights.turn[x.ID], s.rights.turn[y.ID]), cmp.Compare(x.ID, y.ID))
 }
@@ -173,13 +181,13 @@ func (n *Node) device(name string) *Device {
 	return &n.Devices[at]
 }
 
-// parting is by how much less than it is promised an important (high-class) job may have before a job leaves its GPU: a
-// restart costs, and predictions move with what is learned.
+// parting is by how much an important (high-class) job may be slower than it accepts, as part of its speed alone,
+// before a job leaves its GPU: a restart costs, and predictions move with what is learned.
 const parting = 0.05
 
-// splitCrowded lets jobs leave devices that are not enough for all: first those that do not give their slices back,
-// even the leader, then the last in the order until the rest get on; the leader stays. Jobs leave only as far as they
-// save and the rules let them be stopped.
+// splitCrowded lets jobs leave devices that are not enough for all, by restarting them elsewhere: first those that do
+// not give their slices back, even the leader, then the last in the order until the rest run as they were promised; the
+// leader stays. Jobs leave only as far as they save and the rules let them be stopped.
 func (s *sharing) splitCrowded() {
 	for _, g := range s.groups {
 		d := s.c.Nodes[g.node].device(g.device)
@@ -197,7 +205,8 @@ func (s *sharing) splitCrowded() {
 	}
 }
 
-// leave takes one of the jobs of a device off it, if it may be stopped.
+// leave takes job number at off a device and notes it in parted, if it saves and the rules let it be stopped; otherwise
+// nothing changes.
 func (s *sharing) leave(g *group, at int) {
 	if j := g.jobs[at]; !s.hasSpentStops() && j.Saves && s.mayLeave(j) {
 		s.parted = append(s.parted, j)
@@ -205,7 +214,8 @@ func (s *sharing) leave(g *group, at int) {
 	}
 }
 
-// crowded reports that the jobs of a device need more memory than it has, or that a high-class job is slowed down.
+// crowded reports that a device is not enough for its jobs: they need more memory than may be used, or a high-class job
+// is slower than it accepts by more than parting, by measurement or by prediction.
 func (s *sharing) crowded(g *group, d *Device) bool {
 	if slices.ContainsFunc(g.jobs, g.slows) {
 		return true
@@ -226,8 +236,8 @@ func (s *sharing) crowded(g *group, d *Device) bool {
 	return false
 }
 
-// slows reports that a job was measured to be slowed down by the jobs that are on its device now. When one of them has
-// left, the measurement no longer counts: the speed is measured anew.
+// slows reports that job j was measured to be slowed down too much by jobs that are all on its device still. When one
+// of them has left, the measurement no longer counts: the speed is measured anew.
 func (g *group) slows(j *Job) bool {
 	if j.Kept == nil || j.Kept.Part >= share.HighKeeps-parting || len(j.Kept.Beside) == 0 {
 		return false
@@ -237,8 +247,8 @@ func (g *group) slows(j *Job) bool {
 }
 
 // mayLeave reports that a running job may be stopped, and could be started again before reservations keep it away: some
-// open node is free of them now and two rounds after the restart. Where no reservation is in the way, it does not
-// matter that all nodes are closed.
+// open node that suits it is free of them now and two rounds after the restart. If no reservation is in the way on any
+// node, closed nodes do not matter.
 func (s *sharing) mayLeave(j *Job) bool {
 	if !j.mayStop(&s.c) {
 		return false
@@ -257,8 +267,9 @@ func (s *sharing) mayLeave(j *Job) bool {
 	return !shut
 }
 
-// leaderSnapshot is the snapshot as the planner sees it: of the jobs on one device only the leader, which may stay
-// where it is with another size, or leave if all may leave with it. kept is what is not to be given away on each node;
+// leaderSnapshot is the snapshot as the planner sees it, which knows no shared GPUs: of the jobs on one device only the
+// leader, as a job with a GPU of its own, which may stay where it is with another size, or leave if all may leave with
+// it. Cores and memory of the others count as foreign. kept is what must not be given away on each node, beside that;
 // still fixes all leaders that are not alone.
 func (s *sharing) leaderSnapshot(kept []gres.Vector, still bool) Cluster {
 	c := s.c
@@ -303,14 +314,15 @@ func (s *sharing) leaderSnapshot(kept []gres.Vector, still bool) Cluster {
 	return c
 }
 
-// keepsDevice reports that the leader of a group stays on the device with another size, too. One that is alone on it,
-// and cannot share it any more, is then a job with a GPU of its own.
+// keepsDevice reports that the leader of a group stays on the device if its size changes. False: it is alone on the
+// device and cannot share it any more, so with another size it is a job with a GPU of its own.
 func (s *sharing) keepsDevice(g *group) bool {
 	first := g.jobs[0]
 	return len(g.jobs) > 1 || first.Share != nil && !first.Unruly && s.c.Nodes[g.node].device(g.device) != nil
 }
 
-// beside are the jobs that the planner does not see, ascending in ID; they count in the policy's order.
+// beside are the jobs that the planner does not see, ascending in ID. They count in the policy's order, where some keys
+// depend on the number of jobs.
 func (s *sharing) beside() (hidden []*Job) {
 	for _, g := range s.groups {
 		hidden = append(hidden, g.jobs[1:]...)
@@ -320,13 +332,14 @@ func (s *sharing) beside() (hidden []*Job) {
 	return hidden
 }
 
-// hasSpentStops reports that as many jobs leave devices as the rules let be stopped in a round.
+// hasSpentStops reports that the jobs which leave devices use up all the stops that the rules allow in a round. Then no
+// other running job may be stopped.
 func (s *sharing) hasSpentStops() bool {
 	return s.c.Rules.MaxPreemptions > 0 && len(s.parted) >= s.c.Rules.MaxPreemptions
 }
 
-// deductHidden takes from a node, and from quotas, what a job that the planner does not see has there. The GPU counts
-// with its leader.
+// deductHidden takes what a job that the planner does not see has of node n, and of its quotas, off the snapshot. The
+// GPU counts with its leader.
 func (c *Cluster) deductHidden(n int, j *Job) {
 	own := j.Running.PerNode
 	c.Nodes[n].Foreign = c.Nodes[n].Foreign.Plus(gres.Vector{CPUs: own.CPUs, Memory: own.Memory})
@@ -337,7 +350,8 @@ func (c *Cluster) deductHidden(n int, j *Job) {
 	}
 }
 
-// bind ties a leader that is not alone to its node: if it moved alone, its GPU would not be free for others.
+// bind ties a leader that is not alone to its node: if it moved alone, its GPU would not be free for others. It becomes
+// fixed if one of the jobs with it may not leave, since the leader leaves only with all of them.
 func (s *sharing) bind(j *Job, g *group, still bool) {
 	if len(g.jobs) == 1 {
 		return
@@ -362,9 +376,10 @@ func (s *sharing) plan(alone alonePlanner) (Plan, error) {
 	return first.finished(), nil
 }
 
-// attempt asks the planner, and finds slots for jobs that wait. A leader keeps its size if with its new one others
-// would be slower than they accept. If the plan stops more than the rules allow, since all jobs leave a device with
-// their leader, or if one leader after the other grows too much, no leader of other jobs is changed.
+// attempt asks the planner, and finds slots for jobs that wait; wanted is what the planner must leave for slots on each
+// node, nil: nothing. A leader keeps its size if with its new one others would be slower than they accept: the planner
+// is asked again then. If the plan stops more than the rules allow, since all jobs leave a device with their leader, or
+// if one leader after the other grows too much, it is asked once more with all leaders of other jobs fixed.
 func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*slotPlanner, error) {
 	t, err := s.ask(alone, s.leaderSnapshot(wanted, false))
 	if err == nil && s.holdLeaders(t) {
@@ -381,7 +396,7 @@ func (s *sharing) attempt(alone alonePlanner, wanted []gres.Vector) (*slotPlanne
 	return t, nil
 }
 
-// ask has the planner plan, and decides what that means for jobs that share.
+// ask has the planner plan, and decides what that means for the running jobs that share.
 func (s *sharing) ask(alone alonePlanner, c Cluster) (*slotPlanner, error) {
 	plan, kept, err := alone(c)
 	if err != nil {
@@ -390,8 +405,9 @@ func (s *sharing) ask(alone alonePlanner, c Cluster) (*slotPlanner, error) {
 	return newSlotPlanner(s, plan, kept), nil
 }
 
-// holdLeaders notes the leaders whose new size under a plan would make a job on their device slower than it accepts,
-// and slower than it is, and reports whether there are any. The next round would otherwise let the slowed job leave.
+// holdLeaders notes the leaders (held) whose new size under a plan would make a job on their device slower than it
+// accepts, and slower than it is, and reports whether there are any; these keep their size. The next round would
+// otherwise let the slowed job leave.
 func (s *sharing) holdLeaders(t *slotPlanner) (some bool) {
 	for _, g := range s.groups {
 		on, first := s.c.Nodes[g.node].device(g.device), g.jobs[0]

@@ -21,8 +21,8 @@ func spreadLeft(b *board) {
 	widenGangs(b)
 }
 
-// takeStoppedToLeast takes running jobs that restart where they are down to their least sizes, so that all jobs whose
-// size is free to choose begin equal when what is left is handed out.
+// takeStoppedToLeast takes running jobs that restart where they are down to their least sizes: since they restart,
+// their size is free to choose, and what they held beyond that is handed out anew.
 func takeStoppedToLeast(b *board) {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
@@ -53,9 +53,8 @@ func spreadOn(b *board, n int) {
 	}
 }
 
-// takeStep gives the job on server n that gains most for what it takes of what is left a larger size, and reports
-// whether there is one. Single steps in this order come near the best division. Gangs are left to widenGangs, since
-// their size depends on other servers, too.
+// takeStep gives a larger size to the job on server n that gains most for what it takes of what is left; false if none
+// may have more. Gangs are left to widenGangs, since their size depends on other servers, too.
 func takeStep(b *board, n int) bool {
 	left := b.servers[n].available()
 	job, best := -1, 0.0

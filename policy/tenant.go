@@ -10,13 +10,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 )
 
-// tenant is a job on a shared GPU (a device) with what it has of the node's cores and memory.
+// tenant is a job on a shared GPU (a device), with what it has of the node's cores and memory, as far as that decides
+// how fast the jobs there are.
 type tenant struct {
 	job    *Job
-	size   gres.Vector
-	gain   float64 // its speed alone on the GPU, relative to the proportional share
-	busy   float64 // how busy it keeps the GPU then, 0 to 1
-	memory gres.Memory
+	size   gres.Vector // on the node
+	gain   float64     // its speed alone on the GPU, relative to the proportional share
+	busy   float64     // how busy it keeps the GPU then, 0 to 1
+	memory gres.Memory // of the GPU, that it needs; 0: unknown
 }
 
 // SharedBy is how jobs of these users are assumed to share a GPU of a node in a mode. They fill it (MPS) if the node
@@ -30,7 +31,7 @@ func SharedBy(mode share.Mode, users ...string) predict.Mode {
 	return predict.Fill
 }
 
-// sharedBy is how the jobs of a device are assumed to share it.
+// sharedBy is how the jobs of a device are assumed to share it, by which their speeds are predicted.
 func sharedBy(d *Device, tenants []tenant) predict.Mode {
 	users := make([]string, len(tenants))
 	for i := range tenants {
@@ -47,8 +48,8 @@ func (s *sharing) tenantOf(j *Job, n int, size gres.Vector) tenant {
 }
 
 // UseOf is how fast a job with a profile trains with a size on a node where it has a GPU for itself, relative to the
-// proportional share, and how busy it keeps that GPU. Without a measurement it is assumed to keep the GPU busy all the
-// time. A job with more than its share keeps it busier than was measured.
+// proportional share, and how busy it keeps that GPU, from 0 to 1. Without a measurement it is assumed to keep the GPU
+// busy all the time. A job with more than its share keeps it busier than was measured.
 func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float64) {
 	gain, busy = 1, 1
 	if p = ProfileOn(p, n.GPUType); p == nil {
@@ -61,7 +62,8 @@ func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float6
 	return gain, busy
 }
 
-// gpuMemory is the most of a GPU's memory that a job needs; 0: unknown.
+// gpuMemory is how much of a GPU's memory a job needs at most: what its user says, else what its profile says; 0:
+// unknown, and then it gets no slot.
 func (j *Job) gpuMemory() gres.Memory {
 	switch {
 	case j.Share != nil && j.Share.Memory > 0:
@@ -81,7 +83,7 @@ func (t *tenant) class() share.Class {
 	return t.job.Share.Class
 }
 
-// speedsOf are the speeds of the jobs on a device, each as a part of its speed alone there.
+// speedsOf are the predicted speeds of the jobs on a device, in their order, each as a part of its speed alone there.
 func speedsOf(d *Device, tenants []tenant) []float64 {
 	all := make([]predict.Tenant, len(tenants))
 	for i := range tenants {
@@ -90,8 +92,9 @@ func speedsOf(d *Device, tenants []tenant) []float64 {
 	return predict.Speeds(sharedBy(d, tenants), all)
 }
 
-// aloneOn is the speed of a job that has a GPU of a node for itself: if the node fills its GPUs, a low-class job has
-// part of the threads even when alone. All devices of a node are shared in one way, so any of them tells.
+// aloneOn is the speed of a job that has a GPU of a node for itself, as a part of its speed without sharing. It is less
+// than 1 if the node fills its GPUs (MPS), where a low-class job has part of the threads even when alone. All devices
+// of a node are shared in one way, so any of them tells.
 func aloneOn(n *Node, u tenant) float64 {
 	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canUseSlot(&d) }); at >= 0 {
 		return speedsOf(&n.Devices[at], []tenant{u})[0]
@@ -99,8 +102,9 @@ func aloneOn(n *Node, u tenant) float64 {
 	return 1
 }
 
-// worsens reports that after a change on a device one of the jobs that stay is slower than before, and slower than it
-// accepts.
+// worsens reports that by a change on a device a job that stays becomes slower than before, and slower than it accepts.
+// before has all jobs of after. A job that is too slow already but no slower than before is no reason against the
+// change.
 func worsens(d *Device, before, after []tenant) bool {
 	was, is := speedsOf(d, before), speedsOf(d, after)
 	for i := range after {
@@ -114,7 +118,7 @@ func worsens(d *Device, before, after []tenant) bool {
 }
 
 // worthOf is what the jobs of a device train together, in shares: 1 is one job with its proportional share and the GPU
-// to itself.
+// to itself. Slots and moves are chosen by how much they add to it.
 func worthOf(d *Device, tenants []tenant) (sum float64) {
 	for i, speed := range speedsOf(d, tenants) {
 		sum += float64(speed * tenants[i].gain)
@@ -135,7 +139,7 @@ func needed(tenants []tenant) (sum gres.Memory, known bool) {
 // usable is how much of a device's memory jobs may need together.
 func usable(d *Device) gres.Memory { return gres.Memory(float64(share.MemoryPart * float64(d.Memory))) }
 
-// highs counts the high-class jobs.
+// highs counts the high-class jobs; a device is for one of them at most.
 func highs(tenants []tenant) (n int) {
 	for i := range tenants {
 		if tenants[i].class() == share.High {
@@ -153,7 +157,7 @@ func (j *Job) suits(n *Node) bool {
 }
 
 // reservationBlocks reports whether a run of job j that begins at start would reach into a reservation of the node that
-// is not its own.
+// is not its own. A job without time limit reaches into every later one.
 func (n *Node) reservationBlocks(j *Job, start time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r Reservation) bool {
 		own := j.Reservation != "" && j.Reservation == r.Name
@@ -163,10 +167,10 @@ func (n *Node) reservationBlocks(j *Job, start time.Time) bool {
 	})
 }
 
-// slotSizes are the sizes that job j may have on a node beside a shared GPU, ascending in gain and never more than its
-// share or its user's request: a high-class job keeps all that it is promised. A low-class job accepts less than its
-// share, down to its user's request; the caller judges how fast it is with that. Without a profile it is unknown what
-// it could do without, so it has its share of what its user did not name.
+// slotSizes are the sizes that job j may have on node n beside a shared GPU, ascending in gain and never more than its
+// share or its user's request; none: it cannot run there. A high-class job keeps all that it is promised. A low-class
+// job accepts less than its share, down to its user's request; the caller judges how fast it is with that. Without a
+// profile it is unknown what it could do without, so it has its share of what its user did not name.
 func (s *sharing) slotSizes(j *Job, n int) []sensitivity.Option {
 	node := &s.c.Nodes[n]
 	key := slotKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total,
@@ -179,13 +183,13 @@ func (s *sharing) slotSizes(j *Job, n int) []sensitivity.Option {
 	return sizes
 }
 
-// slotKey is everything that the sizes of a job with a slot depend on.
+// slotKey is everything that the sizes of a job with a slot depend on; sizes are cached by it.
 type slotKey struct {
 	menuKey
 	class share.Class
 }
 
-// options computes the sizes of a job with a slot; nil if its terms contradict each other.
+// options computes the sizes of a job with a slot, as slotSizes returns them; nil if its terms contradict each other.
 func (key slotKey) options() []sensitivity.Option {
 	if key.terms.contradict(key.tasks) != "" {
 		return nil
@@ -205,7 +209,8 @@ func (key slotKey) options() []sensitivity.Option {
 	return m.options[:more]
 }
 
-// leanest is the least that a low-class job without profile has: what its user named, and the share of the rest.
+// leanest is the one size of a low-class job without profile: the cores and memory that its user named, and the share
+// of what the user did not name.
 func (key *slotKey) leanest(m *menu) gres.Vector {
 	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
 	if asked.CPUs > 0 {
@@ -217,11 +222,12 @@ func (key *slotKey) leanest(m *menu) gres.Vector {
 	return key.evenSize(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
 }
 
-// finest is about how many numbers of cores are tried at most.
+// finest is about how many numbers of cores lean tries at most, so that a large share does not make long lists.
 const finest = 64
 
-// lean are sizes from one core for each task and the least memory that was measured, up to the share, or to the user's
-// request if that is more.
+// lean are the sizes tried for a low-class job: from one core for each task, and each measured amount of memory, up to
+// the share, or to the user's request if that is more. Such a job may have less than its share as long as it keeps
+// share.LowKeeps of its throughput, which the caller judges.
 func (key *slotKey) lean(m *menu) (all []sensitivity.Option) {
 	least := key.terms.least(key.tasks)
 	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.most(key.tasks)).Max(least)

@@ -9,7 +9,7 @@ import (
 )
 
 // terms bound what a job may be given on each node, whatever its profile says: by its user's request and estimate, and
-// by what the site allows, see Job.Floor, Pace and Ceiling. The zero value bounds nothing.
+// by what the site allows, see Job.Floor, Pace and Ceiling. A zero amount bounds nothing; GPUs are always zero.
 type terms struct {
 	floor, pace, ceiling gres.Vector
 	perCore              bool // see Job.PerCore
@@ -24,7 +24,7 @@ func termsOf(j *Job) terms {
 // least is the floor, rounded up to whole cores for each task.
 func (t terms) least(tasks int) gres.Vector { return wholeTasks(t.floor, tasks) }
 
-// most is the ceiling, rounded down to whole cores for each task; a resource without one is unbounded.
+// most is the ceiling, cores rounded down to whole ones for each task; a resource without a ceiling is unbounded.
 func (t terms) most(tasks int) gres.Vector {
 	most := gres.Vector{GPUs: math.MaxInt, CPUs: math.MaxInt, Memory: math.MaxInt64}
 	if t.ceiling.CPUs > 0 {
@@ -36,7 +36,8 @@ func (t terms) most(tasks int) gres.Vector {
 	return most
 }
 
-// contradict says why no size is possible under the terms; empty if one is.
+// contradict says, for people, why no size is possible under the terms: the job needs more on a node than the site
+// allows it; empty if one is possible. The job cannot run then.
 func (t terms) contradict(tasks int) string {
 	least, most := t.least(tasks).Max(gres.Vector{CPUs: tasks}), t.most(tasks)
 	switch {
@@ -49,7 +50,9 @@ func (t terms) contradict(tasks int) string {
 	return ""
 }
 
-// within applies the terms of its key to the menu.
+// within applies the terms of its key to the menu of a job: what is owed becomes the share as far as the terms allow
+// and, if that is slower than the pace, as much as the pace takes; of the options only those within the terms remain
+// that are as fast as that requires.
 func (m *menu) within(key menuKey) *menu {
 	most := key.terms.most(key.tasks)
 	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
@@ -75,8 +78,8 @@ func (m *menu) within(key menuKey) *menu {
 	return m
 }
 
-// wholeMiB is how much of an amount is owed to a job with so many cores. If memory is given by the core, it is cut to
-// whole MiB for each.
+// wholeMiB is an amount as a job with so many cores can be given it: if memory is given by the core, it is rounded down
+// to whole MiB for each of them.
 func (t terms) wholeMiB(v gres.Vector, cores int) gres.Vector {
 	if t.perCore && cores > 0 {
 		v.Memory -= v.Memory % gres.Memory(cores)
@@ -84,8 +87,9 @@ func (t terms) wholeMiB(v gres.Vector, cores int) gres.Vector {
 	return v
 }
 
-// shared is a size to which cores were added. If memory is given by the core, the cores share what is owed, or what the
-// size had before, in whole MiB.
+// shared is a size to which cores were added, with its memory divided anew if memory is given by the core: what is
+// owed, or what the size had before if that is more, in whole MiB for each core, and rounded up if it would be below
+// the floor.
 func (t terms) shared(size, owed gres.Vector) gres.Vector {
 	if !t.perCore || size.CPUs < 1 {
 		return size
@@ -97,9 +101,9 @@ func (t terms) shared(size, owed gres.Vector) gres.Vector {
 	return size
 }
 
-// evenSize is a size whose cores share the memory in whole MiB, if it is given by the core: the next lower one, or, if
-// that is less than the floor, the next higher. If that is more than the job may have, more cores share it, up to as
-// many as the floor was computed with.
+// evenSize is a size whose cores share the memory in whole MiB, since Slurm takes no fractions where memory is given by
+// the core: the next lower memory, or, if that is less than the floor, the next higher. If that is more than the job
+// may have, more cores share it, up to as many as the job may have. Other jobs keep the size as it is.
 func (key menuKey) evenSize(size gres.Vector) gres.Vector {
 	t, most := key.terms, atMost(key.total, key.terms.most(key.tasks))
 	if !t.perCore || size.CPUs < 1 {
@@ -116,7 +120,9 @@ func (key menuKey) evenSize(size gres.Vector) gres.Vector {
 	return size
 }
 
-// uncappedShare is the least that a job has of one resource if its ceiling leaves it less than its share of the other.
+// uncappedShare is the least that a job has of one resource if its ceiling leaves it less than its share of the other:
+// what the ceiling takes of one is no reason to give less of the other, even if the profile says that it is of no use.
+// Zero: no such bound.
 func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
 	due := atMost(wholeTasks(fair, tasks), t.most(tasks))
 	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
@@ -128,7 +134,8 @@ func (t terms) uncappedShare(fair gres.Vector, tasks int) (least gres.Vector) {
 	return least
 }
 
-// paceBeside is the pace, with the share for a resource that it does not name; zero if there is no pace.
+// paceBeside is the pace with the share for a resource that it does not name, so that a profile can tell its speed;
+// zero if there is no pace.
 func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	pace := t.pace
 	if pace == (gres.Vector{}) {
@@ -144,8 +151,8 @@ func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	return pace
 }
 
-// faster raises what is owed to the pace: as far as the server has room, if that is as fast, and else to the full pace,
-// which is more than the server has.
+// faster raises what is owed to a size that is as fast as need, by the pace: only as far as the server has room if that
+// is fast enough, and else to the full pace. That is more than the server has, so the job does not fit there.
 func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain func(gres.Vector) float64) gres.Vector {
 	total := key.total
 	total.CPUs = total.CPUs / key.tasks * key.tasks
@@ -155,7 +162,8 @@ func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain fu
 	return owed.Max(pace)
 }
 
-// sizes are the options within the terms that are as fast as they need to be.
+// sizes are the options within the terms that are as fast as they need to be: sizes of the profile, raised to the floor
+// and in whole cores for each task. need is the least gain of a size with so many cores.
 func (m *menu) sizes(key menuKey, need func(cores int) float64,
 	gain func(gres.Vector) float64) []sensitivity.Option {
 	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))

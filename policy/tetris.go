@@ -7,10 +7,10 @@ import (
 )
 
 // Tetris packs (Grandl et al., SIGCOMM'14): a job goes first whose demand is aligned with what is free in the cluster,
-// and that has little left to do. The score is the inner product of demand and what is free, both as fractions of the
-// cluster, less the remaining work, that is the remaining time times the demand; each in units of its mean over all
-// jobs, as in the paper. The demand is the most that the allocator would give the job. A job of unknown length counts
-// as half done.
+// and that has little left to do. The key is the remaining work less the alignment, each in units of its mean over all
+// jobs, as in the paper. The remaining work is the remaining time times the demand; the alignment is the inner product
+// of demand and what is free, both as fractions of the cluster. The demand is the most that the allocator would give
+// the job. A job of unknown length counts as half done.
 //
 // A running job is aligned with what is free and what it holds, as if it had to be placed now. So it fits its own place
 // at least as well as any job that has taken it would, and does not come back for it.
@@ -26,14 +26,15 @@ func Tetris() Policy {
 	}
 }
 
-// packing is how well each job fits what is free.
+// packing is what the keys of Tetris are computed from: how well each job fits what is free, and what it has to do.
 type packing struct {
-	demand                []parts // of each job, as fractions of the cluster
-	aligned               []float64
-	meanAligned, meanWork float64
+	demand                []parts   // of each job, as fractions of the cluster
+	aligned               []float64 // of each job, the inner product of its demand and what is free
+	meanAligned, meanWork float64   // over all jobs; they make the two parts of a key comparable
 }
 
-// packed computes the packing when first used.
+// packed returns the packing of all jobs, computed when the first key asks for it: each key needs the means over all
+// jobs.
 func (v *view) packed() *packing {
 	if v.pack != nil {
 		return v.pack
@@ -61,7 +62,7 @@ func (v *view) packed() *packing {
 // work is what job i does in a time at its demand: seconds times fractions of the cluster.
 func (p *packing) work(i int, d time.Duration) float64 { return d.Seconds() * p.demand[i].sum() }
 
-// free is what the open servers can give away without touching any job.
+// free is what the open servers can give away without touching any job, added up.
 func (v *view) free() gres.Vector {
 	var sum gres.Vector
 	for i := range v.servers {
@@ -72,7 +73,8 @@ func (v *view) free() gres.Vector {
 	return sum
 }
 
-// demand is what a job of class k wishes for, over all its nodes; zero if it cannot run.
+// demand is the most that the allocator would give a job of class k, over all its nodes, by the first server that suits
+// it; zero if it cannot run.
 func (v *view) demand(k *jobClass) gres.Vector {
 	if len(k.gangShapes) == 0 {
 		return gres.Vector{}

@@ -9,8 +9,8 @@ import (
 // the reference server, in planning and in certifying a plan (policy/bound).
 
 // Reference is the server whose proportional share is the unit of speeds: one with the capacity that most GPUs are on,
-// of several such the first by name. Neither the order of the nodes nor whether they are open matters. It is zero if
-// there are no nodes.
+// of several such the first by name. Neither the order of the nodes nor whether they are open matters, so the unit
+// stays the same as nodes close and open. It is zero if there are no nodes.
 func Reference(nodes []Node) (reference gres.Vector) {
 	gpus := map[gres.Vector]int{}
 	for i := range nodes {
@@ -26,9 +26,9 @@ func Reference(nodes []Node) (reference gres.Vector) {
 	return reference
 }
 
-// Unit is the throughput with the proportional share of a server, relative to that with the share of as many GPUs of
-// the reference server: a gain over that share times the unit is the speed. It is 1 without a profile, or if one of the
-// two throughputs is 0.
+// Unit is the throughput with the proportional share of a server, fair, relative to that with the share of as many GPUs
+// of the reference server. A gain over fair times the unit is the speed, in which jobs on different servers are
+// compared. It is 1 without a profile, or if one of the two throughputs is 0.
 func Unit(p *sensitivity.Profile, fair, reference gres.Vector) float64 {
 	there := gres.Proportional(reference, fair.GPUs)
 	if p == nil || fair == there {

@@ -39,7 +39,8 @@ const (
 
 // Certify computes the value of plan p for snapshot c and the bound on any plan that runs the same jobs and any number
 // of the waiting ones. Neither argument is changed. A plan that does not pass policy.Check has no meaningful
-// certificate.
+// certificate. Two bounds are computed: for the same jobs alone, and with the waiting ones that could start on idle
+// GPUs.
 func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	in := newInstance(c, p)
 	cert := Certificate{Value: in.value, Idle: in.idle()}
@@ -62,7 +63,8 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	return cert
 }
 
-// prove computes the bounds for an instance and sets Bound, Pooled, Method, Classes, Shapes and the prices.
+// prove computes the bounds for an instance and sets Bound, Pooled, Method, Classes, Shapes and the prices. The bound
+// by prices always exists; where the bound by configurations can be computed the lower of the two counts.
 func (c *Certificate) prove(in *instance) {
 	c.Classes, c.Shapes, c.Method = len(in.classes), len(in.shapes), ByPrices
 	c.Prices, c.Core, c.Gigabyte = nil, 0, 0

@@ -95,7 +95,7 @@ func (c *Certificate) String() string {
 	return s.String()
 }
 
-// percent formats a ratio rounded down, so that less than 1 is never shown as 100.0 %.
+// percent formats a ratio as a percentage, rounded down, so that a plan below the bound is never shown at 100.0 %.
 func percent(ratio float64) string {
 	const fine = 1000
 	return fmt.Sprintf("%.1f %%", math.Floor(float64(ratio*fine)+1e-6)/fine*100)
@@ -119,7 +119,8 @@ func gpus(n int) string {
 	return fmt.Sprintf("%d GPUs", n)
 }
 
-// priced takes the prices of resources over from the bound by prices.
+// priced takes the prices of resources over from the bound by prices: they tell an administrator whether more cores or
+// more memory on the nodes would let the cluster train more.
 func (c *Certificate) priced(in *instance, found columns.Bound) {
 	whole := found.Value + in.settled
 	for s := range in.shapes {
@@ -136,8 +137,9 @@ func (c *Certificate) priced(in *instance, found columns.Bound) {
 	}
 }
 
-// dearest is the highest value of any part of a job on a shape. It caps prices: where nothing of a resource is left to
-// trade, its price proves the bound however high it is, but one more unit cannot let in more than that value.
+// dearest is the highest value of any part of a job on a shape; 0 if no job can be there. It caps prices: where nothing
+// of a resource is left to trade, its price proves the bound however high it is, but one more unit cannot let in more
+// than that value.
 func dearest(options [][]columns.Option, shape int) (most float64) {
 	if shape < len(options) {
 		for i := range options[shape] {

@@ -11,12 +11,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// instance is the problem whose optimum is bounded: a number of jobs of each class, all of which run, on a number of
-// nodes of each shape.
+// instance is the problem whose optimum is bounded: a number of jobs of each class, all of which run (but those of
+// optional classes), on a number of nodes of each shape. Jobs that keep their placement are no part of it; their value
+// is added.
 type instance struct {
 	cluster  *policy.Cluster
-	rules    eligibility
-	unit     gres.Vector // policy.Reference
+	rules    eligibility // which jobs may be started on which nodes
+	unit     gres.Vector // policy.Reference: the server whose share is the unit of speeds
 	value    float64     // of the plan
 	settled  float64     // part of value: the jobs that keep their placement
 	classes  []class
@@ -31,8 +32,8 @@ type instance struct {
 	byName     map[string]int // index of a node
 	nodes      []nodeState
 	gangTotals []gres.Vector // by node, see policy.GangTotals
-	parts      []part
-	partners   map[int]bool // jobs that share a GPU with a counted job and are left out
+	parts      []part        // of the jobs that may be placed anew
+	partners   map[int]bool  // jobs that share a GPU with a counted job and are left out
 }
 
 // class is a set of jobs that can have the same sizes on the same nodes.
@@ -50,7 +51,8 @@ type classKey struct {
 	constraint           int
 }
 
-// nodeState is what a node has for the jobs of the instance.
+// nodeState is what a node has for the jobs of the instance, and what the plan's other jobs have of it beyond their
+// share.
 type nodeState struct {
 	open  gres.Vector // capacity that jobs of the instance may use
 	used  gres.Vector // by the plan's jobs of the instance
@@ -58,14 +60,15 @@ type nodeState struct {
 	shape int         // index in instance.shapes; -1: no GPUs for these jobs
 }
 
-// part is what the plan grants a job on one node; parts is how many nodes the job has.
+// part is what the plan grants a job on one node.
 type part struct {
-	node, class, parts int
+	node, class, parts int // parts: on how many nodes the job is
 	size               gres.Vector
 	value              float64
 }
 
-// newInstance makes the instance of the jobs that the plan runs.
+// newInstance makes the instance of the jobs that the plan runs. formulate has to follow, after waiting jobs have been
+// added (admit) if they are to count.
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
 		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
@@ -83,7 +86,8 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	return in
 }
 
-// formulate derives shapes, options and patterns from the jobs and the nodes.
+// formulate derives the numbers of the problem from the jobs and the nodes: shapes, options, and the plan's own
+// patterns.
 func (in *instance) formulate() {
 	in.shapes = in.group(maxShapes(len(in.classes)))
 	in.list()
@@ -107,7 +111,8 @@ func (in *instance) unitOf(p *sensitivity.Profile, fair gres.Vector) float64 {
 	return unit
 }
 
-// worth is the value of the part of job j on node n under a grant.
+// worth is the value of the part of job j on node n under a grant: its GPUs times its speed, without a profile its
+// GPUs.
 func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
 	p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
 	if p == nil {
@@ -117,7 +122,8 @@ func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
 	return float64(g.PerNode.GPUs) * p.Gain(g.PerNode, fair) * in.unitOf(p, fair)
 }
 
-// read adds every grant of a plan. Decisions are normally in the order of the jobs; byID is built only where not.
+// read adds every grant of a plan. Decisions are normally in the order of the jobs; an index by ID is built only if
+// not. A decision on a job that is not in the snapshot is ignored.
 func (in *instance) read(p policy.Plan) {
 	jobs := in.cluster.Jobs
 	var byID map[int]int
@@ -149,7 +155,8 @@ func indexOf(jobs []policy.Job) map[int]int {
 	return byID
 }
 
-// grant adds a job that the plan runs, either as one that may be placed anew or as one that keeps its placement.
+// grant adds a job that the plan runs: as one that keeps its placement (stays), which adds to the value of any plan and
+// takes room, or as one that may be placed anew, which counts in its class.
 func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	stays := in.stays(j, g) || !in.placed(g) // a grant on unknown nodes can only be taken as it is
 	for _, name := range g.Nodes {
@@ -181,8 +188,8 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	}
 }
 
-// placed reports whether a grant has GPUs on nodes of the snapshot. A plan that passes policy.Check has no other
-// grants.
+// placed reports whether a grant is on nodes of the snapshot alone, all with GPUs. Other grants can only be taken as
+// they are.
 func (in *instance) placed(g *policy.Placement) bool {
 	for _, name := range g.Nodes {
 		if n, known := in.byName[name]; !known || in.cluster.Nodes[n].Total.GPUs < 1 {
@@ -192,8 +199,8 @@ func (in *instance) placed(g *policy.Placement) bool {
 	return len(g.Nodes) > 0 && g.PerNode.GPUs > 0
 }
 
-// stays reports whether job j keeps its placement and has to: it must not be touched, or it could not be started with
-// that placement today, such as on a node that has been closed since.
+// stays reports whether job j keeps its placement in any plan that is compared: it must not be touched, or it could not
+// be started with that placement today, such as on a node that has been closed since.
 func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 	if j.Running == nil || g != j.Running && !g.Equal(*j.Running) {
 		return false
@@ -234,7 +241,8 @@ func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
 	return in.gangTotals[n]
 }
 
-// classOf finds or adds the class of a job, and adds the plan's number of nodes to the class's divisions.
+// classOf finds or adds the class of a job, and adds the plan's number of nodes to the numbers over which its jobs may
+// be divided, so that the plan itself is among those that the bound ranges over.
 func (in *instance) classOf(j *policy.Job, nodes int) int {
 	key := in.keyOf(j)
 	at := key.constraint
@@ -255,8 +263,8 @@ func (in *instance) keyOf(j *policy.Job) classKey {
 	return classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
 }
 
-// divisions are the numbers of nodes over which a job may be divided: one if one node can hold it, as Slurm would do,
-// else all into which its GPUs divide evenly.
+// divisions are the numbers of nodes over which a job may be divided: the user's own, else one if one node can hold the
+// job, as Slurm would do, else all into which its GPUs divide evenly. None: no node is large enough.
 func (in *instance) divisions(j *policy.Job, constraint int) []int {
 	largest := in.rules.largest[constraint]
 	switch {
@@ -283,7 +291,8 @@ func (in *instance) settleCapacities() {
 	}
 }
 
-// list builds the options of each class on each shape. The plan's own grant is added where no listed option is as good.
+// list builds the options of each class on each shape, in the order of classes. The plan's own grant is added at the
+// end where no listed option is as good, so that the bound is never below the plan.
 func (in *instance) list() {
 	in.options = make([][]columns.Option, len(in.shapes))
 	for s := range in.shapes {
@@ -307,7 +316,8 @@ func (in *instance) list() {
 	}
 }
 
-// starts returns, by shape, the index at which the options of each class begin, and as last entry the end of the list.
+// starts returns, by shape, the index at which the options of each class begin, and as last entry the end of the list,
+// so that an option is compared with those of its class alone.
 func (in *instance) starts() [][]int {
 	all := make([][]int, len(in.options))
 	for s, options := range in.options {
@@ -324,7 +334,8 @@ func (in *instance) starts() [][]int {
 	return all
 }
 
-// withOptions appends the options of class k on a shape.
+// withOptions appends to the list the options of class k on shape sh: every size with which policy.Check would let one
+// part of such a job start on any node of the shape, and its value there.
 func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []columns.Option {
 	c := &in.classes[k]
 	if !sh.suits(c.constraint) {
@@ -364,7 +375,8 @@ func (in *instance) problem() *columns.Problem {
 	return p
 }
 
-// uses is how much of each resource of each shape the plan uses, in the order of columns.Resources.
+// uses is how much of each resource of each shape the plan uses, in the order of columns.Resources. The solver begins
+// with the plan, which saves it steps.
 func (in *instance) uses() []float64 {
 	uses := make([]float64, columns.Resources*len(in.shapes))
 	for i := range in.parts {
@@ -377,7 +389,8 @@ func (in *instance) uses() []float64 {
 	return uses
 }
 
-// fillings collects the patterns in which the plan fills nodes. word identifies a pattern.
+// fillings collects the patterns in which the plan fills nodes, each once (word identifies one). The solver begins with
+// them, which saves it steps.
 func (in *instance) fillings() {
 	parts := in.parts
 	slices.SortFunc(parts, func(x, y part) int {

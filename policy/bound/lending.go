@@ -47,7 +47,8 @@ func jobs(n int) string {
 	return fmt.Sprintf("%d jobs", n)
 }
 
-// lending computes the Lending of a plan from the running jobs that cannot be asked to give back.
+// lending computes the Lending of a plan: what it costs that jobs which cannot be asked to give back are lent little,
+// and what others lose where they hold more than their share.
 func (in *instance) lending(p policy.Plan) (l Lending) {
 	free := make([]gres.Vector, len(in.nodes))
 	for n := range in.nodes {
@@ -88,8 +89,8 @@ func (in *instance) givesBack(j *policy.Job) bool {
 	return j.Saves && (most == 0 || j.Restarts < most)
 }
 
-// couldGain is how much value a job would gain with the best use of what is free on its nodes. It takes that amount
-// from free, so that no two jobs gain by the same cores.
+// couldGain is how much value a job with grant g would gain with the best use of what is free on its nodes; 0: nothing,
+// or that is not looked at. It takes that amount from free, so that no two jobs gain by the same cores.
 func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Vector) float64 {
 	first := in.byName[g.Nodes[0]]
 	profile := policy.ProfileOn(j.Profile, in.cluster.Nodes[first].GPUType)
@@ -126,7 +127,8 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 	return float64(g.PerNode.GPUs*len(g.Nodes)) * now * (best.Gain - 1)
 }
 
-// gpusWithoutShare counts the free GPUs for which no share of one GPU is free. share is the share of one GPU.
+// gpusWithoutShare counts the free GPUs for which no proportional share of cores and memory is free. share is that of
+// one GPU.
 func gpusWithoutShare(free, share gres.Vector) int {
 	if free.GPUs <= 0 || share.CPUs == 0 {
 		return 0

@@ -55,9 +55,10 @@ func (in *instance) idle() (gpus int) {
 	return gpus
 }
 
-// queued finds the waiting jobs that could be placed on the GPUs that the plan leaves idle: not barred, with at most
-// that many GPUs, and within quotas when all loans are given back. All plans that run the same jobs leave as many GPUs
-// idle.
+// queued finds the waiting jobs that could be placed on the GPUs that the plan leaves idle (idle of them): not barred,
+// with at most that many GPUs, and within quotas when all loans are given back. They make the difference between Same
+// and Bound, so jobs that no plan could start must not be among them. All plans that run the same jobs leave as many
+// GPUs idle.
 func (in *instance) queued(p policy.Plan, idle int) queue {
 	q := queue{counted: map[int]bool{}}
 	if idle == 0 {
@@ -107,8 +108,8 @@ func grantedBy(p policy.Plan) map[int]bool {
 	return granted
 }
 
-// hasNodesFor reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it,
-// counting the GPUs of all jobs that can be moved as free.
+// hasNodesFor reports whether enough open nodes meet the constraints of job j and have GPUs for one part of it. GPUs of
+// jobs that may be placed anew count as free: too many jobs are allowed rather than too few.
 func (in *instance) hasNodesFor(j *policy.Job) bool {
 	at := in.rules.of(j)
 	for _, nodes := range in.divisions(j, at) {
@@ -125,8 +126,8 @@ func (in *instance) hasNodesFor(j *policy.Job) bool {
 	return false
 }
 
-// quotasLeft is what the quotas leave if each job that the plan runs holds no more than its share of cores and memory.
-// A loan beyond the share is no reason why another job may not start.
+// quotasLeft is what each quota leaves if every job that the plan runs holds no more than its share of cores and
+// memory: a loan beyond the share is no reason why another job may not start. nil: there are no quotas.
 func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	left := slices.Clone(in.cluster.Quotas)
 	if len(left) == 0 {
@@ -150,8 +151,8 @@ func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
 	return left
 }
 
-// room is for how many jobs like j the quotas leave room, if each has the least cores and memory that it can have: too
-// many are allowed rather than too few.
+// room is for how many jobs like j the quotas leave room, if each has the least cores and memory that it can have; at
+// most the number of all jobs. Too many are allowed rather than too few, so that the bound stays one.
 func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	jobs := len(in.cluster.Jobs)
 	fits := func(have, each int) {
@@ -173,8 +174,8 @@ func (in *instance) room(j *policy.Job, left []policy.Quota) int {
 	return jobs
 }
 
-// keeps is the part of its grant on node n that a job may keep when other jobs need its loan: the share and what its
-// user must have.
+// keeps is the part of its grant on node n that a job keeps when other jobs need what it was lent: the share, and what
+// its user must have.
 func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector {
 	own := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs).Max(j.Floor).Max(j.Pace)
 	held := g.PerNode
@@ -182,9 +183,9 @@ func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector
 	return held
 }
 
-// admit adds the jobs of a queue as optional classes. A job that must not be touched may have a loan of cores or memory
-// on a node. As much of the loan as the node's idle GPUs need for their share becomes available, and the value of the
-// job with the loan is not reduced, so the bound remains an upper bound.
+// admit adds the jobs of a queue as optional classes, before formulate. A job that must not be touched may have a loan
+// of cores or memory on a node. As much of the loan as the node's idle GPUs need for their share becomes available to
+// them, and the value of the job with the loan is not reduced, so the bound remains an upper bound.
 func (in *instance) admit(q queue) {
 	in.optional = make([]bool, len(in.classes), len(in.classes)+len(q.classes))
 	for _, w := range q.classes {
@@ -203,7 +204,8 @@ func (in *instance) admit(q queue) {
 	}
 }
 
-// waits lists the waiting jobs by reason, those with the most counted jobs first.
+// waits lists the waiting jobs by reason, those with the most counted jobs first, for the certificate: it says why GPUs
+// idle.
 func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
 	at := map[policy.Reason]int{}
 	for i := range p.Decisions {
@@ -235,7 +237,8 @@ func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
 	return all
 }
 
-// describeWaiting appends which jobs wait beside idle GPUs to a sentence.
+// describeWaiting appends to a sentence which jobs wait beside idle GPUs: first those that the bound counts against the
+// plan, then those that no plan could start there. It appends nothing if no GPU idles.
 func (c *Certificate) describeWaiting(s *strings.Builder) {
 	if c.Idle == 0 || len(c.Waiting) == 0 {
 		return
@@ -262,7 +265,8 @@ func (c *Certificate) describeWaiting(s *strings.Builder) {
 // namedReasons limits the reasons in a sentence.
 const namedReasons = 3
 
-// describeReasons appends the first reasons with their number of jobs, an example job, and its explanation.
+// describeReasons appends the first reasons for which number is not 0, each with that number of jobs, an example job,
+// and its explanation if it is about these jobs.
 func (c *Certificate) describeReasons(s *strings.Builder, number func(w *Waiting) int) {
 	named := 0
 	for i := range c.Waiting {

@@ -11,10 +11,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// shape is a set of nodes that are treated as equal. Where they differ, each counts as a node with the maximum of each
-// resource over all of them.
+// shape is a set of nodes that are treated as equal, so that the cost of the bound does not grow with each node. Where
+// they differ, each counts as a node with the maximum of each resource over all of them: that makes the bound looser,
+// never wrong.
 type shape struct {
-	count int
+	count int         // number of nodes
 	most  gres.Vector // capacity of each for jobs of the instance
 	sum   gres.Vector // capacity of all
 	total gres.Vector // capacity of a node including what unmanaged jobs use
@@ -25,7 +26,7 @@ type shape struct {
 	mask                  uint64      // a bit for each set of constraints that any of the nodes meets
 }
 
-// share is the smallest proportional share of that many GPUs on any node of the shape.
+// share is the smallest proportional share of that many GPUs on any node of the shape: a job is owed no less there.
 func (sh *shape) share(gpus int) gres.Vector {
 	return gres.Vector{
 		GPUs: gpus, CPUs: gres.Proportional(sh.leanCores, gpus).CPUs,
@@ -33,7 +34,8 @@ func (sh *shape) share(gpus int) gres.Vector {
 	}
 }
 
-// forGangs is the shape with the memory from which the share of gangs is computed.
+// forGangs is the shape for the parts of gangs, whose share is computed from less memory where nodes differ by a few
+// MiB (policy.GangTotals).
 func (sh *shape) forGangs() *shape {
 	gang := *sh
 	gang.leanMemory = sh.leanGang
@@ -54,7 +56,8 @@ func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 	return all
 }
 
-// add adds a node with this capacity and GPU type.
+// add adds a node to the shape: open is its capacity for jobs of the instance, total all that it has, gang the total
+// for the share of gangs, and mask the sets of constraints that it meets.
 func (sh *shape) add(open, total, gang gres.Vector, gpuType string, mask uint64) {
 	if !slices.Contains(sh.types, gpuType) {
 		sh.types = append(sh.types, gpuType)
@@ -92,8 +95,8 @@ type shapeKey struct {
 	mask        uint64
 }
 
-// group sorts nodes into at most that many shapes: nodes with exactly equal keys, or, if these are too many shapes,
-// nodes with roughly equal keys.
+// group sorts nodes into at most that many shapes, and notes each node's: nodes with exactly equal keys, or, if these
+// are too many shapes, nodes with roughly equal keys.
 func (in *instance) group(most int) []shape {
 	for coarseness := 0; ; coarseness++ {
 		if shapes, fine := in.groupBy(coarseness, most); fine {
@@ -102,7 +105,8 @@ func (in *instance) group(most int) []shape {
 	}
 }
 
-// groupBy sorts nodes into shapes by their rounded keys; fine is false if there would be more than most shapes.
+// groupBy sorts nodes into shapes by their rounded keys; fine is false if there would be more than most shapes. Nodes
+// without GPUs for the jobs of the instance are in no shape (-1).
 func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	index := make(map[shapeKey]int)
 	for n := range in.nodes {
@@ -126,8 +130,8 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	return shapes, true
 }
 
-// rough rounds the key: only the leading binary digits of amounts are kept, fewer with each level of coarseness, and
-// then fields are dropped. At level 10 all keys are equal, so group ends.
+// rough rounds the key, so that more nodes are equal: only the leading binary digits of amounts are kept, fewer with
+// each level of coarseness, and then fields are dropped. At level 10 all keys are equal, so group ends.
 func (k shapeKey) rough(coarseness int) shapeKey {
 	if coarseness == 0 {
 		return k
@@ -149,7 +153,7 @@ func (k shapeKey) rough(coarseness int) shapeKey {
 	return k
 }
 
-// leading rounds all amounts up to that many binary digits; GPUs keep at least three.
+// leading rounds all amounts up to numbers of that many binary digits; GPUs keep at least three.
 func leading(v gres.Vector, digits int) gres.Vector {
 	return gres.Vector{
 		GPUs: lead(v.GPUs, max(digits, 3)), CPUs: lead(v.CPUs, digits),
@@ -184,7 +188,7 @@ type constraintKey struct {
 // meets. A mask has 64 bits.
 const mostSets = 64
 
-// newEligibility collects the sets of constraints of all jobs and the nodes that meet each.
+// newEligibility finds, once for all jobs, the different sets of constraints and the nodes that meet each.
 func newEligibility(c *policy.Cluster) eligibility {
 	e := eligibility{sets: map[constraintKey]int{}, masks: make([]uint64, len(c.Nodes)),
 		largest: make([]int, 1, mostSets)}
@@ -206,7 +210,7 @@ func newEligibility(c *policy.Cluster) eligibility {
 	return e
 }
 
-// add adds the set of constraints of job j and finds the nodes that meet it.
+// add adds the set of constraints of job j under the next number and finds the nodes that meet it.
 func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	bit, largest := uint64(1)<<len(e.largest), 0
 	only, except := setOf(j.Only), setOf(j.Except)
@@ -236,8 +240,8 @@ func setOf(names []string) map[string]bool {
 	return set
 }
 
-// reservationBlocks reports whether a reservation keeps job j off a node: it has begun, or will begin before the time
-// limit of the job ends if the job starts now.
+// reservationBlocks reports whether a reservation that is not its own keeps job j off a node: it has begun, or will
+// begin before the time limit of the job ends if the job starts now. A job without time limit reaches every later one.
 func reservationBlocks(j *policy.Job, n *policy.Node, now time.Time) bool {
 	return slices.ContainsFunc(n.Reserved, func(r policy.Reservation) bool {
 		over := !r.To.IsZero() && !now.Before(r.To)
@@ -246,7 +250,8 @@ func reservationBlocks(j *policy.Job, n *policy.Node, now time.Time) bool {
 	})
 }
 
-// keyOf is the job's constraintKey. Reservation and time limit count only if some node is reserved.
+// keyOf is the job's constraintKey. Reservation and time limit count only if some node is reserved, so that they do not
+// make more sets than needed.
 func (e *eligibility) keyOf(j *policy.Job) constraintKey {
 	key := constraintKey{gpuType: j.GPUType}
 	if len(j.Features)+len(j.Only)+len(j.Except) > 0 {

@@ -8,7 +8,7 @@ import (
 // device is one GPU of a node.
 type device struct{ node, name string }
 
-// deviceOf returns the shared GPU of a placement; false if the placement has whole GPUs, or there is none.
+// deviceOf returns the shared GPU of a placement; false if the placement has whole GPUs, or is nil.
 func deviceOf(g *policy.Placement) (at device, shared bool) {
 	if g == nil || g.Device == "" || len(g.Nodes) != 1 {
 		return device{}, false
@@ -16,8 +16,8 @@ func deviceOf(g *policy.Placement) (at device, shared bool) {
 	return device{g.Nodes[0], g.Device}, true
 }
 
-// splitPartners separates the decisions that count from partners. Of the jobs on a shared GPU the first in the plan
-// counts, and the others are its partners.
+// splitPartners separates the decisions that count from partners: of the jobs on a shared GPU the first in the plan
+// counts, as if it had the GPU for itself, and the others are its partners.
 func splitPartners(p policy.Plan) (leads, partners []policy.Decision) {
 	taken := map[device]bool{}
 	for _, d := range p.Decisions {
@@ -35,7 +35,8 @@ func splitPartners(p policy.Plan) (leads, partners []policy.Decision) {
 	return leads, partners
 }
 
-// aside removes the partners from the plan and takes their cores and memory off the nodes.
+// aside returns the plan without the partners of shared GPUs, and takes their cores and memory off the nodes: the
+// solver knows only whole GPUs.
 func (in *instance) aside(p policy.Plan) policy.Plan {
 	leads, partners := splitPartners(p)
 	if len(partners) == 0 {

@@ -21,8 +21,8 @@ type sizer struct {
 	rate    float64              // minimum rate in samples per second and GPU; 0: none
 }
 
-// newSizer makes a sizer for one part of job j with that many GPUs. The minimum rate is that of the share, or of the
-// job's pace if that is higher.
+// newSizer makes a sizer for one part of job j with that many GPUs on nodes of a shape. The minimum rate is that of the
+// share, or of the job's pace if that is higher: policy.Check refuses a start with less.
 func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer {
 	z := sizer{job: j, profile: p, fair: sh.share(gpus), most: allowed(j, sh.total)}
 	z.most.GPUs = gpus
@@ -40,8 +40,8 @@ func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer 
 	return z
 }
 
-// inWholeMiB lowers an amount of memory by 1 MiB per core of the node where the job's memory is given per core. Such
-// memory is rounded down to whole MiB per core, so no size that a plan may give is left out.
+// inWholeMiB lowers an amount of memory by 1 MiB per core of the node where the job's memory is given per core. Plans
+// round such memory down to whole MiB per core, so no size that a plan may give is left out.
 func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
 	if z.job.PerCore {
 		v.Memory = max(0, v.Memory-gres.Memory(sh.total.CPUs))
@@ -52,8 +52,8 @@ func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
 // tolerance is slightly more than how far policy.Check lets a rate fall below what a job is owed.
 const tolerance = 3e-6
 
-// pace is policy.Job.Pace on these nodes: the size that the job must never be slower than; zero if there is none. With
-// a profile, the share stands in for a resource that it does not name.
+// pace is the size that the job must never be slower than on these nodes (policy.Job.Pace); zero if there is none. With
+// a profile, the share stands in for a resource that it does not name, since a profile's rate needs both.
 func (z *sizer) pace() gres.Vector {
 	pace := gres.Vector{CPUs: z.job.Pace.CPUs, Memory: z.job.Pace.Memory}
 	if pace == (gres.Vector{}) {
@@ -66,7 +66,8 @@ func (z *sizer) pace() gres.Vector {
 	return allowed(z.job, pace)
 }
 
-// admits reports whether a job may be started with a size.
+// admits reports whether a job may be started with a size: between minimum and maximum, in whole cores for each task,
+// and fast enough.
 func (z *sizer) admits(size gres.Vector) bool {
 	if !z.least.Fits(size) || !size.Fits(z.most) || size.CPUs%max(1, z.job.Tasks) != 0 {
 		return false
@@ -74,8 +75,9 @@ func (z *sizer) admits(size gres.Vector) bool {
 	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is the value of one part of the job with a size, in the given unit. Where the smallest share of the shape is
-// empty, the speed is at least the rate relative to that of the reference server's share, if that is not 0.
+// value is the value of one part of the job with a size; unit is policy.Unit of the smallest share. Where that share is
+// empty the speed is at least the rate relative to reference, that with the reference server's share; 0: there is none,
+// or it is not needed.
 func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	if z.profile == nil {
 		return float64(size.GPUs)
@@ -87,7 +89,7 @@ func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	return float64(size.GPUs) * speed
 }
 
-// speed orders sizes as value does.
+// speed orders sizes as value does; it is cheaper to compute.
 func (z *sizer) speed(size gres.Vector) float64 {
 	if z.profile == nil {
 		return 1
@@ -95,9 +97,9 @@ func (z *sizer) speed(size gres.Vector) float64 {
 	return z.profile.Rate(sensitivity.ShareOf(size))
 }
 
-// sizes lists the sizes that no other size dominates: with no more of any resource and at least the same value. It is
-// empty if the job does not fit. Cores are multiples of the tasks; memory is the share, the measured amounts, the
-// requested amount, and all that may be had.
+// sizes lists the sizes that a bound needs to try: those that no other dominates (no more of any resource and at least
+// the same value). It is empty if the job does not fit. Cores are multiples of the tasks; memory is the share, the
+// measured amounts, the requested amount, and all that may be had.
 func (z *sizer) sizes() []gres.Vector {
 	tasks := max(1, z.job.Tasks)
 	low, high := (z.least.CPUs+tasks-1)/tasks*tasks, z.usefulCores(tasks)

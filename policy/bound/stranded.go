@@ -6,11 +6,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
-// mostLooked limits the pairs of class and node with free GPUs that are examined.
+// mostLooked limits the pairs of class and node with free GPUs that are examined, so that the cost stays bounded; later
+// nodes are left out.
 const mostLooked = 20000
 
 // stranded counts the GPUs that are free under the plan on nodes where a waiting job has enough GPUs but no waiting job
-// has enough cores, or memory. It also lists the nodes, in the order of the snapshot.
+// has enough cores, or memory. It also lists the nodes, in the order of the snapshot. With more cores or memory there,
+// jobs could use these GPUs.
 func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	waiting := in.waiting(p)
 	if len(waiting) == 0 {
@@ -38,7 +40,7 @@ func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	return s, on
 }
 
-// waiting returns one job of each class of jobs that wait and are not barred.
+// waiting returns one job of each class of jobs that wait and are not barred; at most columns.MostClasses of them.
 func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	granted := grantedBy(p)
 	seen := map[classKey]bool{}
@@ -55,8 +57,8 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	return jobs
 }
 
-// lacks says which resource the waiting jobs lack on node n: "cores" or "memory". It is empty if one of them fits, or
-// none has enough GPUs there. It is cores if for one of the jobs each size has too many, else memory.
+// lacks says what keeps the waiting jobs off the free GPUs of node n: "cores" if for one of them each size has more
+// cores than are free, else "memory". It is empty if one of them fits, or none has enough GPUs there.
 func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
 	gpuType := in.cluster.Nodes[n].GPUType

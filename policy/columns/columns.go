@@ -12,7 +12,7 @@ package columns
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
 
 // Problem is the jobs to be placed and the nodes to place them on. All jobs must be placed except those of optional
-// classes. So each other class with jobs needs an option on some shape.
+// classes, so each other class with jobs needs an option on some shape.
 type Problem struct {
 	Demand []int // jobs of each class
 	// Optional says by class that any number of its jobs, or none, may be placed; nil: all jobs must be placed.
@@ -38,16 +38,18 @@ type Option struct {
 	Value float64     // of this part
 }
 
-// Pattern is one filling of a node, as in cutting stock: the jobs, or parts of jobs, on it.
+// Pattern is one filling of a node, as in the cutting-stock problem: the jobs, or parts of jobs, on it. A column of
+// Configured's master is made of one.
 type Pattern struct {
-	Shape   int
-	worth   float64
+	Shape   int       // index in Problem.Shapes
+	worth   float64   // value of its jobs together
 	classes []int32   // ascending
 	uses    []float64 // number of jobs of each class; a part counts as a fraction of a job
 	options []int     // indexes in the list of the shape's packer; nil: not made of these
 }
 
-// Add adds one part of a job that has that many parts. Classes must come in ascending order.
+// Add adds one part of a job that is divided into that many parts; value is that of the part. Classes must come in
+// ascending order.
 func (p *Pattern) Add(class, parts int, value float64) {
 	p.worth += value
 	if n := len(p.classes); n > 0 && p.classes[n-1] == int32(class) {

@@ -5,22 +5,24 @@ import (
 	"slices"
 )
 
-// MostClasses limits the classes of a program by configurations. With more its master would be too large.
+// MostClasses limits the classes of a program by configurations: with more its master, which has a row for each, would
+// take too many steps.
 const MostClasses = 200
 
 // Configured is the relaxation by configurations: each pattern fills a number of nodes of its shape, and patterns may
-// be mixed in fractions. Its master has a row for each class (all jobs run unless the class is optional) and a row for
-// each shape (no more nodes than there are). Its columns are patterns. Relaxed are fractions of a pattern, and the
-// parts of a gang, which may differ and share a node.
+// be mixed in fractions. Its bound is nearly tight, since sizes must fit together on a node. Its master has a row for
+// each class (all jobs run unless the class is optional) and a row for each shape (no more nodes than there are). Its
+// columns are patterns. Relaxed are fractions of a pattern, and the parts of a gang, which may differ and share a node.
 type Configured struct {
 	of      *Problem
-	packers []*packer
-	m       *master
-	kept    []column // patterns with a bonus, see Keep
-	bonus   float64  // sum over kept
+	packers []*packer // by shape
+	m       *master   // nil: Least has kept the prices that it began with
+	kept    []column  // patterns with a bonus, see Keep
+	bonus   float64   // sum over kept
 }
 
-// NewConfigured returns nil if a shape is too large for a packer.
+// NewConfigured returns the relaxation of a problem; nil if a shape has too many GPUs for a packer (mostGPUs). Then
+// only Pooled bounds it.
 func NewConfigured(p *Problem) *Configured {
 	c := &Configured{of: p}
 	for s := range p.Shapes {
@@ -79,8 +81,8 @@ func (c *Configured) limits() []float64 {
 	return limits
 }
 
-// penalties are the costs of a mandatory job that does not run: five times its highest value, since leaving it out also
-// frees room for other jobs.
+// penalties are, by row of the master, what leaving out one mandatory job costs: five times its highest value, since
+// that also frees room for other jobs and must not pay. Rows of shapes and of optional classes cost nothing.
 func (c *Configured) penalties() []float64 {
 	penalties := make([]float64, len(c.of.Demand)+len(c.of.Shapes))
 	for _, options := range c.of.Options {
@@ -103,9 +105,10 @@ func (c *Configured) steps() (sum int) {
 	return sum
 }
 
-// at computes the bound at the prices of the classes. They may be negative for classes all of whose jobs must be
-// placed; those of optional classes are set to 0 then. The prices of shapes follow from them: what the best filling of
-// a node brings.
+// at computes the bound at the prices of the classes, and the best filling of a node of each shape there as a column.
+// The prices of shapes follow from the others: what that filling brings. A price may be negative for a class all of
+// whose jobs must be placed; for an optional class it is raised to 0 in prices, since such a job may be left out for
+// nothing.
 func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
 	for k, n := range c.of.Demand {
@@ -125,7 +128,7 @@ func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	return bound, columns
 }
 
-// pattern makes a pattern of a filling, which it sorts by class.
+// pattern makes a pattern of a filling of a node of shape s (indexes in its options), which it sorts by class.
 func (c *Configured) pattern(s int, filling []int) Pattern {
 	options := c.packers[s].options
 	slices.SortFunc(filling, func(x, y int) int {
@@ -144,7 +147,8 @@ func (c *Configured) column(p *Pattern) column {
 	return column{p.worth, rows, append(slices.Clone(p.uses), 1), p.options, c.fits(p)}
 }
 
-// fits reports whether the options of a pattern need no more cores than a node has; packers round cores to units.
+// fits reports whether the options of a pattern need no more cores than a node has. Packers round cores down to units,
+// so a filling may need a few more; it is good for a bound then, not for a plan.
 func (c *Configured) fits(p *Pattern) bool {
 	cores := 0
 	for _, o := range p.options {

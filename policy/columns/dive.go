@@ -8,15 +8,15 @@ type Filling struct {
 	Options      []int // indexes in Problem.Options of the shape
 }
 
-// diver turns a fractional solution into whole fillings by a dive, which is a branch and bound that never goes back: it
-// takes what the solution has of each filling in whole numbers, then one node of the filling with the largest remaining
+// diver turns a fractional solution into whole fillings by a dive, a branch and bound that never goes back: it takes
+// what the solution has of each filling in whole numbers, then one node of the filling with the largest remaining
 // fraction, solves the rest again, and repeats until all jobs are placed.
 type diver struct {
 	*Configured
-	left     []int // jobs of each class that are not placed yet
-	nodes    []int // nodes of each shape that are still empty
-	fillings []Filling
-	patience int // number of steps until which the search for better fillings goes on before one more node is filled
+	left     []int     // jobs of each class that are not placed yet
+	nodes    []int     // nodes of each shape that are still empty
+	fillings []Filling // taken so far
+	patience int       // number of steps until which better fillings are searched for before one more node is filled
 }
 
 // Dive turns the solution of Least into whole fillings, in about budget steps. It is for problems without gangs (Parts
@@ -45,8 +45,8 @@ func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 
 func positive(n int) bool { return n > 0 }
 
-// takeWhole takes the whole number of each filling in the present solution. The rest of it solves the remaining
-// problem.
+// takeWhole takes the whole number of each filling in the present solution. No new solution is needed for that: what is
+// left of it solves the remaining problem.
 func (d *diver) takeWhole() {
 	for r, k := range d.m.basis {
 		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 { // 2.9995 is 3: the solution has rounding errors
@@ -55,7 +55,8 @@ func (d *diver) takeWhole() {
 	}
 }
 
-// most is how many nodes column k can fill with the nodes and jobs that are left.
+// most is how many nodes column k can fill with the nodes and jobs that are left; 0 for a column that is no filling, or
+// one that fits only in rounded cores.
 func (d *diver) most(k int) int {
 	c := &d.m.columns[k]
 	if c.options == nil || !c.fits {
@@ -69,7 +70,8 @@ func (d *diver) most(k int) int {
 	return most
 }
 
-// take fills n nodes by column k and subtracts what it uses from the program, also if the column is basic.
+// take fills n nodes by column k: it notes the filling and subtracts what it uses from the limits of the program, and
+// from the solution if the column is in it.
 func (d *diver) take(k, n int) {
 	c := &d.m.columns[k]
 	shape := int(c.rows[len(c.rows)-1]) - len(d.left)
@@ -86,8 +88,8 @@ func (d *diver) take(k, n int) {
 	}
 }
 
-// step fills one node by the filling with the largest fraction in the solution and solves the rest; false if nothing is
-// left to try.
+// step fills one node by the filling with the largest fraction in the solution and solves the rest; false if there is
+// no such filling and no new one is found, so that the dive ends.
 func (d *diver) step() bool {
 	k, best := -1, 1e-3
 	for r, b := range d.m.basis {
@@ -102,7 +104,8 @@ func (d *diver) step() bool {
 	return d.improve() || k >= 0
 }
 
-// improve solves the remaining problem with the fillings that are still possible; joined says that it found new ones.
+// improve solves the remaining problem with the fillings that are still possible, and looks for new ones that make it
+// better; joined says that it found some.
 func (d *diver) improve() (joined bool) {
 	d.exclude()
 	d.m.solve(50 + 2*len(d.m.duals))
@@ -113,8 +116,8 @@ func (d *diver) improve() (joined bool) {
 	return joined
 }
 
-// goesOn reports whether to look for more fillings after that many rounds. While a job has no place in the solution it
-// goes on until patient.
+// goesOn reports whether to look for more fillings after that many rounds: at least minRounds, then until patience is
+// used up, and while a job has no place in the solution up to maxRounds.
 func (d *diver) goesOn(round int) bool {
 	if round < minRounds || round < maxRounds && d.m.steps+d.steps() < d.patience {
 		return true
@@ -129,11 +132,12 @@ const (
 	maxRounds = 30
 )
 
-// excluded is so much larger than the factor in penalties that it holds however much jobs are worth elsewhere.
+// excluded is the factor by which exclude makes a value negative. It is so much larger than the factor in penalties
+// that it holds however much jobs are worth elsewhere.
 const excluded = 100
 
 // exclude makes patterns that can fill no more nodes worth less than leaving their jobs out, so that the solution does
-// not use them.
+// not use them. They stay in the list, since columns are known by their numbers.
 func (d *diver) exclude() {
 	gone := false
 	for k := range d.m.columns {
@@ -147,8 +151,8 @@ func (d *diver) exclude() {
 	}
 }
 
-// generate adds the best filling of each shape within what is left to the program; joined says that one was better than
-// those it has.
+// generate adds to the program the best filling of each shape within the nodes and jobs that are left; joined says that
+// one was better, at the present duals, than those it has.
 func (d *diver) generate() (joined bool) {
 	for s, packer := range d.packers {
 		if d.nodes[s] == 0 {

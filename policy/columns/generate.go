@@ -1,7 +1,7 @@
 package columns
 
-// relaxation is a program bounded by prices for the rows of its master. Any prices prove a bound; the best prices prove
-// the least one.
+// relaxation is a program without some constraints, bounded by prices for the rows of its master. Any prices prove a
+// bound; the best prices prove the least one.
 type relaxation interface {
 	// at is the bound at these prices, and columns that are worth more than they cost there.
 	at(prices []float64) (bound float64, columns []column)
@@ -19,11 +19,11 @@ type Bound struct {
 	Closed bool      // the relaxation gives no better bound, up to precision
 }
 
-// generate searches for the prices with the least bound by column generation, from those of found. Prices are smoothed
-// (Wentges 1997): bounds are computed between the best prices so far and the master's duals, which jump. If no column
-// joins the master at smoothed prices, its own duals are tried before it ends. artificial tells the rows whose first
-// column is no slack but something that is missing: a solution that uses it is none. After budget steps it returns what
-// it has.
+// generate searches for the prices with the least bound by column generation, starting from those of found. After
+// budget steps it returns what it has, which is a bound in any case. Prices are smoothed (Wentges 1997): bounds are
+// computed between the best prices so far and the master's duals, which jump. If no column joins the master at smoothed
+// prices, its own duals are tried before the search ends. artificial tells the rows whose first column stands for
+// something that is missing, such as a job without a place: a solution that uses it is none.
 func generate(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))

@@ -7,27 +7,28 @@ import "slices"
 // hundred rows. After a column is added it continues from the last basis. Bounds do not depend on its precision: its
 // duals are guesses at good prices.
 type master struct {
-	limits  []float64
+	limits  []float64 // right-hand side of each row
 	columns []column
 	basis   []int       // basic column of each row
 	inverse [][]float64 // of the basis
 	x       []float64   // value of the basic column of each row
-	duals   []float64
-	steps   int // elementary steps so far
-	pivots  int // since the inverse was last computed anew
+	duals   []float64   // of each row, at the present basis
+	steps   int         // elementary steps so far
+	pivots  int         // since the inverse was last computed anew
 }
 
-// column is a variable of the master: its value and how much it uses of each row.
+// column is a variable of the master: its value and how much it uses of each row. It is a pattern (Configured), a whole
+// plan (Pooled), or a slack.
 type column struct {
 	worth   float64
-	rows    []int32
-	uses    []float64
-	options []int // of its pattern
-	fits    bool  // the filling fits, to the last core
+	rows    []int32   // indexes of the rows that it uses
+	uses    []float64 // of each of these rows
+	options []int     // of its pattern; nil: it is none
+	fits    bool      // the filling fits, to the last core
 }
 
 // newMaster starts with one column per row, for slack or for what is missing, at that penalty (0 for slack). These
-// columns, numbered as the rows, are the first basis.
+// columns, numbered as the rows, are the first basis, so there is a solution from the beginning.
 func newMaster(limits, penalties []float64) *master {
 	n := len(limits)
 	m := &master{
@@ -46,7 +47,8 @@ func newMaster(limits, penalties []float64) *master {
 
 func (m *master) add(c column) { m.columns = append(m.columns, c) }
 
-// value is the value of the present solution; missing says that the solution uses an artificial column.
+// value is the value of the present solution; missing says that the solution uses a column of an artificial row, so
+// something has no place in it and it is no solution of the problem.
 func (m *master) value(artificial func(row int) bool) (value float64, missing bool) {
 	for r, k := range m.basis {
 		value += float64(m.columns[k].worth * m.x[r])
@@ -57,7 +59,7 @@ func (m *master) value(artificial func(row int) bool) (value float64, missing bo
 	return value, missing
 }
 
-// price computes the duals.
+// price computes the duals of the present basis, by which columns are chosen.
 func (m *master) price() {
 	clear(m.duals)
 	for r, k := range m.basis {
@@ -72,7 +74,8 @@ func (m *master) price() {
 	m.steps += len(m.basis) * len(m.basis)
 }
 
-// reduced is the reduced cost of a column: its value less its cost at these prices.
+// reduced is the reduced cost of a column: its value less its cost at these prices. If it is positive, the column
+// improves the solution of which these are the duals.
 func (c *column) reduced(prices []float64) float64 {
 	gain := c.worth
 	for i, r := range c.rows {
@@ -97,7 +100,8 @@ func (m *master) solve(pivots int) {
 	}
 }
 
-// pivot brings a column into the basis; false if it is unbounded.
+// pivot brings a column into the basis, and takes out the one whose value would become negative first; false if there
+// is none, so that the column is unbounded.
 func (m *master) pivot(enters int) bool {
 	direction := m.directionOf(&m.columns[enters])
 	leaves, least := -1, 0.0
@@ -118,7 +122,8 @@ func (m *master) pivot(enters int) bool {
 	return true
 }
 
-// directionOf expresses a column in terms of the basis.
+// directionOf expresses a column in terms of the basis: how much the value of each row's basic column falls for each
+// unit of it.
 func (m *master) directionOf(c *column) []float64 {
 	direction := make([]float64, len(m.basis))
 	for r := range direction {
@@ -129,7 +134,8 @@ func (m *master) directionOf(c *column) []float64 {
 	return direction
 }
 
-// exchange replaces the basic column of row leaves by column enters. Every 200 pivots the inverse is computed anew.
+// exchange replaces the basic column of row leaves by column enters with value step. Every 200 pivots the inverse is
+// computed anew, since rounding errors add up.
 func (m *master) exchange(leaves, enters int, direction []float64, step float64) {
 	m.eliminate(leaves, direction, step)
 	m.basis[leaves] = enters
@@ -222,8 +228,8 @@ func subtract(a, b []float64, f float64) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// restore makes a solution with negative entries feasible again by the dual simplex method, in at most that many
-// pivots.
+// restore makes a solution with negative entries, such as take leaves, feasible again by the dual simplex method, in at
+// most that many pivots.
 func (m *master) restore(pivots int) {
 	for range pivots {
 		leaves, least := -1, -1e-7
@@ -238,7 +244,8 @@ func (m *master) restore(pivots int) {
 	}
 }
 
-// pivotOut takes the column of row r, whose value is negative, out of the basis; false if no column can replace it.
+// pivotOut takes the basic column of row r, whose value is negative, out of the basis, for the column that the ratio
+// test of the dual simplex method chooses; false if no column can replace it.
 func (m *master) pivotOut(r int) bool {
 	row := m.inverse[r]
 	enters, least := -1, 0.0

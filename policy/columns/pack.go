@@ -8,26 +8,26 @@ import (
 )
 
 // packer finds the filling of one node of a shape with the highest value beyond the costs of its jobs. This is an
-// unbounded knapsack in three dimensions with a choice of size. GPUs and cores are few enough to be states. Memory is
-// considered only if the best filling without it needs too much: the table then bounds what the rest of a node can add,
-// so hardly any other filling has to be examined.
+// unbounded knapsack in three dimensions with a choice of size. GPUs and cores are few enough to be the states of a
+// table (dynamic programming). Memory is considered only if the best filling without it needs too much: the table then
+// bounds what the rest of a node can add, so hardly any other filling has to be examined.
 type packer struct {
 	options []Option
-	gpus    int
-	cores   int  // in units
-	unit    int  // cores per unit; above 1 sizes are rounded down, so that the result is still a bound
-	whole   bool // sizes are rounded up to units, so that a filling fits
-	memory  gres.Memory
-	gain    []float64 // of each option: value beyond its cost
-	cells   []int     // by GPUs and cores: the best option of that size; nothing: none is worth anything
-	chosen  [][]cell  // by GPUs: the options worth trying, ascending in cores
-	worth   []float64 // by GPUs and cores: value of the best filling within that
-	last    []int     // by GPUs and cores: an option of the best filling, or fewerCores, fewerGPUs, nothing
-	ranges  [][2]int  // by class: its range in options; made on first use
-	scarce  []bool    // by option: its class has fewer jobs left than fit on a node; nil: no class
-	price   float64   // price of memory at which it was last just enough
-	steps   int       // elementary steps so far
-	labels  labels
+	gpus    int         // of a node
+	cores   int         // in units
+	unit    int         // cores per unit; above 1 sizes are rounded down, so that the result is still a bound
+	whole   bool        // sizes are rounded up to units, so that a filling fits
+	memory  gres.Memory // of a node
+	gain    []float64   // of each option: value beyond its cost
+	cells   []int       // by GPUs and cores: the best option of that size; nothing: none is worth anything
+	chosen  [][]cell    // by GPUs: the options worth trying, ascending in cores
+	worth   []float64   // by GPUs and cores: value of the best filling within that
+	last    []int       // by GPUs and cores: an option of the best filling, or fewerCores, fewerGPUs, nothing
+	ranges  [][2]int    // by class: its range in options; made on first use
+	scarce  []bool      // by option: its class has fewer jobs left than fit on a node; nil: no class
+	price   float64     // price of memory at which it was last just enough
+	steps   int         // elementary steps so far
+	labels  labels      // reused memory of search
 }
 
 // cell is an option worth trying, with its cores in units and its value net of memory.
@@ -52,7 +52,8 @@ const (
 	mostPromising = 1500
 )
 
-// newPacker returns nil if the shape has too many GPUs.
+// newPacker makes a packer for nodes of a shape; nil if they have more than mostGPUs GPUs. If a node has so many cores
+// that the table would have more than mostStates states, cores are counted in units of several.
 func newPacker(sh *Shape, options []Option) *packer {
 	if sh.Most.GPUs > mostGPUs {
 		return nil
@@ -77,7 +78,8 @@ func newPacker(sh *Shape, options []Option) *packer {
 // state is the index of a number of GPUs and units of cores in the tables.
 func (k *packer) state(gpus, cores int) int { return gpus*(k.cores+1) + cores }
 
-// coresOf is the cores of an option in units, rounded up if fillings have to fit, else down.
+// coresOf is the cores of an option in units: rounded up if fillings have to fit (whole), else down, so that the result
+// is still a bound.
 func (k *packer) coresOf(o int) int {
 	if k.whole {
 		return (k.options[o].Size.CPUs + k.unit - 1) / k.unit
@@ -85,8 +87,8 @@ func (k *packer) coresOf(o int) int {
 	return k.options[o].Size.CPUs / k.unit
 }
 
-// fill finds the best filling at these costs of jobs. bound is at least its value beyond the costs, and nearly always
-// equal.
+// fill finds the best filling of a node at these costs of jobs, by class. bound is at least its value beyond the costs,
+// and nearly always equal: where memory is short the search for the filling may end early.
 func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	k.weigh(costs)
 	bound = k.table(0)
@@ -96,7 +98,8 @@ func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	return k.withMemory(bound)
 }
 
-// weigh computes the gain of each option at these costs; a part of a gang bears its part of the job's cost.
+// weigh computes the gain of each option at these costs of jobs: its value beyond the cost, of which a part of a gang
+// bears its part.
 func (k *packer) weigh(costs []float64) {
 	for i := range k.options {
 		o := &k.options[i]
@@ -105,7 +108,8 @@ func (k *packer) weigh(costs []float64) {
 	k.steps += len(k.options)
 }
 
-// table fills the table for unlimited memory at that price per MiB and returns the value of the best filling.
+// table fills the table of best fillings by GPUs and cores, as if memory were unlimited at that price per MiB, and
+// returns the value of the best filling of the whole node. trace then lists it.
 func (k *packer) table(price float64) float64 {
 	k.choose(price)
 	width := k.cores + 1
@@ -141,7 +145,8 @@ func (k *packer) table(price float64) float64 {
 	return k.worth[len(k.worth)-1]
 }
 
-// choose keeps, for each number of GPUs, the options that no option with fewer cores equals in value.
+// choose keeps, for each number of GPUs, the options worth trying in the table: those to which no option with as many
+// GPUs and fewer cores is equal in value, net of memory at that price.
 func (k *packer) choose(price float64) {
 	for i := range k.cells {
 		k.cells[i] = nothing
@@ -170,7 +175,8 @@ func (k *packer) choose(price float64) {
 // trace lists the options of the best filling in the table.
 func (k *packer) trace() []int { return k.traceFrom(nil, k.gpus, k.cores) }
 
-// traceFrom appends the options of the best filling within g GPUs and c units of cores.
+// traceFrom appends to a filling the options of the best filling within g GPUs and c units of cores, read off the
+// table.
 func (k *packer) traceFrom(filling []int, g, c int) []int {
 	for {
 		switch o := k.last[k.state(g, c)]; o {
@@ -203,10 +209,12 @@ func (k *packer) totalGain(filling []int) (gain float64) {
 	return gain
 }
 
-// withMemory finds the best filling within the memory; bound is proven whatever the search finds. In six trials it
-// looks for a price of memory at which the table's best filling just fits, starting from the last such price; a trial
-// changes the price by at most a factor of 1.25. Then it searches all fillings that could beat the best one found.
-// bound is the table's result without a price.
+// withMemory finds the best filling within the memory of a node; bound, the table's result without a price, is lowered
+// to a value that is proven whatever the search finds.
+//
+// In six trials it looks for a price of memory at which the table's best filling just fits, starting from the last such
+// price; a trial changes the price by at most a factor of 1.25. Then it searches all fillings that could beat the best
+// one found.
 func (k *packer) withMemory(bound float64) (float64, []int) {
 	var best []int
 	brought, fit := 0.0, 0.0
@@ -244,10 +252,10 @@ func (k *packer) withMemory(bound float64) (float64, []int) {
 	return bound, best
 }
 
-// label is a partial filling: the label from plus one option.
+// label is a partial filling in search: the partial filling with index from, and one more option.
 type label struct {
 	memory       gres.Memory
-	gain         float64
+	gain         float64 // of its options together
 	from, option int32
 }
 
@@ -257,8 +265,9 @@ type labels struct {
 	by  [][]int32 // by state; ascending in memory and in gain
 }
 
-// search finds the best filling that fits in memory and has a value above known; nil if there is none. all is false if
-// it gave up because there were too many options or labels.
+// search finds the best filling that fits in memory and has a value above known; nil if there is none. The table for
+// that price of memory tells which partial fillings can still become one. all is false if the search gave up because
+// there were too many options or labels; it proves nothing then.
 func (k *packer) search(price, known float64) (gain float64, filling []int, all bool) {
 	known += 1e-9
 	hope := func(g, c int, memory gres.Memory) float64 {
@@ -301,7 +310,8 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 	return known, filling, true
 }
 
-// promising lists the options that a filling with a value above known may contain.
+// promising lists the options that a filling with a value above known may contain: even with the best rest of the node
+// (hope) the others would not reach it.
 func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory) float64) (kept []int) {
 	for o := range k.options {
 		if k.gain[o] <= 0 {
@@ -316,7 +326,7 @@ func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory
 }
 
 // undominated lists the options that no other option dominates (same GPUs, no more cores and memory, no lower gain), in
-// falling gain.
+// falling gain. The others need not be searched: a filling with one of them is no better.
 func (k *packer) undominated(options []int) (kept []int) {
 	slices.SortFunc(options, func(x, y int) int {
 		return cmp.Or(cmp.Compare(k.gain[y], k.gain[x]), cmp.Compare(x, y))
@@ -334,7 +344,7 @@ func (k *packer) undominated(options []int) (kept []int) {
 	return kept
 }
 
-// reset leaves only the empty filling.
+// reset leaves only the empty filling, for a table with so many states.
 func (l *labels) reset(states int) {
 	if len(l.by) != states {
 		l.by = make([][]int32, states)
@@ -346,7 +356,8 @@ func (l *labels) reset(states int) {
 	l.by[0] = append(l.by[0], 0)
 }
 
-// insert adds a label to those of a state and removes dominated ones; false if an existing label dominates it.
+// insert adds a label to those of a state and removes the ones that it dominates (no less memory, no more gain); false
+// if an existing label dominates it.
 func (l *labels) insert(state int, n label) bool {
 	list := l.by[state]
 	at := 0

@@ -40,7 +40,8 @@ func (p *Pooled) Least(worth float64, uses []float64, budget int) Bound {
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// limits are the amounts of each resource of each shape; the last entry is for the sum of columns.
+// limits are the right-hand sides of the master: the amounts of each resource of each shape, in the order of Resources;
+// the last entry says that the columns, which are whole plans, add up to one plan.
 func (p *Pooled) limits() []float64 {
 	limits := make([]float64, 0, Resources*len(p.of.Shapes)+1)
 	for s := range p.of.Shapes {
@@ -52,7 +53,9 @@ func (p *Pooled) limits() []float64 {
 
 func (p *Pooled) steps() int { return p.taken }
 
-// at computes the bound at these prices; negative prices are set to 0 first, since they prove no bound.
+// at computes the bound at these prices of resources, and the plan, as a column, in which each job takes the option
+// that is worth most beyond its price. It leaves that worth in Best. Negative prices are set to 0 first, since they
+// prove no bound.
 func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	rows := Resources * len(p.of.Shapes)
 	for r := range prices {

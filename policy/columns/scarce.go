@@ -1,19 +1,20 @@
 package columns
 
-// layer is one more job of a scarce class, which has too few jobs left to fill a node. It is a 0/1 item of the knapsack
-// with a choice of size.
+// layer is one more job of a scarce class, one that has too few jobs left to fill a node with them. The table would
+// take such a class any number of times; a layer takes it once, as a 0/1 item of the knapsack with a choice of size.
 type layer struct {
 	options []int   // worth trying
 	picks   []int32 // by state: the option taken there, or nothing
 }
 
 // fillWithin finds a filling with a value above known at these costs and no more jobs of a class than are left; nil if
-// it finds none. This proves nothing: where memory is short there may be better fillings.
+// it finds none. It is for the dive, which places whole jobs. It proves no bound: where memory is short there may be
+// better fillings.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.weigh(costs)
 	for o := range k.options {
 		if left[k.options[o].Class] == 0 {
-			k.gain[o] = -infinite // as strike does: not worth trying
+			k.gain[o] = -infinite // as excludeHopeless does: not worth trying
 		}
 	}
 	if k.price > 0 && !k.excludeHopeless(k.price, known) || !k.excludeHopeless(0, known) {
@@ -27,8 +28,8 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	return k.priced(left, known)
 }
 
-// excludeHopeless excludes options that no filling with a value above known has, as the table for that price of memory
-// shows; false if there is no such filling.
+// excludeHopeless excludes the options that no filling with a value above known has, as the table for that price of
+// memory shows, so that fewer are tried; false if there is no such filling at all.
 func (k *packer) excludeHopeless(price, known float64) bool {
 	limit := k.table(price) + float64(price*float64(k.memory))
 	for o := range k.options {
@@ -45,8 +46,9 @@ func (k *packer) excludeHopeless(price, known float64) bool {
 	return limit > known
 }
 
-// priced looks for a price of memory at which the best filling within what is left just fits, in six trials. Until one
-// fits, the price at least doubles. It returns the best filling above known; nil if none is.
+// priced looks for a price of memory at which the best filling within the jobs that are left just fits, in six trials.
+// Until one fits, the price at least doubles; a filling that does not fit is made to by other sizes (balanced). It
+// returns the best filling above known; nil if none is.
 func (k *packer) priced(left []int, known float64) (best []int) {
 	low, high, price := 0.0, 0.0, k.price
 	for range 6 {
@@ -73,7 +75,7 @@ func (k *packer) priced(left []int, known float64) (best []int) {
 	return best
 }
 
-// within reports whether a filling has no more jobs of a class than are left.
+// within reports whether a filling has no more jobs of a class than are left. The table alone does not see to that.
 func (k *packer) within(filling, left []int) bool {
 	for i, o := range filling {
 		class, more := k.options[o].Class, left[k.options[o].Class]
@@ -91,7 +93,7 @@ func (k *packer) within(filling, left []int) bool {
 
 // balanced changes the sizes in a filling so that its memory suffices: it starts from the sizes with the smallest part
 // of cores and memory, then repeatedly takes the change with the largest gain that fits. It is nil if the smallest
-// sizes do not fit.
+// sizes do not fit, and changes filling itself.
 func (k *packer) balanced(filling []int) []int {
 	cores, memory := k.cores, k.memory
 	for i, o := range filling {
@@ -124,8 +126,8 @@ func (k *packer) balanced(filling []int) []int {
 	}
 }
 
-// smallest is the size of option o's class, with as many GPUs, that takes the smallest part of a node. The part is that
-// of cores or of memory, whichever is larger.
+// smallest is the size of option o's class, with as many GPUs, that takes the smallest part of a node: of cores or of
+// memory, whichever part is larger.
 func (k *packer) smallest(o int) int {
 	part := func(p int) float64 {
 		return max(float64(k.coresOf(p))/float64(max(1, k.cores)),
@@ -150,8 +152,9 @@ func (k *packer) markScarce(left []int) {
 	}
 }
 
-// layered computes the best filling within what is left, and its value, for unlimited memory at that price per MiB:
-// first with the classes that have enough jobs, then with one layer for each job of the scarce classes.
+// layered computes the best filling within the jobs that are left, and its value, for unlimited memory at that price
+// per MiB: first by the table of the classes that have enough jobs, then with one layer for each job of the scarce
+// classes.
 func (k *packer) layered(price float64, left []int) (filling []int, worth float64) {
 	k.table(price)
 	var layers []layer
@@ -173,7 +176,8 @@ func (k *packer) layered(price float64, left []int) (filling []int, worth float6
 	return k.traceFrom(filling, g, c), worth
 }
 
-// rangeOf is where the options of a class begin and end. Options are in the order of classes.
+// rangeOf is where the options of a class begin and end, since options are in the order of classes; empty if the class
+// has none.
 func (k *packer) rangeOf(class int) [2]int {
 	if k.ranges == nil {
 		for from := 0; from < len(k.options); {
@@ -220,7 +224,8 @@ func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	return kept
 }
 
-// apply adds one layer to the table. It goes down in GPUs so that a job is not taken twice.
+// apply adds one job, with a choice of these options, to the table as a layer. It goes down in GPUs so that the job is
+// not taken twice.
 func (k *packer) apply(options []int, price float64) layer {
 	width := k.cores + 1
 	l := layer{options, make([]int32, len(k.worth))}
