@@ -89,7 +89,7 @@ func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	return float64(size.GPUs) * speed
 }
 
-// speed orders sizes as value does; it is cheaper to compute.
+// speed orders sizes as value does, by which sizes tells the ones worth trying.
 func (z *sizer) speed(size gres.Vector) float64 {
 	if z.profile == nil {
 		return 1

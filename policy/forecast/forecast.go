@@ -46,7 +46,7 @@ const (
 const (
 	minStep  = 20 * time.Second // minimum time between two decisions, for up to fewJobs jobs
 	fewJobs  = 300              // with more jobs the minimum grows in proportion, up to a round
-	coarsest = 20               // the minimum is also at least the elapsed time divided by this
+	coarsest = 20               // the minimum is also at least the time since the beginning divided by this
 	rounds   = 400              // decisions in one future: with the two above, beyond a month
 )
 
@@ -79,7 +79,7 @@ type Spread struct {
 	P90 time.Time `json:"p90,omitzero"`
 }
 
-// leastFor is the smallest number of futures from which Words gives a spread.
+// leastFor is the smallest number of futures from which Words gives a spread; with fewer it names the median alone.
 const leastFor = 5
 
 // Words says for people when a job will start. Times are in Slurm's format, in the time zone of the snapshot.
@@ -97,7 +97,7 @@ func (f *Forecast) Words(s Spread) string {
 		s.P90.Format(form)
 }
 
-// Of is when a job will start; false if nothing is known, for example if there was no time to play at all.
+// Of is when the job with an ID will start; false if nothing is known, for example if there was no time to play at all.
 func (f *Forecast) Of(job int) (Start, bool) {
 	k, known := slices.BinarySearchFunc(f.Start, job, func(s Start, job int) int { return cmp.Compare(s.Job, job) })
 	if !known || f.Start[k].P50.IsZero() && !f.Until.After(f.From) {
@@ -106,7 +106,7 @@ func (f *Forecast) Of(job int) (Start, bool) {
 	return f.Start[k], true
 }
 
-// Starts plays futures of a cluster, which is not changed.
+// Starts plays futures of a cluster, which is not changed, and returns when its waiting jobs start in them.
 func Starts(c *policy.Cluster, o Options) Forecast {
 	o.Draws, o.Horizon = cmp.Or(max(0, o.Draws), DefaultDraws), cmp.Or(max(0, o.Horizon), DefaultHorizon)
 	if len(o.Habits) < 2 {
@@ -144,7 +144,8 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 	return f
 }
 
-// askedFor returns the waiting jobs that may start, restricted to only if that is not nil; ascending.
+// askedFor returns the IDs of the waiting jobs that may start, restricted to only if that is not nil; ascending. The
+// futures are played until these have started.
 func askedFor(c *policy.Cluster, only []int) []int {
 	var jobs []int
 	for i := range c.Jobs {
@@ -157,7 +158,7 @@ func askedFor(c *policy.Cluster, only []int) []int {
 	return jobs
 }
 
-// spreads computes the spread of the start times in the futures, for each job.
+// spreads computes, for each job, the spread of its start times in the futures. seen has these times by job.
 func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 	list := make([]Start, 0, len(jobs))
 	for _, job := range jobs {
@@ -168,9 +169,9 @@ func spreads(jobs []int, seen map[int][]time.Time, f *Forecast) []Start {
 	return list
 }
 
-// at is the quantile part of the start times. It is zero if that is after the time to which all futures were played.
-// starts has an entry only for the futures in which the job started; in the others it starts later, so the rank is
-// among all futures.
+// at is the start time by which the job has started in that part of the futures (a quantile); zero: later than all
+// futures were played. starts, ascending, has an entry only for the futures in which the job started. In the others it
+// starts later, so the rank is among all futures.
 func (f *Forecast) at(starts []time.Time, part float64) time.Time {
 	k := int(math.Ceil(part*float64(f.Draws+1))) - 1
 	k = min(max(k, 0), f.Draws-1)

@@ -18,7 +18,8 @@ func DefaultHabits() Habits {
 	return Habits{0.001, 0.02, 0.14, 0.26, 0.38, 0.5, 0.62, 0.74, 0.86, 1, 1}
 }
 
-// at is the quantile for a share of the jobs, interpolated.
+// at is the part of its limit that a job uses, for a share of the jobs (a quantile), interpolated. The share is from 0
+// to 1.
 func (h Habits) at(share float64) float64 {
 	place := float64(share * float64(len(h)-1))
 	k := min(int(place), len(h)-1)
@@ -28,7 +29,8 @@ func (h Habits) at(share float64) float64 {
 	return h[k] + float64((place-float64(k))*(h[k+1]-h[k]))
 }
 
-// below is the share of jobs that use less than a part of their limits; it is the inverse of at.
+// below is the share of jobs that use less than a part of their limits; it is the inverse of at, by which a job that
+// runs is placed among the jobs that use at least as much.
 func (h Habits) below(part float64) float64 {
 	k, _ := slices.BinarySearch(h, part)
 	switch {
@@ -40,15 +42,16 @@ func (h Habits) below(part float64) float64 {
 	return (float64(k-1) + (part-h[k-1])/(h[k]-h[k-1])) / float64(len(h)-1)
 }
 
-// beyond draws the part that a job uses in total, given that it has used some already.
+// beyond draws the part of its limit that a job uses in total, given that it has used some already; chance is from 0 to
+// 1.
 func (h Habits) beyond(used, chance float64) float64 {
 	from := h.below(used)
 	return max(used, h.at(from+float64(chance*(1-from))))
 }
 
 // Seen returns the parts of their limits that jobs used which ran in one snapshot and are gone in the next, in the
-// order of the first. Time counts at the proportional share. The end is taken to be in the middle between the
-// snapshots.
+// order of the first: what Learn learns from. Time counts at the proportional share. The end is taken to be in the
+// middle between the snapshots.
 func Seen(before, after *policy.Cluster) []float64 {
 	still := make(map[int]bool, len(after.Jobs))
 	for i := range after.Jobs {
@@ -65,7 +68,7 @@ func Seen(before, after *policy.Cluster) []float64 {
 	return parts
 }
 
-// used is the part of its limit that a job has used after some more time.
+// used is the part of its limit, from 0 to 1, that a job has used after some more time.
 func used(j *policy.Job, more time.Duration) float64 {
 	return min(1, max(0, (j.Done+more).Seconds()/j.TimeLimit.Seconds()))
 }
@@ -73,7 +76,7 @@ func used(j *policy.Job, more time.Duration) float64 {
 // EnoughHabits is how many ended jobs Learn needs to use them.
 const EnoughHabits = 30
 
-// edges is the number of intervals of learned habits.
+// edges is into how many equally likely intervals Learn divides the parts.
 const edges = 40
 
 // Learn estimates a site's habits from the observed parts and from running jobs, whose parts are still growing (Kaplan
@@ -127,8 +130,8 @@ const (
 	unknown
 )
 
-// lengthKnowledge says what is known of a job's length at that time. A declared length beyond the time limit does not
-// count.
+// lengthKnowledge says from what a job's length is drawn, at that time. A declared length beyond the time limit does
+// not count, since the limit ends the job before.
 func lengthKnowledge(j *policy.Job, now time.Time) knowledge {
 	left := j.TimeLimit
 	if j.Running != nil {
@@ -143,8 +146,8 @@ func lengthKnowledge(j *policy.Job, now time.Time) knowledge {
 	return unknown
 }
 
-// work is the progress at which a job ends, in time at the proportional share, for a chance from 0 to 1. It is more
-// than the job has done.
+// work is the progress at which a job ends in one future, in time at the proportional share, drawn by a chance from 0
+// to 1 from what is known of its length. It is more than the job has done.
 func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration {
 	switch lengthKnowledge(j, now) {
 	case declared:
@@ -158,8 +161,8 @@ func work(j *policy.Job, now time.Time, h Habits, chance float64) time.Duration 
 	return j.Done + min(endless, times(max(j.Done, beginning), 1/(1-min(chance, 0.999))-1)) + time.Second
 }
 
-// left is the remaining time of a job with a declared length. Declared lengths scatter, in a log-normal distribution
-// with the expected remaining time as its mean; finished work is certain.
+// left is the remaining time of a job with a declared length, drawn by a chance from 0 to 1. Declared lengths scatter,
+// in a log-normal distribution with the expected remaining time as its mean; what is done already does not.
 func left(expected, length, done time.Duration, chance float64) time.Duration {
 	if expected <= 0 { // it is overdue: up to a tenth of its length more
 		return max(time.Second, times(length, 0.1*chance))
@@ -175,7 +178,8 @@ func times(d time.Duration, by float64) time.Duration {
 	return time.Duration(min(float64(d)*by, float64(endless)*12))
 }
 
-// chance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64).
+// chance is a hash of its arguments as a number from 0 to 1, 1 excluded (splitmix64). It stands in for a random number,
+// so that equal arguments give equal forecasts.
 func chance(words ...uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)

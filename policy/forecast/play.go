@@ -11,7 +11,7 @@ import (
 // trainedFor is the time over which the value of the cluster is averaged.
 const trainedFor = 4 * time.Hour
 
-// life is what a future knows of a job beyond what the planner sees.
+// life is what a future knows of a job beyond what the planner sees: when it ends, above all.
 type life struct {
 	work   time.Duration // progress at which it ends, see work
 	gain   float64       // speed while it runs
@@ -19,28 +19,29 @@ type life struct {
 	fixed  bool          // Job.Fixed of the snapshot
 }
 
-// future is the state of one future.
+// future is the state of one future: a copy of the cluster in which rounds are played until the asked jobs have
+// started.
 type future struct {
 	*Options
-	c       policy.Cluster
-	lives   []life // by index in c.Jobs
-	from    time.Time
-	now     time.Time
-	end     time.Time
-	round   time.Time // time of the last full round, which may stop jobs
-	freed   time.Time // mean end of the jobs that ended since the last decision; now if none did
-	asked   map[int]bool
-	open    int // number of asked jobs that have not started
-	started map[int]time.Time
+	c       policy.Cluster    // a copy that changes from round to round
+	lives   []life            // by index in c.Jobs
+	from    time.Time         // time of the snapshot
+	now     time.Time         // time that is reached
+	end     time.Time         // from plus Options.Horizon
+	round   time.Time         // time of the last full round, which may stop jobs
+	freed   time.Time         // mean end of the jobs that ended since the last decision; now if none did
+	asked   map[int]bool      // IDs of the jobs of interest
+	open    int               // number of asked jobs that have not started
+	started map[int]time.Time // when asked jobs started
 	daring  bool              // running jobs without a checkpoint may be stopped
 	guesses int               // see Forecast.Guess
 	types   map[string]string // GPU type by node, where there is one
 	trained float64           // within trainedFor, in GPU-seconds
 	finest  time.Duration     // minimum time between decisions, see minStep
-	cut     bool
+	cut     bool              // it ended before the asked jobs had started and the horizon was reached
 }
 
-// newFuture makes a future with its own copy of the cluster and a drawn end for each job.
+// newFuture makes a future with its own copy of the cluster and an end drawn for each job; draw is the future's number.
 func newFuture(c *policy.Cluster, o *Options, draw uint64, asked []int) *future {
 	p := &future{Options: o, c: *c, from: c.Now, now: c.Now, freed: c.Now, end: c.Now.Add(o.Horizon), open: len(asked),
 		asked: make(map[int]bool, len(asked)), started: make(map[int]time.Time, len(asked)),
@@ -68,9 +69,9 @@ func newFuture(c *policy.Cluster, o *Options, draw uint64, asked []int) *future 
 	return p
 }
 
-// stratified is a job's chance in one of the draws. Each draw has its own interval of the range, so that a few draws
-// cover long and short jobs. Which one is a permutation of the draws for each job (a stride without a common divisor),
-// so that the long draws of two jobs do not always meet.
+// stratified is a job's chance in the future with number draw, for work. Each future has its own interval of the range,
+// so that a few futures cover long and short jobs. Which one is a permutation of the futures for each job (a stride
+// without a common divisor), so that the long draws of two jobs do not always meet.
 func stratified(draw uint64, o *Options, job int) float64 {
 	n := uint64(o.Draws)
 	stride := 1 + uint64(chance(o.Seed, uint64(job), 1)*float64(n))
@@ -90,7 +91,7 @@ func gcd(a, b uint64) uint64 {
 }
 
 // run plays rounds until the asked jobs have started (and trainedFor has passed), the horizon is reached, or Stop says
-// so.
+// so. If it ends before, also after too many rounds, cut is set.
 func (p *future) run(planner *policy.Planner) {
 	p.decide(planner, true)
 	for range rounds {
@@ -110,8 +111,9 @@ func (p *future) run(planner *policy.Planner) {
 // period is the time between two full rounds.
 func (p *future) period() time.Duration { return cmp.Or(p.c.Rules.Round, policy.DefaultRound) }
 
-// next is the next time to decide: when a job ends or a full round is due. The further from the beginning, the more of
-// these are combined.
+// next is the next time to decide: when a running job ends or a full round is due, since before that nothing can start.
+// The further from the beginning, the more of these moments are combined into one decision: there an estimate need not
+// be as fine, and a future of a week would take too long otherwise.
 func (p *future) next() time.Time {
 	next := p.round.Add(p.period())
 	for i := range p.c.Jobs {
@@ -131,7 +133,7 @@ func (p *future) next() time.Time {
 	return next
 }
 
-// endTime is when a running job ends at its present speed.
+// endTime is when running job i ends at its present speed, or is ended by its time limit.
 func (p *future) endTime(i int) time.Time {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	from := p.now
@@ -145,7 +147,8 @@ func (p *future) endTime(i int) time.Time {
 	return over
 }
 
-// advanceTo advances the time: running jobs make progress, and those that end are removed.
+// advanceTo advances the time: running jobs make progress, and those that end are removed. It notes when, on average,
+// they ended (freed): jobs that start in their place start then.
 func (p *future) advanceTo(to time.Time) {
 	kept, ended, sum := 0, 0, time.Duration(0)
 	for i := range p.c.Jobs {
@@ -170,7 +173,8 @@ func (p *future) advanceTo(to time.Time) {
 	p.now = to
 }
 
-// advance lets a running job train until a time.
+// advance lets running job i train until a time, or until it ends, and adds what it trains within trainedFor to the
+// cluster's. After a restart it trains nothing until it has started up (trains).
 func (p *future) advance(i int, to time.Time) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	j.Attained += float64(float64(j.GPUs) * to.Sub(p.now).Seconds())
@@ -193,8 +197,8 @@ func (p *future) advance(i int, to time.Time) {
 	}
 }
 
-// decide plans a round and carries it out at once. Only a full round may stop jobs: in a small one all running jobs are
-// fixed, as in the daemon.
+// decide plans a round and carries it out at once. Only a full round (whole) may stop jobs: in a small one all running
+// jobs are fixed, as in the daemon.
 func (p *future) decide(planner *policy.Planner, whole bool) {
 	p.c.Now = p.now
 	if whole {
@@ -210,7 +214,7 @@ func (p *future) decide(planner *policy.Planner, whole bool) {
 	}
 }
 
-// carryOut applies a decision to a job.
+// carryOut applies the plan's decision to job i: it is stopped, restarted, started, or goes on.
 func (p *future) carryOut(i int, d *policy.Decision) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	was := j.Running
@@ -222,7 +226,7 @@ func (p *future) carryOut(i int, d *policy.Decision) {
 		j.Restarts++
 		return
 	}
-	l.gain = max(0.01, p.speed(j, d)) // not 0: over divides by it, and every job must end
+	l.gain = max(0.01, p.speed(j, d)) // not 0: endTime divides by it, and every job must end
 	if was != nil && (was == d.Grant || was.Equal(*d.Grant)) {
 		return
 	}
@@ -244,9 +248,10 @@ func (p *future) speed(j *policy.Job, d *policy.Decision) float64 {
 	return d.Gain * policy.Unit(policy.ProfileOn(j.Profile, p.types[d.Grant.Nodes[0]]), d.Fair, p.Reference)
 }
 
-// begin lets a waiting job start at freed, the mean time at which room became free. One decision covers a stretch of
+// begin lets waiting job i start at freed, the mean time at which room became free: one decision covers a stretch of
 // time, in which GPUs would otherwise idle. A job that continues from a checkpoint starts at the decision (carryOut).
-// Progress until the decision stays below the job's work, so that the job ends in pass like any other.
+// Progress until the decision stays below the job's work, so that advanceTo ends it like any other. An asked job's
+// first start is noted for the forecast.
 func (p *future) begin(i int) {
 	j, l := &p.c.Jobs[i], &p.lives[i]
 	if j.Done == 0 {

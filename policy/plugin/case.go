@@ -9,8 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
 )
 
-// Written is a question to a plugin as protobuf's JSON, including profiles. Any program that can use planner.proto can
-// read it.
+// Written is the question to a plugin for one round as protobuf's JSON, including profiles, so that the round can be
+// kept and asked again. Any program that can use planner.proto can read it.
 func Written(round int, c policy.Cluster, who policy.Policy, how policy.Allocator) ([]byte, error) {
 	return protojson.MarshalOptions{Multiline: true, Indent: "  "}.Marshal(question(round, &c, who, how))
 }

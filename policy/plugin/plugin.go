@@ -82,7 +82,7 @@ func (p *Planner) Close() { p.guest.Close() }
 func (p *Planner) Restart() { p.guest.Renew() }
 
 // Plan asks for a plan of this round and checks it. The cluster is not changed. The error is a *Failure, after which
-// the program has been ended, unless ctx itself has ended.
+// the program has been ended and is started again after a pause, unless ctx itself has ended.
 func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	plan, err := p.Ask(ctx, round, c, who, how)
@@ -104,7 +104,7 @@ func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who pol
 }
 
 // Ask is Plan without policy.Check: the plan is only known to be decodable. The program keeps running whatever it
-// answered.
+// answered; an exam judges the answers itself and decides about restarts.
 func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	within, cancel := context.WithTimeout(ctx, p.limit)
@@ -114,9 +114,9 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	})
 }
 
-// ask sends the question to the program. It does not see that jobs share GPUs: each job has its own GPUs there. ctx is
-// the caller's, within also ends at the limit for an answer. policy.Shared may ask several times for one round, all
-// within it.
+// ask sends one question to the program and decodes its answer. It does not see that jobs share GPUs: each job has its
+// own GPUs there. ctx is the caller's; within ends at the limit for an answer, too. policy.Shared may ask several times
+// for one round, all within it.
 func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, who policy.Policy,
 	how policy.Allocator) (policy.Plan, error) {
 	conn, err := p.guest.Conn(within)
@@ -143,7 +143,8 @@ func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, 
 	return plan, nil
 }
 
-// largest is the number of bytes that a plan can need: a kilobyte per decision and 256 bytes for each node of a grant.
+// largest limits the answer that is received, in bytes, to what a plan can need: a kilobyte per decision and 256 bytes
+// for each node of a grant.
 func largest(c *policy.Cluster) int {
 	size := 64 << 10
 	for i := range c.Jobs {
@@ -152,7 +153,7 @@ func largest(c *policy.Cluster) int {
 	return min(size, guest.MaxMessage)
 }
 
-// failure translates an error of gRPC into a Failure.
+// failure translates an error of gRPC into a Failure, whose fault is counted and whose text an administrator reads.
 func (p *Planner) failure(err error) *Failure {
 	said := status.Convert(err)
 	switch said.Code() {

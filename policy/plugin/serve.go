@@ -41,8 +41,8 @@ func Ordered(p policy.Policy, a policy.Allocator) Decider {
 	}
 }
 
-// Configured decides as the daemon would, with the configured policy and allocator, as far as a question has all of the
-// snapshot (nodeOut).
+// Configured decides as the daemon would, with the configured policy and allocator, as far as the question has all of
+// the snapshot: the protocol has no ends of foreign jobs and no devices (nodeOut).
 func Configured() Decider {
 	var planner policy.Planner
 	return func(_ context.Context, round Round) (policy.Plan, error) {
@@ -67,7 +67,7 @@ type service struct {
 	profiles profileCache
 }
 
-// Plan implements plannerpb.PlannerServer.
+// Plan implements plannerpb.PlannerServer: it decodes the question, has the Decider decide, and encodes the plan.
 func (s *service) Plan(ctx context.Context, request *plannerpb.PlanRequest) (*plannerpb.PlanResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // Encoding of a snapshot.
 
 // clusterOut encodes a snapshot in which no jobs share GPUs (see Planner.ask). Each profile is sent once; jobs refer to
-// it by its place in the list.
+// it by its place in the list, from 1.
 func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules),
 		UnmanagedGpus: int64(c.UnmanagedGPUs)}
@@ -62,7 +62,7 @@ func rulesOut(r policy.Rules) *plannerpb.Rules {
 	}
 }
 
-// nodeOut leaves out ForeignEnds and Devices, which the protocol does not have.
+// nodeOut encodes a node without ForeignEnds and Devices, which the protocol does not have.
 func nodeOut(n *policy.Node) *plannerpb.Node {
 	return &plannerpb.Node{
 		Name: n.Name, GpuType: n.GPUType, Features: n.Features,
@@ -78,6 +78,8 @@ func reservedOut(list []policy.Reservation) []*plannerpb.Reservation {
 	return out
 }
 
+// jobOut encodes a job without its profile, which clusterOut refers to, and without what is about sharing a GPU, which
+// the protocol does not have.
 func jobOut(j *policy.Job) *plannerpb.Job {
 	return &plannerpb.Job{
 		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), ArrivalNs: timeOut(j.Arrival),
@@ -100,6 +102,7 @@ func termOut(v gres.Vector) *plannerpb.Vector {
 	return vectorOut(v)
 }
 
+// numbers converts a list of numbers to another type; an empty list becomes nil.
 func numbers[To, From int | int64](list []From) []To {
 	var out []To
 	for _, n := range list {
@@ -111,7 +114,8 @@ func numbers[To, From int | int64](list []From) []To {
 // valid makes a user's text valid UTF-8, which protobuf requires: bytes that are not become U+FFFD.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// placementOut leaves out the device: a plugin is asked about jobs with GPUs of their own (Planner.ask).
+// placementOut encodes a placement; nil stays nil. It leaves out the device: a plugin is asked about jobs with GPUs of
+// their own (Planner.ask).
 func placementOut(p *policy.Placement) *plannerpb.Placement {
 	if p == nil {
 		return nil
@@ -147,6 +151,7 @@ func timeOut(t time.Time) int64 {
 	return t.UnixNano()
 }
 
+// timeIn is the inverse of timeOut, in UTC.
 func timeIn(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
@@ -160,7 +165,8 @@ func timeIn(ns int64) time.Time {
 // planner recognizes profiles by pointer.
 type profileCache map[string]*sensitivity.Profile
 
-// take decodes the profiles of this snapshot and forgets all others.
+// take decodes the profiles of this snapshot, in their order, and forgets all others. One that was sent before with the
+// same bytes keeps its pointer.
 func (s *profileCache) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
 	kept, list := profileCache{}, make([]*sensitivity.Profile, 0, len(sent))
 	for i, p := range sent {
@@ -202,7 +208,8 @@ func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 	return in, nil
 }
 
-// cluster decodes a snapshot and resolves its references to profiles and quotas.
+// cluster decodes a snapshot and resolves its references to profiles and quotas; an error names the job whose reference
+// leads nowhere. Nothing else is checked, since a plugin trusts the daemon.
 func (s *profileCache) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	profiles, err := s.take(c.GetProfiles())
 	if err != nil {
@@ -269,6 +276,7 @@ func reservedIn(list []*plannerpb.Reservation) []policy.Reservation {
 	return in
 }
 
+// jobIn is the inverse of jobOut.
 func jobIn(j *plannerpb.Job) policy.Job {
 	return policy.Job{
 		ID: int(j.Id), Name: j.Name, User: j.User, Arrival: timeIn(j.ArrivalNs),
@@ -296,6 +304,7 @@ func vectorIn(v *plannerpb.Vector) gres.Vector {
 
 // Encoding and decoding of a plan.
 
+// planOut encodes a plan, on the plugin's side.
 func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 	out := &plannerpb.PlanResponse{Decisions: make([]*plannerpb.Decision, 0, len(plan.Decisions))}
 	for i := range plan.Decisions {
@@ -311,8 +320,8 @@ func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 	return out
 }
 
-// planIn decodes a plan that is not trusted. Whether it keeps the promises is left to policy.Check; here texts must be
-// printable and numbers must be safe to sum. Fields that the plan leaves out are computed.
+// planIn decodes a plugin's plan, which is not trusted. Whether it keeps the promises is left to policy.Check; here
+// texts must be printable and numbers must be safe to sum. Fields that the plan leaves out are computed.
 func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error) {
 	if n := len(sent.GetDecisions()); n > len(c.Jobs) {
 		return policy.Plan{}, fmt.Errorf("%d decisions: want one for each of %d jobs", n, len(c.Jobs))
@@ -335,7 +344,7 @@ type planDecoder struct {
 	nodes map[string]*policy.Node
 }
 
-// newPlanDecoder indexes a snapshot.
+// newPlanDecoder indexes the jobs of a snapshot by ID and its nodes by name.
 func newPlanDecoder(c *policy.Cluster) planDecoder {
 	d := planDecoder{make(map[int]*policy.Job, len(c.Jobs)), make(map[string]*policy.Node, len(c.Nodes))}
 	for i := range c.Jobs {
@@ -347,7 +356,8 @@ func newPlanDecoder(c *policy.Cluster) planDecoder {
 	return d
 }
 
-// decision decodes and validates one decision.
+// decision decodes and validates one decision. A grant of what the job holds already gets the pointer of the snapshot,
+// by which later code sees that nothing changes.
 func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	j := k.jobs[int(s.GetJob())]
 	if j == nil {
@@ -379,7 +389,7 @@ func (k *planDecoder) decision(s *plannerpb.Decision) (policy.Decision, error) {
 }
 
 // checkNodes refuses node names that are neither in the snapshot nor in the job's present placement, and lists that are
-// longer than any placement: all nodes, and as many that have left as the job has GPUs.
+// longer than any placement can be: all nodes, and as many that have left as the job has GPUs.
 func (k *planDecoder) checkNodes(names []string, j *policy.Job) error {
 	if most := len(k.nodes) + j.GPUs; len(names) > most {
 		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))
@@ -397,7 +407,7 @@ var oneWord = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
 
 const maxWhy = 500 // bytes
 
-// shown validates the texts and figures of a decision.
+// shown validates the texts and figures of a decision, since these are shown to users and administrators.
 func shown(d *policy.Decision) error {
 	switch {
 	case d.Reason != "" && !oneWord.MatchString(string(d.Reason)):
@@ -419,7 +429,8 @@ const (
 	maxAmount = 1 << 40
 )
 
-// checkAmounts refuses amounts whose sums could overflow. A job may keep its present placement, whatever it is.
+// checkAmounts refuses a grant with amounts whose sums could overflow. A job may keep its present placement, whatever
+// it is.
 func checkAmounts(p *policy.Placement, j *policy.Job) error {
 	if j.Running != nil && p.Equal(*j.Running) {
 		return nil
@@ -435,7 +446,8 @@ func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
 }
 
-// appraise computes Fair and Gain of a grant, from its first node; a grant without nodes is left to policy.Check.
+// appraise sets Fair and Gain of a decision with a grant, from the grant's first node. If it has no node, or one that
+// has left the cluster, they stay as they are, and policy.Check decides about the grant.
 func (k *planDecoder) appraise(j *policy.Job, d *policy.Decision) {
 	if len(d.Grant.Nodes) == 0 {
 		return

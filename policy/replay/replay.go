@@ -39,7 +39,8 @@ func (r *Round) Print() ([]byte, error) {
 	return text, nil
 }
 
-// Read reads a recorded round or a round's report, which is not trusted. Its jobs have their profiles.
+// Read reads a recorded round or a round's report, which is not trusted: an error says what is missing or wrong. Its
+// jobs have the profiles that they had in the round.
 func Read(text []byte) (*Round, error) {
 	// No profiles are looked up by name: those of today may differ from those of the round.
 	file, err := snapshot.Read(text, func(string) *sensitivity.Profile { return nil })
@@ -74,7 +75,7 @@ func Read(text []byte) (*Round, error) {
 		file.Allocator, *r.Plan}, nil
 }
 
-// inOrder refuses a plan whose decisions do not ascend in job, since Compare needs that.
+// inOrder refuses a plan whose decisions do not ascend in job, since Compare walks two plans side by side.
 func inOrder(plan *policy.Plan) error {
 	last := 0
 	for i, d := range plan.Decisions {
@@ -118,7 +119,7 @@ type Difference struct {
 	Is  *policy.Decision `json:"is,omitempty"`
 }
 
-// Words is a decision in words.
+// Words is a decision in words, for people who compare two plans; nil: the plan has none for the job.
 func Words(d *policy.Decision) string {
 	switch {
 	case d == nil:

@@ -32,7 +32,7 @@ type Profiled struct {
 	Profile *sensitivity.Profile `json:"profile"`
 }
 
-// ProfilesOf returns the profiles of a cluster's jobs, in the order of their first jobs; never nil.
+// ProfilesOf returns the profiles of a cluster's jobs, each once, in the order of their first jobs; never nil.
 func ProfilesOf(c *policy.Cluster) Profiles {
 	list := Profiles{}
 	places, texts := map[*sensitivity.Profile]int{}, map[string]int{}
@@ -53,8 +53,8 @@ func ProfilesOf(c *policy.Cluster) Profiles {
 	return list
 }
 
-// place is the index at which a profile is or will be listed. Profiles with equal JSON are the same. It is -1 for a
-// profile that cannot be marshalled, which no valid one is.
+// place is the index at which a profile is or will be listed; texts has these indexes by the profile's JSON. Profiles
+// with equal JSON are the same. It is -1 for a profile that cannot be marshalled, which no valid one is.
 func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -68,7 +68,7 @@ func (ps Profiles) place(p *sensitivity.Profile, texts map[string]int) int {
 	return place
 }
 
-// with adds the jobs of one to the profile at a place, or appends it.
+// with adds the jobs of one to the profile at a place, or appends it if the place is the end of the list.
 func (ps Profiles) with(place int, one Profiled) Profiles {
 	if place == len(ps) {
 		return append(ps, one)
@@ -112,7 +112,7 @@ func assignProfiles(list []rawProfiled, c *policy.Cluster) error {
 	return nil
 }
 
-// isNull reports whether a field is missing or null.
+// isNull reports whether a field of JSON is missing or null.
 func isNull(text json.RawMessage) bool {
 	return len(text) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("null"))
 }

@@ -61,8 +61,8 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator, f.Habits}, nil
 }
 
-// findProfiles sets the profiles of jobs by their profile names. Jobs that are Owed have none: their profile has proved
-// wrong, and the name is only for reports.
+// findProfiles sets the profiles of jobs by their profile names, in a snapshot that has no profiles itself. Jobs that
+// are Owed get none: their profile has proved wrong, and the name is only for reports.
 func findProfiles(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
 	for i := range jobs {
 		if j := &jobs[i]; j.ProfileName != "" && !j.Owed {
@@ -80,9 +80,9 @@ type rawFile struct {
 	Habits    []float64       `json:"habits"`
 }
 
-// decode reads a snapshot by itself or within a report, where its profiles, policy and allocator stand beside it.
-// Unknown fields of a report are ignored, since they may be of another version; unknown fields of a snapshot by itself
-// are errors.
+// decode reads a snapshot, either by itself or within a report, where its profiles, policy and allocator stand beside
+// it. Nothing is validated yet. Unknown fields of a report are ignored, since they may be of another version; unknown
+// fields of a snapshot by itself are errors.
 func decode(text []byte) (f rawFile, err error) {
 	var report struct {
 		Snapshot  json.RawMessage `json:"snapshot"`
@@ -116,17 +116,17 @@ func decode(text []byte) (f rawFile, err error) {
 	return f, nil
 }
 
-// checker keeps the first error.
+// checker validates values and keeps the first error, so that its methods need not be asked for one each time.
 type checker struct{ err error }
 
-// wrong records an error if it is the first.
+// wrong records that a field has a value that is not what is wanted, if it is the first error. field is its JSON name.
 func (k *checker) wrong(field string, value any, want string) {
 	if k.err == nil {
 		k.err = fmt.Errorf("%s = %s: want %s", field, shown(value), want)
 	}
 }
 
-// shown formats a value on one line, cut short and without terminal control characters.
+// shown formats a value for an error, on one line, cut short and without terminal control characters.
 func shown(value any) string {
 	const most = 100
 	if s, is := value.(string); is {
@@ -135,7 +135,8 @@ func shown(value any) string {
 	return printable.Line(fmt.Sprintf("%+v", value), most)
 }
 
-// check validates everything but the profiles. The first error is returned.
+// check validates everything but the profiles and returns the first error. After it amounts can be summed, texts shown,
+// and references followed.
 func check(f *rawFile) error {
 	k, c := &checker{}, &f.Cluster
 	k.text("policy", f.Policy)
@@ -180,6 +181,7 @@ func check(f *rawFile) error {
 	return k.err
 }
 
+// habits validates the parts of their time limits that jobs used.
 func (k *checker) habits(parts []float64) {
 	k.count("habits", len(parts), 0, mostHabits)
 	for i, part := range parts {
@@ -197,30 +199,35 @@ func (k *checker) count(field string, n, low, high int) {
 	}
 }
 
+// amounts validates GPUs, cores and memory of a node or a job.
 func (k *checker) amounts(field string, v gres.Vector) {
 	k.count(field+".gpus", v.GPUs, 0, mostGPUs)
 	k.count(field+".cpus", v.CPUs, 0, mostCores)
 	k.count(field+".memory_mib", int(v.Memory), 0, mostMemory)
 }
 
+// span refuses a duration that is negative or beyond mostTime.
 func (k *checker) span(field string, d time.Duration) {
 	if d < 0 || d > mostTime {
 		k.wrong(field, d, fmt.Sprintf("nanoseconds from 0 to %d", mostTime))
 	}
 }
 
+// text refuses a text that is too long or cannot be shown.
 func (k *checker) text(field, text string) {
 	if len(text) > mostText || !printable.Is(text) {
 		k.wrong(field, text, fmt.Sprintf("at most %d printable characters", mostText))
 	}
 }
 
+// texts validates each text of a list.
 func (k *checker) texts(field string, list []string) {
 	for i, text := range list {
 		k.text(fmt.Sprintf("%s[%d]", field, i), text)
 	}
 }
 
+// rules validates the administrator's rules.
 func (k *checker) rules(r policy.Rules) {
 	k.span("rules.min_run_ns", r.MinRun)
 	k.span("rules.horizon_ns", r.Horizon)
@@ -234,6 +241,7 @@ func (k *checker) rules(r policy.Rules) {
 	}
 }
 
+// node validates a node; that its name is unique is checked before.
 func (k *checker) node(field string, n *policy.Node) {
 	if n.Name == "" {
 		k.wrong(field+".name", n.Name, "a name")
@@ -283,7 +291,7 @@ func (k *checker) devices(field string, devices []policy.Device) {
 	}
 }
 
-// shared validates a request to share a GPU; gpus is the job's number of GPUs.
+// shared validates a request to share a GPU, which only a job with one GPU may have; gpus is the job's number.
 func (k *checker) shared(field string, r *share.Request, gpus int) {
 	if r.Class != share.High && r.Class != share.Low {
 		k.wrong(field+".class", string(r.Class), "high or low")
@@ -297,12 +305,14 @@ func (k *checker) shared(field string, r *share.Request, gpus int) {
 	}
 }
 
+// unmanaged validates a waiting unmanaged job.
 func (k *checker) unmanaged(field string, u *policy.Unmanaged) {
 	k.count(field+".nodes", u.Nodes, 1, mostNodes)
 	k.amounts(field+".per_node", u.PerNode)
 	k.texts(field+".on", u.On)
 }
 
+// quota validates a quota.
 func (k *checker) quota(field string, q policy.Quota) {
 	k.text(field+".name", q.Name)
 	if min(q.Jobs, q.Nodes, q.GPUs, q.CPUs, int(q.Memory)) < policy.Unbounded {
@@ -310,6 +320,8 @@ func (k *checker) quota(field string, q policy.Quota) {
 	}
 }
 
+// job validates a job; quotas is how many quotas the snapshot has. A name that cannot be shown is made printable
+// instead.
 func (k *checker) job(field string, j *policy.Job, quotas int) {
 	k.count(field+".gpus", j.GPUs, 1, mostGang)
 	k.count(field+".nodes", j.Nodes, 0, mostNodes)
@@ -351,6 +363,7 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 	}
 }
 
+// running validates what a running job holds.
 func (k *checker) running(field string, g *policy.Placement) {
 	k.amounts(field+".per_node", g.PerNode)
 	k.text(field+".device", g.Device)

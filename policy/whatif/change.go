@@ -24,7 +24,7 @@ type AddNodes struct {
 	Like string
 }
 
-// Apply adds the nodes.
+// Apply adds the nodes under new names, as if they were just delivered: without jobs, not drained, not reserved.
 func (a AddNodes) Apply(c *Case) error {
 	if a.N < 1 || a.N > mostNodes {
 		return fmt.Errorf("%d nodes: want 1 to %d", a.N, mostNodes)
@@ -94,7 +94,7 @@ func (d Drain) String() string {
 	return "with " + strings.Join(d.Nodes, ", ") + " drained"
 }
 
-// Cores changes the cores of each node: to an amount, by an amount, or to an amount per GPU.
+// Cores changes the cores of each node that has GPUs: to an amount, by an amount, or to an amount per GPU.
 type Cores struct {
 	Amount int // with More it may be negative
 	How    How
@@ -151,7 +151,7 @@ func (m Memory) String() string {
 
 func abs(n int) int { return max(n, -n) }
 
-// of is the resulting amount on a node that has some amount and number of GPUs now.
+// of is the resulting amount on a node that has so much of the resource, and so many GPUs, now.
 func (h How) of(amount, has, gpus int) int {
 	switch h {
 	case More:
@@ -162,6 +162,7 @@ func (h How) of(amount, has, gpus int) int {
 	return amount
 }
 
+// words says what an amount means for each node: "24 cores a node more".
 func (h How) words(amount, what string, fewer bool) string {
 	switch {
 	case h == PerGPU:
@@ -174,8 +175,9 @@ func (h How) words(amount, what string, fewer bool) string {
 	return amount + " " + what + " a node"
 }
 
-// resize changes nodes with GPUs. Running jobs that hold more than their node then has are planned as waiting jobs;
-// jobs outside the snapshot go on, with at most what the node then has.
+// resize changes nodes with GPUs by change, whose error ends it, so that Cores and Memory need not care for jobs.
+// Running jobs that hold more than their node then has are planned as waiting jobs; jobs outside the snapshot go on,
+// with at most what the node then has.
 func resize(c *Case, change func(n *policy.Node) error) error {
 	held := make(map[string]gres.Vector, len(c.Cluster.Nodes))
 	for i := range c.Cluster.Nodes {
@@ -196,8 +198,8 @@ func resize(c *Case, change func(n *policy.Node) error) error {
 	return nil
 }
 
-// evict makes a running job wait if its placement no longer fits in what is left of its nodes; else it takes the
-// placement off what is left. So jobs keep their places in the order of the snapshot.
+// evict makes a running job wait if its placement does not fit in what is left of its nodes; else it takes the
+// placement off what is left. It is called in the order of the snapshot, so the first jobs there keep their places.
 func evict(j *policy.Job, left map[string]gres.Vector) {
 	for _, name := range j.Running.Nodes {
 		if room, known := left[name]; known && !j.Running.PerNode.Fits(room) {
@@ -226,7 +228,8 @@ func (s Sized) Apply(c *Case) error { c.Allocator = s.Allocator; return nil }
 
 func (s Sized) String() string { return "under the allocator " + s.Allocator.Name }
 
-// waiting returns a waiting job of the case; what names the change in the error if the job does not wait.
+// waiting returns the waiting job with an ID. The error, if there is no such job or it runs, is for the user; what
+// names the change in it.
 func waiting(c *Case, job int, what string) (*policy.Job, error) {
 	switch j := jobOf(&c.Cluster, job); {
 	case j == nil:
@@ -243,7 +246,7 @@ func waiting(c *Case, job int, what string) (*policy.Job, error) {
 type Request struct {
 	Job, GPUs, Nodes int
 
-	was policy.Job
+	was policy.Job // the job as it is, for String
 }
 
 // NewRequest makes a Request for a job of the case and remembers the job for String.
@@ -255,9 +258,9 @@ func NewRequest(c *Case, job, gpus, nodes int) *Request {
 	return r
 }
 
-// Apply changes the request. If the job has one task per GPU it keeps that. Task counts are per node, so this is known
-// only of a job whose user named the number of nodes. If the planner chooses how many nodes the new GPUs are on, as
-// many tasks as before are assumed on each.
+// Apply changes the request; tasks follow the GPUs if the job has one task per GPU. Task counts are per node, so that
+// is known only of a job whose user named the number of nodes. If the planner chooses how many nodes the new GPUs are
+// on, as many tasks as before are assumed on each, as far as there are GPUs.
 func (r *Request) Apply(c *Case) error {
 	j, err := waiting(c, r.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -293,6 +296,7 @@ func (r *Request) String() string {
 	return text + number(r.GPUs, "GPU") + " on " + number(r.Nodes, "node") + r.instead(r.was.GPUs, r.GPUs) + r.spread()
 }
 
+// instead names the former number, if there was another one.
 func (r *Request) instead(was, is int) string {
 	if was == 0 || was == is {
 		return ""
@@ -300,7 +304,7 @@ func (r *Request) instead(was, is int) string {
 	return " instead of " + fmt.Sprint(was)
 }
 
-// spread describes the former number of nodes, if it was another.
+// spread names the former number of nodes, if it was another than is asked for.
 func (r *Request) spread() string {
 	if r.was.Nodes <= 1 || r.was.Nodes == r.Nodes {
 		return ""
@@ -311,6 +315,7 @@ func (r *Request) spread() string {
 	return " on " + number(r.was.Nodes, "node")
 }
 
+// number is a count with its noun: "one core", "4 cores".
 func number(n int, what string) string {
 	switch n {
 	case 1:

@@ -36,8 +36,8 @@ func (p Proportioned) String() string {
 	return p.Request.String() + ", with cores and memory in proportion"
 }
 
-// perNode is the number of GPUs that a job has on each node. If the planner chooses the nodes it assumes the fewest, at
-// the size of the largest node.
+// perNode is the number of GPUs that a job has on each node, by which Proportioned scales the rest. If the planner
+// chooses the nodes it assumes the fewest, at the size of the largest node.
 func perNode(c *Case, j *policy.Job) int {
 	if j.Nodes > 0 {
 		return j.GPUs / j.Nodes
@@ -47,7 +47,7 @@ func perNode(c *Case, j *policy.Job) int {
 	return max(1, j.GPUs/max(1, nodes))
 }
 
-// inProportion scales an amount for was GPUs to one for is GPUs, rounded up.
+// inProportion scales the cores and memory for was GPUs on a node to those for is GPUs, rounded up.
 func inProportion(v gres.Vector, is, was int) gres.Vector {
 	if was < 1 {
 		return v
@@ -57,12 +57,12 @@ func inProportion(v gres.Vector, is, was int) gres.Vector {
 	return v
 }
 
-// Within shortens the time limit.
+// Within shortens the time limit, so that the job ends before a reservation begins.
 type Within struct {
 	Job   int
 	Limit time.Duration
 
-	was time.Duration
+	was time.Duration // its time limit now, for String; 0: none
 }
 
 // Apply sets the time limit.
@@ -102,10 +102,10 @@ type Without struct {
 	Which   Restriction
 	Feature string // for OfFeature
 
-	was policy.Job
+	was policy.Job // the job as it is, for String
 }
 
-// Apply drops the restriction.
+// Apply drops the restriction, so that the job suits more nodes.
 func (w Without) Apply(c *Case) error {
 	j, err := waiting(c, w.Job, "to suit more nodes")
 	if err != nil {
@@ -156,7 +156,7 @@ type Asks struct {
 	Job  int
 	Most gres.Vector // GPUs is ignored
 
-	was gres.Vector
+	was gres.Vector // what it asks for now, for String
 }
 
 // Apply lowers the request.
@@ -169,6 +169,7 @@ func (a Asks) Apply(c *Case) error {
 	return nil
 }
 
+// noMore is an amount with no more cores and memory than most.
 func noMore(v, most gres.Vector) gres.Vector {
 	v.CPUs, v.Memory = min(v.CPUs, most.CPUs), min(v.Memory, most.Memory)
 	return v
@@ -186,6 +187,7 @@ func (a Asks) String() string {
 	return "if it asked for " + strings.Join(texts, " and for ")
 }
 
+// lessOf says how much less of a resource would be asked for a node, or that none would (none).
 func lessOf(none bool, amount, what, was string) string {
 	if none {
 		return "no " + what + " by itself instead of " + was + " a node"

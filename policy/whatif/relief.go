@@ -10,9 +10,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// relief is a kind of change that could let a job start, with the candidates in order: the one that costs least first.
+// relief is a kind of change that could let a job start, with the candidates in order: the one that costs its user
+// least first.
 type relief struct {
-	name    string
+	name    string // for Try.Kind
 	changes []Change
 	// refine reduces a change that starts the job to the smallest that does; nil: there is nothing to reduce.
 	refine func(s *search, found Try) Try
@@ -80,7 +81,8 @@ func fewer(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// nodesFor are the numbers of nodes to try for that many GPUs; 0 leaves it to the planner if the job does.
+// nodesFor are the numbers of nodes to try for that many GPUs, the nearest to the job's own first; 0 leaves it to the
+// planner, and is tried only if the job does so now.
 func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	if j.Nodes == 0 {
 		list = append(list, 0)
@@ -94,8 +96,8 @@ func nodesFor(c *Case, j *policy.Job, gpus int) (list []int) {
 	return list[:min(len(list), mostShapes)]
 }
 
-// shorter are time limits that end before a reservation begins, the longest first. One round is left for making the
-// change. None is shorter than the remaining length that the user declared.
+// shorter are time limits with which the job would end before a reservation begins, the longest first. One round is
+// left for making the change. None is shorter than the remaining length that the user declared.
 func shorter(c *Case, j *policy.Job) (list []Change) {
 	round := cmp.Or(c.Cluster.Rules.Round, policy.DefaultRound)
 	var limits []time.Duration
@@ -116,7 +118,7 @@ func shorter(c *Case, j *policy.Job) (list []Change) {
 	return list
 }
 
-// looser drops the restrictions one by one, and then all at once.
+// looser drops the job's restrictions to nodes one by one, and then, if there are several, all at once.
 func looser(j *policy.Job) (list []Change) {
 	drop := func(which Restriction, feature string) {
 		list = append(list, Without{Job: j.ID, Which: which, Feature: feature, was: *j})
@@ -139,8 +141,8 @@ func looser(j *policy.Job) (list []Change) {
 	return list
 }
 
-// less are requests without cores, without memory, and without both. leastLess then looks for the largest request that
-// does; for the last of the three there is only all or nothing.
+// less are requests without cores, without memory, and without both. If one of the first two starts the job, leastLess
+// looks for the largest request that does; for the last there is only all or nothing.
 func less(j *policy.Job) (list []Change) {
 	was := j.Floor.Max(j.Pace)
 	if was.CPUs > 0 {
@@ -155,8 +157,9 @@ func less(j *policy.Job) (list []Change) {
 	return list
 }
 
-// leastLess bisects for the smallest reduction that starts the job, down to one core and one gigabyte. It needs an
-// Asks, which reduces one of the two; any other change is returned as it is.
+// leastLess reduces a change that starts the job, by bisection, to the smallest reduction that still does, down to one
+// core or one gigabyte, so that its user gives up no more than needed. It needs an Asks, which reduces one of the two;
+// any other change is returned as it is.
 func (s *search) leastLess(found Try) Try {
 	asks, one := found.Made.(Asks)
 	if !one {
@@ -180,7 +183,8 @@ func (s *search) leastLess(found Try) Try {
 	}
 }
 
-// halfway is the middle of two amounts in whole cores and gigabytes; false if there is none between them.
+// halfway is the middle of two amounts, in whole cores and gigabytes; false if there is none between them, which ends
+// the bisection.
 func halfway(less, more gres.Vector) (gres.Vector, bool) {
 	middle := gres.Vector{CPUs: (less.CPUs + more.CPUs) / 2,
 		Memory: (less.Memory + more.Memory) / 2 / gres.Gigabyte * gres.Gigabyte}
@@ -188,8 +192,9 @@ func halfway(less, more gres.Vector) (gres.Vector, bool) {
 	return middle, middle.CPUs > less.CPUs || middle.Memory > less.Memory
 }
 
-// sharing are ways in which a job could share a GPU, first as class high, then as class low. If the GPU memory that it
-// needs is unknown, half, a quarter and an eighth of the largest GPU are tried.
+// sharing are ways in which a job with one GPU could share it, first as class high, then as class low; none if no node
+// has GPUs that can be shared. If the GPU memory that the job needs is unknown, half, a quarter and an eighth of the
+// largest GPU are tried.
 func sharing(c *Case, j *policy.Job) (list []Change) {
 	var largest gres.Memory
 	for i := range c.Cluster.Nodes {

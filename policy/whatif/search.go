@@ -65,18 +65,19 @@ func Search(is Case, job int, o Options) (Found, error) {
 	return found, nil
 }
 
-// search is the state of a search.
+// search is the state of a search for changes that start a job (Search).
 type search struct {
-	is      Case
+	is      Case // as it is, without a change
 	job     *policy.Job
-	before  policy.Plan
+	before  policy.Plan    // of that case
 	planner policy.Planner // shared by all tries, since most of the cluster stays the same
-	stop    func() bool
+	stop    func() bool    // whether the time for the search is over
 	tries   []Try
-	cut     bool
+	cut     bool // it was over before all was tried
 }
 
-// all tries kind after kind.
+// all tries kind after kind. Of each kind it stops at the first change that starts the job, since the candidates come
+// with the one that costs least first.
 func (s *search) all() {
 	for _, r := range reliefs(&s.is, s.job) {
 		for _, change := range r.changes {
@@ -94,7 +95,8 @@ func (s *search) all() {
 	}
 }
 
-// try plans one change; false if it is impossible or there is no time.
+// try plans one change; false if the change is impossible for the job or there is no time. It also finds which other
+// jobs would be worse off.
 func (s *search) try(kind string, change Change) (Try, bool) {
 	if s.cut = s.cut || s.stop(); s.cut { // once it is cut no further change is tried
 		return Try{}, false
@@ -114,7 +116,7 @@ func (s *search) try(kind string, change Change) (Try, bool) {
 	return try, true
 }
 
-// sentence is the answer for a change that starts the job.
+// sentence is the answer, for the user, for a change that starts the job.
 func (t *Try) sentence(job int) string {
 	text := fmt.Sprintf("job %d would start now %s", job, t.Change)
 	if t.Gain > 0 && t.Gain < 1-same {
@@ -126,7 +128,8 @@ func (t *Try) sentence(job int) string {
 	return text
 }
 
-// sentence is the answer of the search.
+// sentence is the answer of the search: that of the first change that starts the job, which costs least, or what was
+// tried in vain.
 func (f *Found) sentence() string {
 	for _, t := range f.Tries {
 		if t.Starts {
@@ -141,7 +144,7 @@ func (f *Found) sentence() string {
 	return text
 }
 
-// tried lists the kinds of changes that were tried, with their numbers.
+// tried lists the kinds of changes that were tried, with their numbers, for an answer that names none.
 func (f *Found) tried() string {
 	var texts []string
 	for k := 0; k < len(f.Tries); {
@@ -170,7 +173,8 @@ type Others struct {
 	Loss float64 `json:"loss,omitempty"`
 }
 
-// worseOff compares two plans for all jobs but one; nil if no job is worse off.
+// worseOff compares two plans, without and with a change, for all jobs but the one with ID but; nil if no job is worse
+// off by it.
 func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	var o Others
 	jobs := byNumber(c)
@@ -187,8 +191,8 @@ func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
 	return &o
 }
 
-// compare adds a job with a grant to the lists in which it belongs. is is its decision now, would the one after the
-// change. A job that is stopped to be restarted with less is in two: Stop and Slow.
+// compare adds a job that has a grant now to the lists in which it belongs. is is its decision without the change,
+// would the one with it. A job that is stopped to be restarted with less is in two: Stop and Slow.
 func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
 	then, now := kindOf(j, would), kindOf(j, is)
 	switch {
@@ -225,7 +229,7 @@ func (o *Others) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// jobsText lists up to three jobs and counts the rest.
+// jobsText lists up to three jobs by their IDs and counts the rest: "jobs 4, 5, 6 and 2 more".
 func jobsText(ids []int) string {
 	const few = 3
 	var names []string

@@ -46,8 +46,8 @@ func (c Case) With(changes ...Change) (Case, error) {
 	return c, nil
 }
 
-// Started returns the case with jobs that were started after the snapshot, each with its placement. They are just
-// starting, so they are fixed.
+// Started returns the case with the jobs of the map running, which were started after the snapshot, each with its
+// placement. They are just starting, so they are fixed.
 func (c Case) Started(with map[int]*policy.Placement) Case {
 	c.Cluster.Jobs = slices.Clone(c.Cluster.Jobs)
 	for i := range c.Cluster.Jobs {
@@ -136,7 +136,7 @@ func Ask(is Case, changes []Change, o Options) (Answer, error) {
 	return a, nil
 }
 
-// find returns a job's decision; one without a grant if the plan has none.
+// find returns a job's decision by a binary search; one without a grant if the plan has none.
 func find(p policy.Plan, job int) *policy.Decision {
 	k, found := slices.BinarySearchFunc(p.Decisions, job, func(d policy.Decision, job int) int { return d.Job - job })
 	if !found {
@@ -164,8 +164,8 @@ const (
 	stops // or is restarted
 )
 
-// kindOf compares the decision with the job as it is now. So a job that has to leave because its node shrank counts as
-// stopped.
+// kindOf is what a decision does to a job that is as in the unchanged snapshot. So a job that has to leave because a
+// change made its node smaller counts as stopped.
 func kindOf(j *policy.Job, d *policy.Decision) kind {
 	switch {
 	case j.Running == nil && d.Grant == nil:
@@ -216,7 +216,8 @@ func (c Case) outcome(o Options, reference gres.Vector, now *policy.Cluster) Out
 	return out
 }
 
-// count counts jobs by outcome and sums their value.
+// count counts jobs by outcome and sums their value. c is the case that was planned, now the unchanged snapshot; its
+// reference server makes the values of both cases comparable.
 func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	types := map[string]string{}
 	for i := range c.Nodes {
@@ -243,7 +244,8 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 	}
 }
 
-// place is what happens to one job.
+// place is what happens to the job with an ID under the plan: its grant, or why it waits, behind how many others, and
+// until when by the forecast.
 func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan policy.Plan) *Place {
 	d, j := find(plan, job), jobOf(&c.Cluster, job)
 	p := &Place{Job: job, Grant: d.Grant, Gain: d.Gain, Why: d.Why, Runs: j != nil && j.Running != nil}
@@ -271,7 +273,7 @@ func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
 	return 0
 }
 
-// sentence is the answer in one sentence.
+// sentence is the answer in one sentence: about the job in question, or else about the whole cluster.
 func (a *Answer) sentence(changes []Change) string {
 	if a.After.Job != nil {
 		return a.ofJob(changes)
@@ -284,10 +286,11 @@ func (a *Answer) sentence(changes []Change) string {
 		"more jobs start now") + stopped(len(a.Stops))
 }
 
-// same is the relative difference below which two values count as equal.
+// same is the relative difference below which sentences call two values equal.
 const same = 0.005
 
-// trains compares two amounts of training in words.
+// trains says in words how much more or less a cluster or a job trains after a change; before and after are in one
+// unit, such as GPU-hours an hour.
 func trains(before, after float64) string {
 	switch more := after/max(before, 1e-9) - 1; {
 	case before == 0 && after > 0:
@@ -300,6 +303,7 @@ func trains(before, after float64) string {
 	return "trains as much"
 }
 
+// counted puts a number before a noun: "no …", "1 …", or the number and many.
 func counted(n int, one, many string) string {
 	switch n {
 	case 0:
@@ -310,6 +314,7 @@ func counted(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// stopped is the end of a sentence that says how many more jobs are stopped with the changes; empty: none.
 func stopped(n int) string {
 	switch n {
 	case 0:
@@ -329,7 +334,7 @@ func listed(changes []Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// ofJob is the answer about the job in question.
+// ofJob is the answer about the job in question, by what it does without (before) and with the changes (after).
 func (a *Answer) ofJob(changes []Change) string {
 	before, after, how := a.Before.Job, a.After.Job, " "+listed(changes)
 	job := fmt.Sprintf("job %d ", after.Job)
@@ -352,7 +357,8 @@ func (a *Answer) ofJob(changes []Change) string {
 	return job + later(before, after) + how + ": " + after.Why
 }
 
-// later says, for a job that waits in both cases, when it would start.
+// later says, for a job that waits in both cases, when it is expected to start with the changes, and how much sooner or
+// later that is than without. A start that is zero is beyond the forecast.
 func later(before, after *Place) string {
 	switch {
 	case after.Start == nil || before.Start == nil:

@@ -40,11 +40,11 @@ type Line struct {
 	First   *Case // the first failure; nil: none
 }
 
-// Case is a snapshot on which a promise was broken.
+// Case is a snapshot on which a promise was broken, so that it can be asked again.
 type Case struct {
-	Number  int
+	Number  int // of the snapshot, as for Snapshot
 	Cluster policy.Cluster
-	Wrong   error
+	Wrong   error // what was wrong
 }
 
 // Verdict is the result of an exam.
@@ -101,17 +101,19 @@ var meanings = map[string]string{
 	deterministic:            "the same snapshot gets the same plan, after a restart too",
 }
 
-// Every again-th snapshot is asked for a second time, and after every apart-th the planner is restarted before that.
+// Every snapshot with number repeatEvery, twice that and so on is asked for a second time; at those of restartEvery the
+// planner is restarted before that.
 const (
 	repeatEvery  = 5
 	restartEvery = 25
 )
 
-// patience is the number of successive snapshots without a plan after which the exam ends: a planner that never answers
-// would take hours.
+// patience is the number of successive snapshots without a plan after which the exam ends: with a planner that never
+// answers it would take hours otherwise.
 const patience = 3
 
-// Hold holds the exam. The error is that of ctx; the verdict then covers what was asked until then.
+// Hold holds the exam: it asks for a plan of each snapshot and counts, for each promise, how often it was tested and
+// broken. The error is that of ctx; the verdict then covers what was asked until then.
 func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	h := newExamRun(planner, paper)
 	for n := range paper.Snapshots {
@@ -138,7 +140,7 @@ type examRun struct {
 	silent  int // successive snapshots without a plan
 }
 
-// newExamRun makes a hearing with a line for each promise, in the order of the report.
+// newExamRun begins an exam: its verdict has a line for each promise, in the order of the report.
 func newExamRun(planner Planner, paper Paper) *examRun {
 	order := []string{answers, inTime}
 	for _, p := range policy.Promises() {
@@ -154,7 +156,8 @@ func newExamRun(planner Planner, paper Paper) *examRun {
 	return h
 }
 
-// ask asks for a plan of snapshot n and marks all promises. The last and every again-th snapshot is asked twice.
+// ask asks for a plan of snapshot n and marks all promises that this tests. The last snapshot and those of repeatEvery
+// are asked twice. The error is that of ctx; a planner without an answer is only marked, and restarted.
 func (h *examRun) ask(ctx context.Context, n int) error {
 	c := Snapshot(h.paper.Seed, n)
 	if h.paper.Only != nil {
@@ -193,7 +196,7 @@ func (h *examRun) time(took time.Duration) {
 	v.Slowest, v.Mean = max(v.Slowest, took), h.sum/time.Duration(v.Planned)
 }
 
-// tooLate is an error if a plan took longer than allowed.
+// tooLate is the breach of the promise to be in time: an error if a plan took longer than allowed, nil if not.
 func tooLate(took, within time.Duration) error {
 	if took <= within {
 		return nil
@@ -201,7 +204,8 @@ func tooLate(took, within time.Duration) error {
 	return fmt.Errorf("took %s, and %s is allowed", took.Round(time.Millisecond), within)
 }
 
-// promises marks each promise of policy.Check, with its first breach. Promises in ofGrants count only on a new grant.
+// promises marks each promise of policy.Check for a plan, with its first breach. The promises in ofGrants are not
+// marked if the plan has no new grant and so did not test them.
 func (h *examRun) promises(n int, c policy.Cluster, plan policy.Plan) {
 	first := map[policy.Promise]error{}
 	for _, breach := range breaches(policy.Check(c, plan)) {
@@ -217,7 +221,7 @@ func (h *examRun) promises(n int, c policy.Cluster, plan policy.Plan) {
 	}
 }
 
-// ofGrants are the promises that only a new grant can break. A planner that grants nothing keeps them untested.
+// ofGrants are the promises that only a new grant can break. A planner that grants nothing would pass them untested.
 var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
 
 // starting reports whether a plan has a new or changed grant. Without one the promises in ofGrants are not tested.
@@ -232,7 +236,7 @@ func starting(c policy.Cluster, plan policy.Plan) bool {
 	})
 }
 
-// breaches lists the breaches that policy.Check joined into an error.
+// breaches lists the breaches that policy.Check joined into an error; none if err is nil.
 func breaches(err error) []*policy.Breach {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
@@ -248,7 +252,8 @@ func breaches(err error) []*policy.Breach {
 	return list
 }
 
-// repeat asks for the same plan again, every apart-th time and at the end after a restart, and marks determinism.
+// repeat asks for a plan of snapshot n again and marks whether it is the same as before. At the end, and at the
+// snapshots of restartEvery, the planner is restarted first, so that no state can help it.
 func (h *examRun) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
 	if n == h.paper.Snapshots-1 || n%restartEvery == restartEvery-1 {
 		h.planner.Restart()
@@ -266,7 +271,7 @@ func (h *examRun) repeat(ctx context.Context, n int, c policy.Cluster, plan poli
 	return nil
 }
 
-// differ names the first difference between two plans, by JSON.
+// differ names the first difference between two plans, which are compared by their JSON; nil: there is none.
 func differ(a, b policy.Plan) error {
 	for i := range max(len(a.Decisions), len(b.Decisions)) {
 		if i >= len(a.Decisions) || i >= len(b.Decisions) {
@@ -289,7 +294,7 @@ func text(d policy.Decision) []byte {
 	return out
 }
 
-// mark records the outcome of one promise on snapshot n.
+// mark counts one promise as tested on snapshot n, and as broken if err is not nil; the first breach is kept.
 func (h *examRun) mark(promise string, n int, c policy.Cluster, err error) {
 	l := h.lines[promise]
 	l.Asked++

@@ -46,10 +46,10 @@ var epoch = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // draw is a random source.
 type draw struct{ *rand.Rand }
 
-// once is true with probability 1/n.
+// once is true once in n times on average.
 func (d *draw) once(n int) bool { return d.IntN(n) == 0 }
 
-// one draws one of the arguments.
+// one draws one of the arguments, each as likely.
 func one[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
 
 // rules draws rules. A value that is listed twice is twice as likely, here and below.
@@ -62,6 +62,7 @@ func (d *draw) rules() policy.Rules {
 	}
 }
 
+// node draws a node with number i: one of five kinds, sometimes reserved, closed, or used by foreign jobs.
 func (d *draw) node(i int) policy.Node {
 	n := one(d,
 		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}},
@@ -89,7 +90,8 @@ func (d *draw) node(i int) policy.Node {
 	return n
 }
 
-// profiles draws models: some need many cores, some much memory, some neither. The first is nil.
+// profiles draws models: some need many cores, some much memory, some neither. The first is nil, for jobs without
+// profile.
 func (d *draw) profiles() []*sensitivity.Profile {
 	list := []*sensitivity.Profile{nil}
 	for i := range 6 {
@@ -112,6 +114,7 @@ func (d *draw) profiles() []*sensitivity.Profile {
 	return list
 }
 
+// job draws a waiting job, of which every attribute is sometimes set. Its ID rises with id.
 func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 	j := policy.Job{
 		ID: 10*id + d.IntN(10), Name: one(d, "train", "", "sweep \u2603"), User: one(d, "ann", "bob", "cem"),
@@ -172,7 +175,8 @@ func (d *draw) amounts(cores ...int) gres.Vector {
 	return v
 }
 
-// run starts the job on nodes where its proportional share, or slightly more, is free.
+// run lets the job run on nodes where its proportional share, or slightly more, is free, and takes that off free; where
+// there are too few such nodes the job waits.
 func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vector) {
 	width := max(1, j.Nodes, (j.GPUs+7)/8) // no drawn node has more than 8 GPUs
 	if j.Barred != "" || j.GPUs%width != 0 {
