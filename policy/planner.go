@@ -181,7 +181,7 @@ func byID(list []*Job, jobs []Job) []*Job {
 	return list
 }
 
-// inOrder reports whether jobs ascend in ID, as those of most snapshots do.
+// inOrder reports whether jobs ascend in ID, as those of most snapshots do, so that they need not be sorted.
 func inOrder(jobs []Job) bool {
 	for i := 1; i < len(jobs); i++ {
 		if jobs[i].ID < jobs[i-1].ID {

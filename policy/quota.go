@@ -201,7 +201,7 @@ func leavesQuotaShare(b *board, i int, more gres.Vector) bool {
 	return true
 }
 
-// proportion is the share of so many GPUs of the whole cluster.
+// proportion is the share of so many GPUs of the whole cluster, since quotas do not say on which servers jobs will run.
 func (b *board) proportion(gpus int) gres.Vector {
 	if gpus <= 0 {
 		return gres.Vector{}

@@ -386,7 +386,7 @@ func (r *refill) turn(b *board, servers []int) bool {
 	return true
 }
 
-// jobsOf translates indexes in movable to job numbers.
+// jobsOf turns indexes in movable into the numbers of the jobs on the board.
 func (r *refill) jobsOf(list []int) (jobs []int) {
 	for _, at := range list {
 		jobs = append(jobs, r.movable[at])

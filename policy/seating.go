@@ -279,7 +279,7 @@ func (t *slotPlanner) measure() {
 	})
 }
 
-// spare is the share that is kept on a node for so many idle GPUs.
+// spare is the share of cores and memory that is kept on node n for so many idle GPUs, so that later jobs can use them.
 func (t *slotPlanner) spare(n, gpus int) gres.Vector {
 	if gpus == 0 {
 		return gres.Vector{}
@@ -523,6 +523,7 @@ type kind struct {
 	user                   string // if that matters, see slotPlanner.fills
 }
 
+// kindOf is the kind of a job that may share a GPU (Job.Share is not nil).
 func (t *slotPlanner) kindOf(j *Job) kind {
 	of := kind{j.Profile, *j.Share, j.Tasks, termsOf(j), j.GPUType, strings.Join(j.Features, "\x00"),
 		strings.Join(j.Only, "\x00"), strings.Join(j.Except, "\x00"), wordFor(j.Quotas), j.Reservation, j.TimeLimit,

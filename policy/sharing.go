@@ -145,7 +145,7 @@ func (s *sharing) gather() {
 	}
 }
 
-// join adds a job to the group of its device on node n.
+// join adds a running job to the group of its device on node n, which it makes if the job is the first.
 func (s *sharing) join(n int, j *Job) {
 	at := slices.IndexFunc(s.groups, func(g *group) bool { return g.node == n && g.device == j.Running.Device })
 	if at < 0 {
@@ -172,7 +172,7 @@ func (s *sharing) compareTurns(x, y *Job) int {
 	return cmp.Or(cmp.Compare(s.rights.turn[x.ID], s.rights.turn[y.ID]), cmp.Compare(x.ID, y.ID))
 }
 
-// device finds a device by its name; nil if there is none.
+// device finds a device of the node by its name; nil if there is none, as when it has left the node.
 func (n *Node) device(name string) *Device {
 	at := slices.IndexFunc(n.Devices, func(d Device) bool { return d.Name == name })
 	if at < 0 {
@@ -363,8 +363,9 @@ func (s *sharing) bind(j *Job, g *group, still bool) {
 	j.Only = []string{n.Name}
 }
 
-// plan plans the round. If a job would get a slot if starting jobs had no more than they are promised, the round is
-// planned once more with so much kept for it, unless then a job would wait that does not now.
+// plan plans the round. Starting jobs get more than they are promised where it is idle, which may take the room of a
+// slot. So if a job would get a slot if they had no more, the round is planned once more with so much kept for it; the
+// second plan is taken only if it runs all jobs of the first, and more.
 func (s *sharing) plan(alone alonePlanner) (Plan, error) {
 	first, err := s.attempt(alone, nil)
 	if err != nil || first.wanted == nil {

@@ -126,7 +126,7 @@ func worthOf(d *Device, tenants []tenant) (sum float64) {
 	return sum
 }
 
-// needed is how much of the GPU's memory the jobs of a device need together, and whether that is known of all.
+// needed is how much of the GPU's memory the jobs of a device need together; known is false if it is unknown of one.
 func needed(tenants []tenant) (sum gres.Memory, known bool) {
 	known = true
 	for i := range tenants {

@@ -232,8 +232,8 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 	return false
 }
 
-// totalFor is the capacity of node n from which the share of a grant is computed; gangs have their own, see
-// policy.GangTotals.
+// totalFor is the capacity of node n from which the share of a grant is computed: its own, or for a gang, which has one
+// size on nodes that may differ by a few MiB, that of policy.GangTotals.
 func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
 	if len(g.Nodes) == 1 {
 		return in.cluster.Nodes[n].Total

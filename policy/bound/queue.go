@@ -99,7 +99,7 @@ func (in *instance) queued(p policy.Plan, idle int) queue {
 	return q
 }
 
-// grantedBy says of each job of a plan whether it has a grant.
+// grantedBy says by job ID whether a plan grants the job something; false: it waits, or the plan does not name it.
 func grantedBy(p policy.Plan) map[int]bool {
 	granted := make(map[int]bool, len(p.Decisions))
 	for i := range p.Decisions {

@@ -46,7 +46,7 @@ func (sh *shape) forGangs() *shape {
 func (sh *shape) suits(constraint int) bool { return sh.mask&(1<<constraint) != 0 }
 
 // profilesFor returns the profiles by which a job may be sized on nodes of the shape: its own, and nil if a node has
-// GPUs that the profile is not for.
+// GPUs that the profile is not for. A shape may have several GPU types, so there may be both.
 func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 	for _, gpuType := range sh.types {
 		if p := policy.ProfileOn(j.Profile, gpuType); !slices.Contains(all, p) {

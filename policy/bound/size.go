@@ -136,7 +136,8 @@ func (z *sizer) usefulCores(tasks int) int {
 	return min((useful+tasks-1)/tasks, z.most.CPUs/tasks) * tasks
 }
 
-// amounts lists the amounts of memory worth trying, ascending.
+// amounts lists the amounts of memory worth trying, ascending: the least, and with a profile the share, the pace, the
+// measured amounts, and the most.
 func (z *sizer) amounts() []gres.Memory {
 	amounts := []gres.Memory{z.least.Memory}
 	if p := z.profile; p != nil {

@@ -69,7 +69,8 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	return generate(c.m, c, found, has, budget)
 }
 
-// limits are the right-hand sides of the master: jobs of each class, then nodes of each shape.
+// limits are, by row, the right-hand sides of the master: the number of jobs of each class, then of nodes of each
+// shape.
 func (c *Configured) limits() []float64 {
 	limits := make([]float64, 0, len(c.of.Demand)+len(c.of.Shapes))
 	for _, n := range c.of.Demand {

@@ -144,7 +144,8 @@ func (k *packer) smallest(o int) int {
 	return least
 }
 
-// markScarce marks the options of classes with fewer jobs left than a node has room for.
+// markScarce marks the options of classes with fewer jobs left than a node has room for: these cannot be taken any
+// number of times, so the table leaves them to layers.
 func (k *packer) markScarce(left []int) {
 	k.scarce = make([]bool, len(k.options))
 	for o := range k.options {
@@ -202,7 +203,8 @@ func (k *packer) net(o int, price float64) float64 {
 	return k.gain[o] - float64(price*float64(k.options[o].Size.Memory))
 }
 
-// worthTrying lists the scarce options of a range that no option with no more GPUs and cores equals in net gain.
+// worthTrying lists the scarce options of a range that are worth a layer: those with a positive net gain at that price
+// of memory that no option of the range with no more GPUs and cores equals.
 func (k *packer) worthTrying(price float64, in [2]int) (kept []int) {
 	from, to := in[0], in[1]
 	for o := from; o < to; o++ {

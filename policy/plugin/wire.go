@@ -54,6 +54,7 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	return out
 }
 
+// rulesOut encodes the administrator's rules; a zero value stays one, and stands for the same default.
 func rulesOut(r policy.Rules) *plannerpb.Rules {
 	return &plannerpb.Rules{
 		MinRunNs: int64(r.MinRun), MaxPreemptions: int64(r.MaxPreemptions), MaxRestarts: int64(r.MaxRestarts),
@@ -70,6 +71,7 @@ func nodeOut(n *policy.Node) *plannerpb.Node {
 	}
 }
 
+// reservedOut encodes the reservations of a node, in their order.
 func reservedOut(list []policy.Reservation) []*plannerpb.Reservation {
 	var out []*plannerpb.Reservation
 	for _, r := range list {
@@ -94,7 +96,7 @@ func jobOut(j *policy.Job) *plannerpb.Job {
 	}
 }
 
-// termOut omits a zero vector, as most terms are.
+// termOut encodes a floor, pace or ceiling; a zero one is left out, as most are.
 func termOut(v gres.Vector) *plannerpb.Vector {
 	if v == (gres.Vector{}) {
 		return nil
@@ -250,6 +252,7 @@ func (s *profileCache) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	return in, nil
 }
 
+// rulesIn is the inverse of rulesOut; nil gives the zero rules, which forbid nothing.
 func rulesIn(r *plannerpb.Rules) policy.Rules {
 	return policy.Rules{
 		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()),
@@ -261,6 +264,7 @@ func rulesIn(r *plannerpb.Rules) policy.Rules {
 	}
 }
 
+// nodeIn is the inverse of nodeOut.
 func nodeIn(n *plannerpb.Node) policy.Node {
 	return policy.Node{
 		Name: n.Name, GPUType: n.GpuType, Features: n.Features,
@@ -268,6 +272,7 @@ func nodeIn(n *plannerpb.Node) policy.Node {
 	}
 }
 
+// reservedIn is the inverse of reservedOut.
 func reservedIn(list []*plannerpb.Reservation) []policy.Reservation {
 	var in []policy.Reservation
 	for _, r := range list {
@@ -291,6 +296,7 @@ func jobIn(j *plannerpb.Job) policy.Job {
 	}
 }
 
+// placementIn decodes a placement with GPUs of its own; nil, for a job that waits, stays nil.
 func placementIn(p *plannerpb.Placement) *policy.Placement {
 	if p == nil {
 		return nil

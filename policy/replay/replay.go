@@ -105,6 +105,7 @@ func (r *Round) Again(who, how string) (policy.Plan, error) {
 	return plan, nil
 }
 
+// orElse is a name, or the other one if it is empty.
 func orElse(name, otherwise string) string {
 	if name == "" {
 		return otherwise
@@ -158,7 +159,7 @@ func Compare(was, is policy.Plan) ([]Difference, error) {
 	return list, nil
 }
 
-// sameBytes reports whether two decisions have the same JSON.
+// sameBytes reports whether two decisions have the same JSON. A nil decision equals only another nil.
 func sameBytes(was, is *policy.Decision) (bool, error) {
 	one, err := json.Marshal(was)
 	if err != nil {

@@ -75,7 +75,7 @@ func unknownNode(name string, c *Case) error {
 // Drain closes nodes: jobs there keep running, and none start.
 type Drain struct{ Nodes []string }
 
-// Apply closes the nodes.
+// Apply closes the nodes; one that is closed already keeps its reason.
 func (d Drain) Apply(c *Case) error {
 	for _, name := range d.Nodes {
 		k := slices.IndexFunc(c.Cluster.Nodes, func(n policy.Node) bool { return n.Name == name })
@@ -327,7 +327,7 @@ func number(n int, what string) string {
 // Checkpoint makes a job declare a checkpoint.
 type Checkpoint struct{ Job int }
 
-// Apply declares the checkpoint.
+// Apply declares the checkpoint. A running job that was fixed for want of one may be stopped then.
 func (k Checkpoint) Apply(c *Case) error {
 	j := jobOf(&c.Cluster, k.Job)
 	switch {
@@ -345,7 +345,7 @@ func (k Checkpoint) String() string { return "if it declared a checkpoint" }
 // First puts one job ahead of all others.
 type First struct{ Job int }
 
-// Apply changes the policy's order.
+// Apply puts the job first in the policy's order.
 func (f First) Apply(c *Case) error {
 	if _, err := waiting(c, f.Job, "to go first"); err != nil {
 		return err
@@ -363,7 +363,7 @@ type Profiled struct {
 	Profile *sensitivity.Profile
 }
 
-// Apply sets the profile.
+// Apply sets the profile. The job is no longer held to its share because another profile was wrong (Job.Owed).
 func (p Profiled) Apply(c *Case) error {
 	j := jobOf(&c.Cluster, p.Job)
 	if j == nil {
@@ -393,7 +393,7 @@ func (f Free) String() string { return "if it suited any node" }
 // Modest drops the cores and memory that a job's user asked for.
 type Modest struct{ Job int }
 
-// Apply drops them.
+// Apply drops what the job must have (Floor) and what its length was estimated from (Pace).
 func (m Modest) Apply(c *Case) error {
 	j, err := waiting(c, m.Job, "to ask for no cores and memory")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // GPUs of a node need half of what feeds them.
 type Proportioned struct{ *Request }
 
-// Apply changes the request and scales it.
+// Apply changes the request, and scales the cores and memory by the GPUs per node before and after.
 func (p Proportioned) Apply(c *Case) error {
 	j, err := waiting(c, p.Job, "another number of GPUs or nodes")
 	if err != nil {
@@ -65,7 +65,7 @@ type Within struct {
 	was time.Duration // its time limit now, for String; 0: none
 }
 
-// Apply sets the time limit.
+// Apply sets the time limit, which must be a minute at least.
 func (w Within) Apply(c *Case) error {
 	j, err := waiting(c, w.Job, "another time limit")
 	if err != nil {
@@ -159,7 +159,7 @@ type Asks struct {
 	was gres.Vector // what it asks for now, for String
 }
 
-// Apply lowers the request.
+// Apply lowers what the job must have (Floor) and what its length was estimated from (Pace).
 func (a Asks) Apply(c *Case) error {
 	j, err := waiting(c, a.Job, "to ask for less cores and memory")
 	if err != nil {
@@ -201,7 +201,7 @@ type Shares struct {
 	Request share.Request
 }
 
-// Apply sets the sharing request.
+// Apply sets the sharing request of a waiting job with one GPU that has none.
 func (s Shares) Apply(c *Case) error {
 	j, err := waiting(c, s.Job, "to share a GPU")
 	switch {

@@ -57,7 +57,7 @@ func spreads(c *Case, j *policy.Job) (list []Change) {
 // divides reports whether the GPUs divide evenly over the nodes, into parts that fit on a node of the cluster.
 func divides(c *Case, gpus, nodes int) bool { return gpus%nodes == 0 && gpus/nodes <= largest(c) }
 
-// largest is the number of GPUs of the largest node.
+// largest is the number of GPUs of the largest node, open or not.
 func largest(c *Case) (gpus int) {
 	for i := range c.Cluster.Nodes {
 		gpus = max(gpus, c.Cluster.Nodes[i].Total.GPUs)

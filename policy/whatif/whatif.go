@@ -145,7 +145,7 @@ func find(p policy.Plan, job int) *policy.Decision {
 	return &p.Decisions[k]
 }
 
-// byNumber has the jobs of a snapshot by ID.
+// byNumber maps the IDs of a snapshot's jobs to the jobs.
 func byNumber(c *policy.Cluster) map[int]*policy.Job {
 	jobs := make(map[int]*policy.Job, len(c.Jobs))
 	for i := range c.Jobs {
@@ -325,7 +325,7 @@ func stopped(n int) string {
 	return fmt.Sprintf(", and %d more are stopped or restarted for that", n)
 }
 
-// listed joins changes to the beginning of a sentence.
+// listed joins changes, each with its String, to the beginning of a sentence about them.
 func listed(changes []Change) string {
 	texts := make([]string, len(changes))
 	for i, c := range changes {

@@ -188,7 +188,7 @@ func (h *examRun) ask(ctx context.Context, n int) error {
 	return nil
 }
 
-// time adds the time of one plan to the verdict.
+// time adds the time that one plan took to the verdict.
 func (h *examRun) time(took time.Duration) {
 	v := &h.verdict
 	v.Planned++
@@ -285,7 +285,7 @@ func differ(a, b policy.Plan) error {
 	return nil
 }
 
-// text is a decision as JSON, or the error of that: then two decisions differ unless their errors are equal.
+// text is a decision as JSON, or the text of the error of that, by which differ compares decisions.
 func text(d policy.Decision) []byte {
 	out, err := json.Marshal(d)
 	if err != nil {
