@@ -18,8 +18,8 @@ import (
 )
 
 // answer serves the administrator's socket over HTTP until the context ends. GET /status and /metrics are for people
-// and Prometheus. POST /look is what Tell sends: it answers only when the named GPUs are shared as their new stamps
-// require. That may include the start of an MPS daemon, hence the long WriteTimeout.
+// and Prometheus. POST /look is what a prolog sends (Tell): it answers only when the Fillers of the named GPUs have
+// taken the new stamps in. That may include the start of an MPS daemon, hence the long WriteTimeout.
 func (b *Broker) answer(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
@@ -61,8 +61,9 @@ func (b *Broker) Status() wire.Status {
 	return s
 }
 
-// unstamped returns how many jobs' stamps could not be written, and the last of them. A file that cannot be read is
-// logged and counts as empty, so that the rest of the status is still served.
+// unstamped returns how many jobs' stamps could not be written, and the last of them; nil if there are none. These jobs
+// run outside the turns, which only the status shows. A file that cannot be read is logged and counts as empty, so that
+// the rest of the status is still served.
 func (b *Broker) unstamped() (int, *wire.Unstamped) {
 	last, err := node.LastUnstamped(b.RunDir)
 	if err != nil {
@@ -90,7 +91,8 @@ func Ask(ctx context.Context, dir string) (wire.Status, error) {
 	return s, nil
 }
 
-// adminRequest sends a request to the broker's admin socket and returns the body of the answer.
+// adminRequest sends a request to the admin socket of the broker in the folder dir, and returns the body of the answer.
+// A status other than 2xx is an error. A body is cut after mostStatus bytes.
 func adminRequest(ctx context.Context, dir, method, path string) ([]byte, error) {
 	transport := &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -77,8 +77,8 @@ type Broker struct {
 	gpus             []*gpu
 	next             atomic.Uint64 // the last client ID that was given
 	admission        admission
-	problems         problemLog               // problems of stamps that were logged; used by one look at a time
-	lookRequests     chan chan<- pendingFills // requests for a look, because stamps have changed
+	problems         problemLog               // bad stamps that were logged; only one look at a time uses it
+	lookRequests     chan chan<- pendingFills // requests to read the stamps now, since one has changed
 	// begin runs a function in a goroutine for which Serve waits. The context ends with the broker.
 	begin func(func(context.Context))
 
@@ -88,10 +88,10 @@ type Broker struct {
 // AdminPath returns the path of the socket on which a broker tells its status.
 func AdminPath(dir string) string { return filepath.Join(dir, "broker.sock") }
 
-// frozenDir returns the folder with a file for each stopped job (freezer).
+// frozenDir returns the folder with a file for each stopped job, from which the next broker knows what to thaw.
 func frozenDir(dir string) string { return filepath.Join(dir, "frozen") }
 
-// New returns a broker that is not serving yet.
+// New returns a broker that is not serving yet. It fills in defaults for what the configuration leaves unset.
 func New(c Config) *Broker {
 	if c.Identify == nil {
 		c.Identify = c.Proc.Job
@@ -124,8 +124,9 @@ func New(c Config) *Broker {
 // beside the one that has the slice.
 var ErrThaws = errors.New("a broker runs there and thaws by itself what it has stopped: stop it first")
 
-// Thaw lets all jobs go on that a broker that is gone has frozen, and returns them. It also withdraws what that broker
-// told tasks about MPS. Without a lock file no broker has made the folder, so there is none to keep out.
+// Thaw lets all jobs go on that a broker that has ended had frozen, and returns them; otherwise they would stay stopped
+// for ever. It also withdraws what that broker told tasks about MPS. If a broker runs in dir it returns ErrThaws.
+// Without a lock file no broker has made the folder, so there is none to keep out.
 func Thaw(dir string, proc Proc) ([]int, error) {
 	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +144,7 @@ func Thaw(dir string, proc Proc) ([]int, error) {
 	return thaw(dir, proc)
 }
 
-// thaw is Thaw for a caller that holds the folder's lock.
+// thaw does the work of Thaw for a caller that holds the folder's lock.
 func thaw(dir string, proc Proc) ([]int, error) {
 	jobs, err := (&freezer{proc: proc, dir: frozenDir(dir)}).thawAll()
 	return jobs, errors.Join(err, node.Withdraw(dir))
@@ -200,7 +201,8 @@ func (b *Broker) Serve(ctx context.Context) error {
 	return nil
 }
 
-// thawAll thaws and logs what an earlier broker or this one has frozen.
+// thawAll thaws and logs what an earlier broker or this one has frozen. It runs before serving and after it, since no
+// job may stay stopped when no broker is there to thaw it. Jobs whose thaw fails stay on record (stillFrozen).
 func (b *Broker) thawAll() {
 	jobs, err := thaw(b.RunDir, b.Proc)
 	if err != nil {
@@ -211,19 +213,21 @@ func (b *Broker) thawAll() {
 	}
 }
 
-// frozenPath returns the path of the file that lists what was stopped of a job.
+// frozenPath returns the path of the file that lists what was stopped of a job. Without that file nothing of it is
+// stopped by us.
 func (b *Broker) frozenPath(job int) string { return (&freezer{dir: frozenDir(b.RunDir)}).path(job) }
 
-// stillFrozen returns the jobs that the last broker has stopped and this one could not thaw. Serve has halts try them
-// again.
+// stillFrozen returns the jobs that the last broker has stopped and this one could not thaw yet. Serve requests their
+// thaw again, with retries.
 func (b *Broker) stillFrozen() []int {
 	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has logged the error
 	return jobs
 }
 
-// lockFolder makes the folder if it is missing and locks it against a second broker until the file is closed. It
-// refuses a folder in which other users may write, since the broker trusts the files in it. Root's own is accepted as
-// well, where a test runs as another owner.
+// lockFolder makes the folder if it is missing and locks it until the returned file is closed: two brokers would thaw
+// what the other one has stopped. If another holds the lock, the error is ErrRunning. It refuses a folder in which
+// other users may write, since the broker trusts the files in it. A folder of root is accepted besides one of owner,
+// since tests run as another user.
 func lockFolder(dir string, owner int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -245,9 +249,11 @@ func lockFolder(dir string, owner int) (*os.File, error) {
 	return file, nil
 }
 
+// lockPath returns the path of the file whose lock means that a broker runs in the folder.
 func lockPath(dir string) string { return filepath.Join(dir, "broker.lock") }
 
-// holdLock takes the lock on a folder's lock file, which lasts until the file is closed.
+// holdLock takes the lock on a folder's lock file without waiting; ErrRunning if another process has it. The lock lasts
+// until the file is closed or its process ends, so a broker that died leaves none.
 func holdLock(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -256,7 +262,8 @@ func holdLock(file *os.File) error {
 	return err
 }
 
-// listen opens the sockets: one for each GPU, open to all users, and last the administrator's.
+// listen opens the sockets in the order in which Serve uses them: one for each GPU, which all users may open since jobs
+// run as any user, and last the administrator's, for root alone.
 func (b *Broker) listen() ([]*net.UnixListener, error) {
 	var all []*net.UnixListener
 	for _, index := range b.GPUs {
@@ -273,8 +280,9 @@ func (b *Broker) listen() ([]*net.UnixListener, error) {
 	return append(all, l), nil
 }
 
-// listenAt listens in place of a dead broker, whose socket it removes. The caller holds the lock, so no other broker
-// lives.
+// listenAt listens on a unix socket with the given mode. It removes the socket that a broker that died has left there;
+// the caller holds the folder's lock, so no live broker listens on it. A file that is no socket is not ours, and is an
+// error.
 func listenAt(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode()&fs.ModeSocket == 0 {
@@ -296,6 +304,7 @@ func listenAt(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	return l, nil
 }
 
+// closeAll closes the sockets that were opened before a later one failed.
 func closeAll(listeners []*net.UnixListener) (err error) {
 	for _, l := range listeners {
 		err = errors.Join(err, l.Close())
@@ -303,7 +312,8 @@ func closeAll(listeners []*net.UnixListener) (err error) {
 	return err
 }
 
-// admission counts connections against the limits.
+// admission counts connections against the limits, so that one user or job cannot use up the broker's file descriptors
+// and memory.
 type admission struct {
 	limits Limits
 
@@ -314,15 +324,15 @@ type admission struct {
 	refused map[string]int // by the code that was sent
 }
 
-// connCount counts the connections of one user or one job.
+// connCount counts the connections of one user or one job, and has the pace at which all of them together are read.
 type connCount struct {
 	size int
 	pace *pace // shared by all of them
 }
 
-// connCountOf returns the crew of a user or a job. A crew without connections is kept until its pace is paid, so that
-// reconnecting does not escape the pace. All crews that are no longer needed are dropped first, so the map does not
-// grow with the users of a year.
+// connCountOf returns the count of a user or a job with this ID, and makes one if there is none. A count of no
+// connections is kept until its pace is as if nothing had been sent, so that reconnecting does not escape the pace. All
+// others without connections are dropped first, so the map does not grow with the users of a year.
 func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *connCount {
 	maps.DeleteFunc(crews, func(_ int, left *connCount) bool { return left.size == 0 && left.pace.paid(now) })
 	if crews[id] == nil {
@@ -331,8 +341,9 @@ func connCountOf(crews map[int]*connCount, id, perSecond int, now time.Time) *co
 	return crews[id]
 }
 
-// enter counts a new connection of a user, and returns the pace at which the user's connections are read, or why it is
-// refused. This comes before the job is identified, since that costs more than sending HELLO does.
+// enter counts a new connection of a user, and returns the pace at which the user's connections are read. Nil with an
+// error to send: there are too many connections, and nothing was counted. This comes before the job is identified,
+// since that costs the broker more than sending HELLO costs the client.
 func (c *admission) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +359,8 @@ func (c *admission) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	return of.pace, nil
 }
 
-// enterJob counts a connection for a job, and returns the pace at which the job's messages are read.
+// enterJob counts a connection for a job, and returns the pace at which the job's messages are read. Nil with an error
+// to send: the job has too many connections, and nothing was counted.
 func (c *admission) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -360,12 +372,14 @@ func (c *admission) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	return of.pace, nil
 }
 
+// leaveJob undoes a successful enterJob when the connection ends.
 func (c *admission) leaveJob(job int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.jobs[job].size--
 }
 
+// leave undoes a successful enter when the connection ends.
 func (c *admission) leave(uid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -373,6 +387,7 @@ func (c *admission) leave(uid int) {
 	c.users[uid].size--
 }
 
+// refuse counts a refused connection, for the status, by the code that it was sent.
 func (c *admission) refuse(code string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

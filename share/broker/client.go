@@ -39,9 +39,9 @@ type client struct {
 	used       time.Duration // time for which it held the GPU before the present state
 }
 
-// serve handles a connection, from its first message to its end. heard is the pace of its user: the connection is not
-// read before it is paid for there, since identifying its job costs much. If its process ends the connection is closed,
-// because a child may have inherited it (peer.ended).
+// serve handles a connection, from its first message to its end. heard is the pace of its user, by which the connection
+// first waits, since identifying its job costs much. When its process ends the connection is closed although a child
+// may have inherited it, so that a dead client does not keep the GPU.
 func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
@@ -79,8 +79,8 @@ func (g *gpu) forget(conn *net.UnixConn) {
 	delete(g.conns, conn)
 }
 
-// talk reads the messages of a connection until it ends. The error that it returns is the last thing to be sent; nil:
-// the client has left or the connection is broken, and nothing is sent.
+// talk identifies the client, then reads its messages until the connection ends. The error that it returns is to be
+// sent before the connection is closed; nil: the client has left or the connection is broken, and nothing is sent.
 func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	from := wire.NewReader(conn)
 	if err := conn.SetReadDeadline(time.Now().Add(g.broker.Limits.Hello)); err != nil {
@@ -121,7 +121,8 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 	}
 }
 
-// asBad returns the error to send to the client; nil if the client is gone.
+// asBad returns the error to send to a client whose message could not be read; nil if the client is gone, so that there
+// is nothing to send.
 func asBad(err error) *wire.Bad {
 	if bad, is := errors.AsType[*wire.Bad](err); is {
 		return bad
@@ -129,8 +130,9 @@ func asBad(err error) *wire.Bad {
 	return nil
 }
 
-// introduce identifies the client's job and reads its stamp. If nothing is wrong it is counted as a connection of its
-// job.
+// introduce checks the first message, identifies the job of the process that connected, and reads the job's stamp,
+// which says whether the job may use this GPU. If all is right it counts the connection for the job (undone by
+// leaveJob) and returns the client. Otherwise it returns the error to send.
 func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*client, *wire.Bad) {
 	if hello.Type != wire.Hello {
 		return nil, &wire.Bad{Code: wire.BadMessage, Text: fmt.Sprintf("%s: want HELLO first", hello.Type)}
@@ -156,8 +158,8 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 		kind: printable.Line(hello.Kind, 20), memory: hello.Memory, state: wire.Idle, since: time.Now()}, nil
 }
 
-// stampOf returns the stamp of a job if it is about this GPU and this user. What is wrong with the stamp itself is
-// logged for the administrator and not told to the client.
+// stampOf returns the stamp of a job if it lets this user's clients use this GPU; otherwise the error to send. What is
+// wrong with the stamp itself is logged for the administrator and not told to the client.
 func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 	stamp, err := readStamp(g.broker.RunDir, job, g.broker.Proc.Owner)
 	text := ""
@@ -177,8 +179,9 @@ func (g *gpu) stampOf(job, uid int) (share.Stamp, *wire.Bad) {
 	return share.Stamp{}, &wire.Bad{Code: wire.NotSharing, Text: text}
 }
 
-// handleMessage handles one message of a client. A request while another is open is refused, and the connection goes
-// on.
+// handleMessage handles one message of a client. A request while another is open is answered with an error, and the
+// connection goes on. A release of another request than the open one is ignored: its slice has ended already. An error
+// that is returned ends the connection.
 func (g *gpu) handleMessage(c *client, m wire.Message) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -198,7 +201,8 @@ func (g *gpu) handleMessage(c *client, m wire.Message) *wire.Bad {
 }
 
 // handleAsk passes a request on to the arbiter. If an earlier request was withdrawn and still waits there, that one
-// counts as this request.
+// counts as this request, so that withdrawing and asking again neither loses nor gains a place. While all clients use
+// the GPU at once, the request is granted here and the arbiter does not hear of it.
 func (g *gpu) handleAsk(c *client, m wire.Message) {
 	c.hasRequest, c.seq = true, m.Seq
 	if c.state == wire.Waiting {
@@ -218,9 +222,10 @@ func (g *gpu) handleAsk(c *client, m wire.Message) {
 	g.stepArbiter(e)
 }
 
-// handleRelease tells the arbiter of a release. A request that is withdrawn before it was granted goes on waiting, and
-// is released when it is granted. A client may have been stopped between sending this and being heard; then its job
-// goes on. The arbiter knows nothing of a client that had the GPU together with others.
+// handleRelease ends the client's open request and tells the arbiter, which may grant the GPU to the next client. used
+// is the GPU time that the client reports. A request that is withdrawn before it was granted goes on waiting, and is
+// released when it is granted (granted). The client's job may have been stopped after the release was sent; then it is
+// thawed. The arbiter knows nothing of a client that had the GPU together with others.
 func (g *gpu) handleRelease(c *client, used time.Duration) {
 	c.hasRequest = false
 	if c.state == wire.Waiting {
@@ -237,8 +242,9 @@ func (g *gpu) handleRelease(c *client, used time.Duration) {
 	)
 }
 
-// within returns the time in which a step should end; 0: no deadline. The stamp gives the least, and the client may
-// only ask for more, since under the policy SLO a shorter time would put it before others.
+// within returns the time in which the step that the client asks for should end; 0: no deadline. The stamp gives the
+// least one, and the client may only ask for more, since under the policy SLO a shorter time would put it before
+// others. The lock is held.
 func (c *client) within(m wire.Message) time.Duration {
 	if c.stamp.SLO == 0 || c.silent != nil { // the slices of a silent job are not steps
 		return 0
@@ -248,7 +254,8 @@ func (c *client) within(m wire.Message) time.Duration {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// become changes the client's state and counts the time for which it held the GPU.
+// become changes the client's state to one of wire's states, and adds the time for which it held the GPU in the old
+// state to the figures of the client and its class.
 func (c *client) become(state string) {
 	held := c.holding()
 	c.used += held
@@ -264,7 +271,8 @@ func (c *client) holding() time.Duration {
 	return time.Since(c.since)
 }
 
-// tell sends a message without waiting. A client that leaves some hundreds of messages unread is dropped.
+// tell sends a message without waiting, since the caller holds the GPU's lock. A client that leaves some hundreds of
+// messages unread is dropped. If the client is the broker itself, it gets the message by a call.
 func (c *client) tell(m wire.Message) {
 	if c.silent != nil {
 		c.silent.hear(m)
@@ -277,7 +285,8 @@ func (c *client) tell(m wire.Message) {
 
 var errSlow = errors.New("it reads nothing")
 
-// write puts a whole message into the socket's buffer, or returns an error at once.
+// write puts a whole message into the socket's buffer without waiting. If there is no room for all of it, it returns an
+// error; the connection must then be closed, since a part may have been sent.
 func write(conn *net.UnixConn, m wire.Message) error {
 	line, err := wire.Encode(m)
 	if err != nil {
@@ -299,7 +308,7 @@ func write(conn *net.UnixConn, m wire.Message) error {
 	return err
 }
 
-// status returns the client's state for people; now is its state in the arbiter.
+// status returns the client's state for people and metrics; now is its state in the arbiter.
 func (c *client) status(now turns.ClientState) wire.Client {
 	pid, state := 0, c.state
 	switch {

@@ -2,16 +2,16 @@ package broker
 
 import "time"
 
-// clock is the time of a GPU's arbiter. It stands still while it is held, so that this time counts neither against a
-// lease that has not begun nor against a grace.
+// clock is the time of a GPU's arbiter. It stands still while a job is being stopped, so that this time counts neither
+// against a lease that has not begun nor against a grace.
 type clock struct {
 	start time.Time
-	stood time.Duration // how long it has stood still before
+	stood time.Duration // how long it has stood still in earlier holds
 	holds int           // how many holds are in force
 	since time.Time     // when the first of those began
 }
 
-// at returns the clock's time at a wall time.
+// at returns the clock's time at a wall time, from the broker's start on.
 func (k *clock) at(now time.Time) time.Duration {
 	if k.holds > 0 {
 		now = k.since
@@ -26,7 +26,7 @@ func (k *clock) hold(now time.Time) {
 	}
 }
 
-// release ends one hold, and reports whether the clock goes on.
+// release ends one hold, and reports whether the clock goes on: false means that another hold is still in force.
 func (k *clock) release(now time.Time) bool {
 	if k.holds--; k.holds > 0 {
 		return false

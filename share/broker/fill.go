@@ -28,8 +28,9 @@ const fillLease = 10 * time.Second
 // pendingFills holds, for each GPU whose Filler is called after a look, a channel that is closed when that is done.
 type pendingFills map[int]<-chan struct{}
 
-// wait waits until the Fillers of these GPUs have answered. If gpus is empty or names a GPU that is not the broker's,
-// it waits for all. Waiting for too many GPUs only takes longer, while missing one would let a job begin too early.
+// wait waits until the Fillers of these GPUs have answered, or the context ends. If gpus is empty or names a GPU that
+// is not the broker's, it waits for all. Waiting for too many GPUs only takes longer, while missing one would let a job
+// begin before it is known whether its tasks are MPS clients.
 func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	all := len(gpus) == 0 || slices.ContainsFunc(gpus, func(index int) bool {
 		return !slices.ContainsFunc(broker, func(g *gpu) bool { return g.index == index })
@@ -46,9 +47,10 @@ func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 	}
 }
 
-// look reads the stamps to see which jobs share which GPU, drops clients that have outlived their stamp, and lets each
-// GPU be shared in the way that fits. A GPU with an unreadable stamp is left as it is: nothing that serves jobs is
-// ended because the broker could not read whose they are. It waits for no GPU. Only one look runs at a time.
+// look reads the stamps to see which jobs share which GPU, drops clients whose job has lost its stamp or got another,
+// and asks each GPU's Filler how its jobs are shared. A GPU with an unreadable stamp stays as it is: nothing that
+// serves jobs is ended because the broker could not read whose they are. It does not wait for the Fillers, but returns
+// what to wait for; nil if the stamps could not be listed. Only one look runs at a time.
 func (b *Broker) look() pendingFills {
 	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp
 	seen, err := b.readStamps()
@@ -80,12 +82,13 @@ func (b *Broker) look() pendingFills {
 	return asked
 }
 
-// errHidden is why a GPU whose jobs cannot be read no longer fills.
+// errHidden is why a GPU stops running all jobs at once when one of its stamps cannot be read.
 var errHidden = errors.New("the stamp of a job on it cannot be read, and another has come")
 
-// overlook records a look that could not ask a GPU's Filler although at least these jobs are on the GPU, whose prologs
-// do not wait. If a job has come since the last inquiry, the GPU stops filling, since that job may not be an MPS
-// client.
+// overlook records that the stamps were read but this GPU's Filler could not be asked, since a stamp could not be read.
+// jobs are those known to be on the GPU all the same. Their prologs do not wait for the Filler, so a job that came
+// since the last inquiry may begin before it is told of MPS, and may be no MPS client. The GPU then stops running all
+// jobs at once, since that needs all of them to be clients.
 func (g *gpu) overlook(jobs []node.Run) {
 	g.mu.Lock()
 	g.overlooked = true
@@ -97,17 +100,20 @@ func (g *gpu) overlook(jobs []node.Run) {
 	}
 }
 
-// inquiry is the next question to a GPU's Filler: which jobs share the GPU, and who waits for the answer.
+// inquiry is the next question to a GPU's Filler: which jobs share the GPU, and the channels to close when it has
+// answered.
 type inquiry struct {
 	jobs  []node.Run
 	asked []chan struct{}
 }
 
-// inquire has the Filler asked how these jobs share the GPU, and returns a channel that is closed when that is done.
-// The Filler may take long, so one goroutine for each GPU asks: one that hangs delays no other GPU, and of several
-// inquiries that have come meanwhile only the last is asked. It also fills in which jobs may have begun already
-// (Begun): a job that is new since the last inquiry has, if a look in between could not ask, since its prolog did not
-// wait then.
+// inquire has the Filler asked how these jobs share the GPU, and returns a channel that is closed when it has answered.
+// The Filler may take long, so it is asked in a goroutine of the GPU: one that hangs delays no other GPU, and of
+// several inquiries that come meanwhile only the last is asked.
+//
+// It also sets Begun for each job, since a job that began without MPS cannot become an MPS client. A known job keeps
+// its Begun. A new one may have begun if the Filler could not be asked when it came (overlook), since its prolog did
+// not wait then.
 func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,7 +137,8 @@ func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	return asked
 }
 
-// ask calls the Filler until no inquiry is left.
+// ask calls the Filler until no inquiry is left, then ends. While it runs, asking is set, so that there is one call at
+// a time for a GPU.
 func (g *gpu) ask(ctx context.Context) {
 	for {
 		g.mu.Lock()
@@ -149,7 +156,7 @@ func (g *gpu) ask(ctx context.Context) {
 	}
 }
 
-// clients returns the clients of all GPUs.
+// clients returns the clients of all GPUs at this moment.
 func (b *Broker) clients() (all []*client) {
 	for _, g := range b.gpus {
 		g.mu.Lock()
@@ -159,8 +166,9 @@ func (b *Broker) clients() (all []*client) {
 	return all
 }
 
-// drop ends a client that may not be one any more. What it held is given back when its connection is seen to have
-// ended. The broker's own client is dismissed at once, and its job goes on.
+// drop ends a client whose job's stamp no longer allows it, and tells it why. The GPU is taken from it when its
+// connection is seen to have ended. A client that is the broker itself (silentClient) is removed at once, and its job
+// goes on.
 func (g *gpu) drop(c *client, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -178,7 +186,8 @@ func (g *gpu) drop(c *client, why string) {
 	c.conn.Close()
 }
 
-// keepLooking looks every lookEvery, and whenever it is told that stamps have changed, until the context ends.
+// keepLooking calls look every lookEvery, and whenever it is requested because stamps have changed, until the context
+// ends. As the only caller besides Serve's first one, it keeps looks from overlapping.
 func (b *Broker) keepLooking(ctx context.Context) {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
@@ -194,8 +203,9 @@ func (b *Broker) keepLooking(ctx context.Context) {
 	}
 }
 
-// lookNow makes the broker look and waits until these GPUs have been asked; none: all. If the context ends first, the
-// look is carried out all the same.
+// lookNow has the stamps read and waits until the Fillers of these GPUs have answered; none: all GPUs. A prolog waits
+// for this, so that its job's tasks find out how they share the GPU. If the context ends first, it returns and the look
+// is carried out all the same.
 func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 	answer := make(chan pendingFills, 1)
 	select {
@@ -210,10 +220,10 @@ func (b *Broker) lookNow(ctx context.Context, gpus []int) {
 	}
 }
 
-// fill lets all clients of the GPU use it at once from now on, or no longer. In the latter case the clients that use it
-// together are told to yield; until they end their steps, the GPU time-slices them beside the client with the slice.
-// why is the reason for taking turns where the jobs should fill; nil: there is no such reason. Silent jobs are stopped
-// only while others take turns, so they are attended to on each change.
+// fill sets whether all clients of the GPU use it at once from now on, or take turns. If turns begin, the clients that
+// use it together are told to yield; until they end their steps, the GPU time-slices them beside the client with the
+// slice. why is the reason for taking turns where the jobs should run at once; nil: there is no such reason. The broker
+// stops silent jobs only while others take turns, so it begins or ends that here.
 func (g *gpu) fill(fills bool, why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,6 +248,7 @@ func (g *gpu) fill(fills bool, why error) {
 	}
 }
 
+// mode returns how the GPU is shared now, as the status and the log name it.
 func (g *gpu) mode() string {
 	if g.fills {
 		return "fill"
@@ -245,8 +256,8 @@ func (g *gpu) mode() string {
 	return "turns"
 }
 
-// Tell tells the broker of a folder that stamps have changed. It waits until the broker has read them and these GPUs
-// are shared in the way that fits; none: all GPUs.
+// Tell tells the broker of a folder that stamps have changed. It waits until the broker has read them and knows how
+// these GPUs are shared; none: all GPUs. A prolog calls it so that its job does not begin before that.
 func Tell(ctx context.Context, dir string, gpus ...int) error {
 	query := url.Values{}
 	for _, index := range gpus {
@@ -256,7 +267,8 @@ func Tell(ctx context.Context, dir string, gpus ...int) error {
 	return err
 }
 
-// told returns the GPUs that the request names; nil, which means all, if one is not a number. Waiting for all is safe.
+// told returns the GPUs for which the request wants to wait; nil, which means all, if one is not a number. Waiting for
+// all only takes longer.
 func told(r *http.Request) (gpus []int) {
 	for _, text := range r.URL.Query()["gpu"] {
 		index, err := strconv.Atoi(text)

@@ -39,11 +39,12 @@ type process struct {
 	Start uint64 `json:"start"` // ticks since the machine started
 }
 
-// mostPasses is how often a job is searched again for processes that it has started meanwhile.
+// mostPasses is how often freeze looks for processes that the job has started meanwhile.
 const mostPasses = 8
 
-// freeze stops all processes that a user runs in a job. Slurm's own processes in it go on, since by them Slurm ends the
-// job. When the context ends, what is not stopped by then stays running.
+// freeze stops all processes that a user runs in a job, so that none uses the GPU. Slurm's own processes in the job go
+// on, since by them Slurm ends the job. It repeats until a search finds nothing new, as the job may start processes
+// meanwhile. When the context ends, what is not stopped by then stays running, and the error says so.
 func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	before, err := f.stoppedOf(job)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -62,7 +63,7 @@ func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	return nil // it starts processes faster than they are found; most of it is stopped
 }
 
-// hold is one freeze of a job.
+// hold is one call of freeze for a job.
 type hold struct {
 	*freezer
 	uid int
@@ -70,9 +71,10 @@ type hold struct {
 	before, now freezeRecord
 }
 
-// freezeNew stops what is not stopped yet, and reports whether there was anything. A cgroup or process that stands
-// already and is not in an earlier record was stopped by others, and is left out. A process that cannot be read has
-// ended.
+// freezeNew stops what runs of the job by now, and reports whether there was anything. It uses cgroups where it can,
+// and signals for the other processes. What it stops is written to the job's record first, for the broker after one
+// that died. A cgroup or process that is stopped already and is not in an earlier record was stopped by others, as by
+// Slurm, and is left out, so that it is not thawed later. A process that cannot be read has ended.
 func (h *hold) freezeNew(ctx context.Context) (bool, error) {
 	pids, err := h.proc.jobProcesses(h.now.Job, h.uid)
 	if err != nil {
@@ -118,7 +120,8 @@ func (h *hold) freezeNew(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// union returns the union of both.
+// union returns what either record lists: a job may be frozen again before what was stopped earlier is thawed, and that
+// must stay on record.
 func (s freezeRecord) union(other freezeRecord) freezeRecord {
 	s.Cgroups, s.Processes = slices.Clone(s.Cgroups), slices.Clone(s.Processes)
 	for _, dir := range other.Cgroups {
@@ -134,7 +137,8 @@ func (s freezeRecord) union(other freezeRecord) freezeRecord {
 	return s
 }
 
-// stoppedOf returns what was stopped of a job; fs.ErrNotExist: nothing.
+// stoppedOf reads what was stopped of a job; fs.ErrNotExist: nothing. Only a file that root alone can have written
+// counts.
 func (f *freezer) stoppedOf(job int) (freezeRecord, error) {
 	path := f.path(job)
 	text, err := readOwned(path, f.proc.Owner, mostStopped)
@@ -148,8 +152,9 @@ func (f *freezer) stoppedOf(job int) (freezeRecord, error) {
 	return s, nil
 }
 
-// thaw lets a job go on. A job that is not frozen is left alone. A recorded path outside of the cgroup hierarchies is
-// skipped: a damaged record must not make root write elsewhere.
+// thaw lets go on what freeze has stopped of a job, and deletes the record. Without a record it does nothing. After an
+// error the record stays, for another try. A recorded path outside of the cgroup hierarchies is skipped: a damaged
+// record must not make root write elsewhere.
 func (f *freezer) thaw(job int) error {
 	s, err := f.stoppedOf(job)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +180,8 @@ func (f *freezer) thaw(job int) error {
 	return os.Remove(f.path(job))
 }
 
-// gone reports whether a job has no process here any more, and then deletes its record. It returns false if the record
-// cannot be deleted.
+// gone reports whether a job has no process here any more, and then deletes its record, so that nothing tries to thaw
+// it again. It returns false if the record cannot be deleted.
 func (f *freezer) gone(job int) bool {
 	if f.proc.runs(job) {
 		return false
@@ -185,7 +190,8 @@ func (f *freezer) gone(job int) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist)
 }
 
-// thawAll thaws all jobs that any broker has frozen, and returns them.
+// thawAll thaws all jobs that have a record, of whatever broker, and returns them. Those that could not be thawed are
+// among them; the error names them.
 func (f *freezer) thawAll() ([]int, error) {
 	jobs, err := f.kept()
 	for _, job := range jobs {
@@ -194,7 +200,7 @@ func (f *freezer) thawAll() ([]int, error) {
 	return jobs, err
 }
 
-// kept returns the jobs that were stopped and not thawed.
+// kept returns the jobs that have a record: they were stopped and not thawed.
 func (f *freezer) kept() (jobs []int, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -209,9 +215,11 @@ func (f *freezer) kept() (jobs []int, err error) {
 	return jobs, err
 }
 
+// path returns the path of a job's record.
 func (f *freezer) path(job int) string { return filepath.Join(f.dir, strconv.Itoa(job)+".json") }
 
-// keep records what is about to be stopped. The file is not synced to disk, since processes do not outlive the machine.
+// keep writes a job's record, before what it lists is stopped. The file is not synced to disk, since processes do not
+// outlive the machine.
 func (f *freezer) keep(s freezeRecord) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -223,7 +231,7 @@ func (f *freezer) keep(s freezeRecord) error {
 	return replace(f.path(s.Job), text)
 }
 
-// replace writes a whole file or nothing.
+// replace writes a file so that a reader sees all of the new text or the old file.
 func replace(path string, text []byte) error {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.WriteFile(fresh, text, 0o644); err != nil {
@@ -232,10 +240,11 @@ func replace(path string, text []byte) error {
 	return os.Rename(fresh, path)
 }
 
-// mostStopped is the largest size of that file, bytes.
+// mostStopped is the largest size of a job's record, bytes.
 const mostStopped = 4 << 20
 
-// parseStopped parses the file with what was stopped of a job.
+// parseStopped parses a job's record. A record of another version is an error: it was written by another release, and
+// what it says is not known here.
 func parseStopped(text []byte) (freezeRecord, error) {
 	var s freezeRecord
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -249,7 +258,7 @@ func parseStopped(text []byte) (freezeRecord, error) {
 
 // signal sends a signal to a process, unless its PID belongs to another process by now. The pidfd is opened first and
 // the start time read then, so the signal goes to the process that was compared. Without pidfds, the PID could still
-// change hands between the two. Errors mean that the process has ended.
+// change hands between the two. Errors are ignored, since they mean that the process has ended.
 func (f *freezer) signal(p process, s unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
@@ -267,7 +276,8 @@ func (f *freezer) signal(p process, s unix.Signal) {
 // withoutPidfd reports whether the error means that this kernel has no pidfds or that they are forbidden here.
 func withoutPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// setFrozen freezes or thaws a cgroup of version 1 or 2.
+// setFrozen freezes or thaws a cgroup, of version 1 (which has freezer.state) or 2. The kernel may still be stopping
+// its processes when this returns.
 func setFrozen(dir string, frozen bool) error {
 	name, value := "cgroup.freeze", "0"
 	if _, err := os.Stat(filepath.Join(dir, "freezer.state")); err == nil {
@@ -284,8 +294,8 @@ func setFrozen(dir string, frozen bool) error {
 	return errors.Join(err, file.Close())
 }
 
-// isFrozen reports whether a cgroup of version 1 or 2 is itself frozen. A frozen parent does not count, since it is
-// thawed separately.
+// isFrozen reports whether a cgroup of version 1 or 2 is itself frozen. A frozen parent does not count, since thawing
+// this cgroup would not thaw that. It is false if the cgroup cannot be read.
 func isFrozen(dir string) bool {
 	for _, name := range []string{"cgroup.freeze", "freezer.self_freezing"} {
 		path := filepath.Join(dir, name)
@@ -300,13 +310,13 @@ func isFrozen(dir string) bool {
 	return false
 }
 
-// process identifies the process that has this PID now.
+// process returns the PID and start time of the process that has this PID now, to tell it from a later one.
 func (p Proc) process(pid int) (process, error) {
 	found, _, err := p.look(pid)
 	return found, err
 }
 
-// look also reports whether a signal has stopped the process.
+// look returns the process that has this PID now, and whether a signal has stopped it.
 func (p Proc) look(pid int) (found process, stands bool, err error) {
 	stat, err := p.read(pid, "stat")
 	if err != nil {
@@ -316,8 +326,9 @@ func (p Proc) look(pid int) (found process, stands bool, err error) {
 	return process{pid, start}, state == "T", err
 }
 
-// parseStat returns the third field of /proc/PID/stat, the state, and the 22nd, the start time. The second is the
-// program's name, which may contain anything, so fields are counted from the last parenthesis.
+// parseStat returns the third field of /proc/PID/stat, the state, and the 22nd, the start time in ticks since the
+// machine started. The second is the program's name, which may contain anything, so fields are counted from the last
+// parenthesis.
 func parseStat(stat []byte) (state string, start uint64, err error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
@@ -327,8 +338,8 @@ func parseStat(stat []byte) (state string, start uint64, err error) {
 	return string(fields[0]), start, err
 }
 
-// jobProcesses returns the processes that a user has in a job, without the broker and Slurm's own. If /proc cannot be
-// listed, it is unknown what runs: an error, and not a job without processes.
+// jobProcesses returns the PIDs of the processes that a user has in a job, without the broker and Slurm's own. If /proc
+// cannot be listed it returns an error, since an empty list would mean that nothing of the job runs.
 func (p Proc) jobProcesses(job, uid int) ([]int, error) {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
@@ -350,9 +361,9 @@ func (p Proc) jobProcesses(job, uid int) ([]int, error) {
 	return pids, nil
 }
 
-// freezable returns the cgroup by which a process of a job can be frozen: one of the job's in which all processes are
-// that user's. Empty: there is none, and the process must be stopped by a signal. Findings about cgroups are kept in
-// known.
+// freezable returns the directory of a cgroup by which a process of a job can be frozen: one of the job's in which all
+// processes are that user's, since a cgroup is frozen as a whole. Empty: there is none, and the process must be stopped
+// by a signal. known has by directory whether a cgroup is of that kind; this call looks there and adds to it.
 func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -388,7 +399,8 @@ func hasFreezer(dir string) bool {
 	return false
 }
 
-// onlyOf reports whether all processes of a cgroup are a user's own and none is Slurm's.
+// onlyOf reports whether all processes of a cgroup are a user's own and none is Slurm's or the broker, so that freezing
+// it stops nothing else. It is false if the cgroup cannot be read.
 func (p Proc) onlyOf(dir string, uid int) bool {
 	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {

@@ -29,37 +29,40 @@ type gpu struct {
 	conns   map[*net.UnixConn]bool // including connections that have not said HELLO yet
 	closed  bool
 	fills   bool       // all clients use the GPU at once
-	whyNot  string     // why they do not, though they should
+	whyNot  string     // why they take turns, though they should use it at once; "": no error
 	asking  bool       // a goroutine asks the Filler
 	next    *inquiry   // the next question to the Filler; nil: none
-	told    []node.Run // the jobs of the last inquiry
-	// overlooked is set if jobs may have come and begun since the last inquiry.
+	told    []node.Run // the jobs that the Filler was last asked about
+	// overlooked is set if jobs may have come and begun since then, without the Filler being asked.
 	overlooked bool
 	frozen     map[turns.Client]int // the job of each frozen client
 	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has failed,
 	// or has taken mostHeld. That keeps all clients off the GPU meanwhile: the arbiter grants nothing during the drain
 	// after a freeze, and no drain ends while the clock is held. What arrives meanwhile happens at that same moment. If
 	// the client being stopped releases or leaves, the GPU is free and goes to the next one at once; if the waiting
-	// clients leave, the stopped one gets the GPU back and is thawed, by halts, after it was stopped. The time that all
+	// clients leave, the stopped one gets the GPU back and is thawed after it was stopped. The time that all
 	// this takes is charged to no client.
 	clock clock
 	timer *time.Timer
-	had   map[share.Class]*classStats
+	had   map[share.Class]*classStats // figures for the status
 
 	freezes, offences, dropped int
 }
 
-// classStats is what a class has had of the GPU.
+// classStats counts what a class has had of the GPU, for the status: slices granted, those that it did not yield in
+// time (overrun), how long it held the GPU, and how long it waited for each slice.
 type classStats struct {
 	turns, overrun int
 	held           time.Duration
 	waits          []time.Duration // a ring of the last mostWaits
 }
 
+// mostWaits is how many of the last waits of a class are kept.
 const mostWaits = 1000
 
 // newGPU returns a GPU without clients. It begins as overlooked, since jobs that are there at the first look may have
-// begun before the broker did. The timer is stopped until the arbiter waits for something.
+// begun before the broker did, and so cannot become MPS clients. The timer is stopped until the arbiter waits for
+// something.
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
 		jobs: map[int]*sharedJob{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
@@ -69,8 +72,9 @@ func newGPU(b *Broker, index int) *gpu {
 	return g
 }
 
-// accept takes connections until the listener is closed. A connection for which there is no room is told so and closed,
-// at no more cost than that.
+// accept takes connections until the listener is closed, and serves each in a goroutine of running. A connection beyond
+// the limits is told so and closed, at no more cost than that. Where no connection can be taken, as without free file
+// descriptors, it tries again after a pause, since the broker must outlive that.
 func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.WaitGroup) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -101,14 +105,15 @@ func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.Wai
 	}
 }
 
-// refuse sends the reason and closes the connection.
+// refuse counts the refusal, sends its reason and closes the connection.
 func (g *gpu) refuse(conn *net.UnixConn, bad *wire.Bad) {
 	g.broker.admission.refuse(bad.Code)
 	_ = write(conn, wire.Message{Type: wire.Error, Code: bad.Code, Text: bad.Text})
 	conn.Close()
 }
 
-// close ends all connections when the broker ends. Clients run on by themselves, and attend lets silent jobs go on.
+// close ends all connections when the broker ends. Clients run on by themselves, and silent jobs are thawed: nothing
+// may stay stopped after the broker.
 func (g *gpu) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,11 +125,11 @@ func (g *gpu) close() {
 	}
 }
 
-// now returns the time on the GPU's clock.
+// now returns the time on the GPU's clock, which is the arbiter's time.
 func (g *gpu) now() time.Duration { return g.clock.at(time.Now()) }
 
-// stepArbiter passes an event to the arbiter, carries out its effects and sets the timer for the next tick. The lock is
-// held.
+// stepArbiter passes an event to the arbiter, carries out its effects and sets the timer for the next tick. While the
+// clock is held no tick is due; releasing it sends one. The lock is held.
 func (g *gpu) stepArbiter(e turns.Event) {
 	for _, effect := range g.arbiter.Step(g.now(), e) {
 		g.do(effect)
@@ -146,7 +151,8 @@ func (g *gpu) tick() {
 	}
 }
 
-// do carries out an effect of the arbiter.
+// do carries out an effect of the arbiter. An effect for a client that has left or released by now is dropped. The lock
+// is held.
 func (g *gpu) do(e turns.Effect) {
 	c := g.clients[e.Client]
 	if c == nil || c.state == wire.Idle && (e.Verb == turns.Yield || e.Verb == turns.Freeze) {
@@ -170,7 +176,8 @@ func (g *gpu) do(e turns.Effect) {
 	}
 }
 
-// granted tells the client and records how long it waited. A client that has withdrawn its request gives the GPU back.
+// granted records a slice that the arbiter has given to the client and how long the client waited, and tells the
+// client. A client that has withdrawn its request gives the GPU back at once.
 func (g *gpu) granted(c *client, lease time.Duration) {
 	h := g.statsOf(c.stamp.Class)
 	wait := time.Since(c.since)
@@ -189,7 +196,7 @@ func (g *gpu) granted(c *client, lease time.Duration) {
 	c.tell(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
 }
 
-// statsOf returns the figures of a class, and makes them at its first client.
+// statsOf returns the figures of a class, and makes them when the class first has a client.
 func (g *gpu) statsOf(class share.Class) *classStats {
 	if g.had[class] == nil {
 		g.had[class] = &classStats{}
@@ -201,9 +208,9 @@ func (g *gpu) statsOf(class share.Class) *classStats {
 // next one, and is stopped as soon as possible.
 const mostHeld = 2 * time.Second
 
-// freeze stops the job of a client that did not yield when told to. The GPU's clock is held until the job is stopped,
-// but no longer than mostHeld. The client is always a job's own, so c.peer is set: do passes no silent clients, which
-// the broker itself stands for.
+// freeze stops the job of a client that did not yield when told to, and counts that. The GPU's clock is held until the
+// job is stopped, so that no other client is granted the GPU meanwhile, but no longer than mostHeld. The client is
+// never the broker itself (do leaves those out), so c.peer is set. The lock is held.
 func (g *gpu) freeze(c *client) {
 	if g.closed {
 		return // nothing may stay stopped after the broker's end
@@ -230,22 +237,24 @@ func (g *gpu) freeze(c *client) {
 	})
 }
 
-// releaseClock ends one hold on the clock.
+// releaseClock ends one hold on the clock, for a caller without the lock.
 func (g *gpu) releaseClock() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.releaseClockLocked()
 }
 
-// releaseClockLocked is releaseClock with the lock held.
+// releaseClockLocked ends one hold on the clock. If that was the last one, the arbiter gets a tick for what became due
+// meanwhile. The lock is held.
 func (g *gpu) releaseClockLocked() {
 	if g.clock.release(time.Now()) && !g.closed {
 		g.stepArbiter(turns.Event{Kind: turns.Tick})
 	}
 }
 
-// thaw lets the job of a client go on, unless another client of the job is frozen, too. The arbiter then still waits
-// for it to yield.
+// thaw lets the job of a client go on that was frozen, unless another client of the job is frozen, too. The client then
+// counts as one that was told to yield, which the arbiter still expects of it. It does nothing for a client that is not
+// frozen.
 func (g *gpu) thaw(id turns.Client) {
 	job, is := g.frozen[id]
 	if !is {
@@ -263,15 +272,15 @@ func (g *gpu) thaw(id turns.Client) {
 	g.broker.freezeController.requestThaw(job)
 }
 
-// offence counts that a job ignored too many yields, and has the daemon told.
+// offence counts that a job ignored too many yields, and has the daemon told, which then places no other job beside it.
 func (g *gpu) offence(c *client) {
 	g.offences++
 	g.broker.Log.Warn("a job would not yield again and again", "gpu", g.index, "job", c.stamp.Job)
 	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
-// disconnect handles the end of a connection. If it was the last of its job, the job is silent from now on, and
-// SilentAfter counts from here.
+// disconnect removes a client whose connection has ended. If it was the last of its job, the job may be silent from now
+// on: SilentAfter counts from here. The lock is held.
 func (g *gpu) disconnect(c *client) {
 	g.leave(c)
 	if p := g.jobs[c.stamp.Job]; p != nil {
@@ -280,7 +289,8 @@ func (g *gpu) disconnect(c *client) {
 	g.reconcileSilent()
 }
 
-// leave removes a client, whatever it held.
+// leave removes a client, whatever state it is in: its job is thawed, and the arbiter takes the GPU from it. The lock
+// is held.
 func (g *gpu) leave(c *client) {
 	c.become(wire.Idle) // counts the time that it held the GPU
 	g.thaw(c.id)
@@ -288,8 +298,8 @@ func (g *gpu) leave(c *client) {
 	g.stepArbiter(turns.Event{Kind: turns.Leave, Client: c.id})
 }
 
-// booked returns how much GPU memory the connected clients of a job say they use, MiB. The status's MemoryBooked is
-// another figure: the caps in the stamps of all jobs that have a client.
+// booked returns how much GPU memory the connected clients of a job say they use, MiB, for the check of a new one
+// against the job's cap. The status's MemoryBooked is another figure: the caps of all jobs that have a client.
 func (g *gpu) booked(job int) (mib int64) {
 	for _, c := range g.clients {
 		if c.stamp.Job == job {
@@ -299,7 +309,7 @@ func (g *gpu) booked(job int) (mib int64) {
 	return mib
 }
 
-// status returns the GPU's state for people and metrics.
+// status returns the GPU's state for people and metrics. Slices under way count up to now.
 func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,7 +350,8 @@ func quantile(sorted []time.Duration, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1))].Seconds()
 }
 
-// join admits a client, or returns why not.
+// join admits a client, welcomes it and tells the arbiter; otherwise it returns the error to send. It refuses a client
+// that would use more GPU memory than its job may, since it could make an allocation of another job fail.
 func (g *gpu) join(c *client) *wire.Bad {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -49,16 +49,16 @@ type stopper interface {
 	gone(job int) bool
 }
 
-// freezeState is what is wanted of one job. The lock of halts guards it.
+// freezeState is what is wanted of one job. The controller's lock guards it.
 type freezeState struct {
 	job, uid   int
-	mustFreeze bool          // the job is to be stopped; otherwise it is to run
-	due        bool          // that has not been begun yet
+	mustFreeze bool          // the job is to be stopped; false: it is to run
+	due        bool          // what mustFreeze says has not been begun yet
 	busy       bool          // its goroutine runs
 	again      chan struct{} // filled when something becomes due, for a goroutine that waits to try again
 	stuck      thawFailures
-	// stopped are called with the outcome when stopping has ended. They are also called if it was never begun because
-	// the job is to run by now.
+	// stopped are called with the outcome when stopping has ended, also if it was never begun because by now the job
+	// is to run.
 	stopped []func(error)
 }
 
@@ -70,7 +70,8 @@ type thawFailures struct {
 	why   string
 }
 
-// requestFreeze has a job stopped. The function is called once with the outcome, in any goroutine.
+// requestFreeze has the processes of a user in a job stopped, and returns at once. The function stopped is called once
+// with the outcome, in any goroutine; its error is nil if a request to thaw the job came before it was begun.
 func (h *freezeController) requestFreeze(job, uid int, stopped func(error)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,8 +81,8 @@ func (h *freezeController) requestFreeze(job, uid int, stopped func(error)) {
 	h.enqueue(j)
 }
 
-// requestThaw has a job go on, after whatever is being done with it. Failed thaws from before the stop do not count any
-// more.
+// requestThaw has a job go on, after whatever is being done with it, and returns at once. Failed thaws from before the
+// job was stopped do not count any more.
 func (h *freezeController) requestThaw(job int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +94,7 @@ func (h *freezeController) requestThaw(job int) {
 	h.enqueue(j)
 }
 
-// stateOf returns the job's halt, and makes one if there is none.
+// stateOf returns the job's state, and makes one if there is none. The lock is held.
 func (h *freezeController) stateOf(job int) *freezeState {
 	if h.jobs == nil {
 		h.jobs = map[int]*freezeState{}
@@ -104,7 +105,8 @@ func (h *freezeController) stateOf(job int) *freezeState {
 	return h.jobs[job]
 }
 
-// enqueue marks the job as due, wakes a goroutine that waits to try again, and starts one if none runs.
+// enqueue marks the job as due, so that its goroutine does next what is wanted now. It wakes a goroutine that waits to
+// try a thaw again, and starts one if none runs. The lock is held.
 func (h *freezeController) enqueue(j *freezeState) {
 	j.due = true
 	select {
@@ -117,7 +119,8 @@ func (h *freezeController) enqueue(j *freezeState) {
 	}
 }
 
-// reconcile does what is wanted of a job until nothing is.
+// reconcile is the job's goroutine: it stops or thaws the job as is wanted last, and ends when nothing is left to do.
+// All functions that wait for a stop are called, also if the job is to be thawed by now.
 func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	for {
 		next, some := h.next(j)
@@ -137,8 +140,8 @@ func (h *freezeController) reconcile(ctx context.Context, j *freezeState) {
 	}
 }
 
-// next returns what is to be done with a job now; false: its goroutine ends. A job that runs and whose last thaw
-// succeeded is forgotten then. The signal in again is taken out, since this call answers it.
+// next returns a copy of what is to be done with a job now. False: nothing is, and the job's goroutine ends; a job that
+// runs and whose last thaw succeeded is then forgotten. The signal in again is taken out, since this call answers it.
 func (h *freezeController) next(j *freezeState) (freezeState, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,8 +161,8 @@ func (h *freezeController) next(j *freezeState) (freezeState, bool) {
 	return now, true
 }
 
-// thawWithRetries thaws a job, with retries, unless something else is wanted of it meanwhile. At the end of the broker
-// it gives up; the record on disk stays for the next one.
+// thawWithRetries thaws a job. It tries again until that succeeds or something else becomes due for the job. At the end
+// of the broker it gives up; the record on disk stays, and the next broker thaws the job.
 func (h *freezeController) thawWithRetries(ctx context.Context, j *freezeState) {
 	wait, longest := cmp.Or(h.first, firstRetry), cmp.Or(h.longest, longestRetry)
 	for ; !h.recordThaw(j, h.thaw(j.job)); wait = min(2*wait, longest) {
@@ -173,7 +176,8 @@ func (h *freezeController) thawWithRetries(ctx context.Context, j *freezeState) 
 	}
 }
 
-// thaw thaws a job. A failure does not count if the job is gone.
+// thaw tries once to thaw a job. A failure does not count if the job has no process here any more, since nothing is
+// left to thaw.
 func (h *freezeController) thaw(job int) error {
 	err := h.freezer.thaw(job)
 	if err != nil && h.freezer.gone(job) {
@@ -182,8 +186,8 @@ func (h *freezeController) thaw(job int) error {
 	return err
 }
 
-// recordThaw records the outcome of a thaw and reports whether it is finished. An error is logged once, until it
-// changes.
+// recordThaw records the outcome of a try to thaw a job, for the status, and reports whether it succeeded. An error is
+// logged once, until it changes.
 func (h *freezeController) recordThaw(j *freezeState, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,8 +208,8 @@ func (h *freezeController) recordThaw(j *freezeState, err error) bool {
 	return false
 }
 
-// status returns the jobs that should run (stand is false) and are still frozen because thawing them failed, in order,
-// and how many thaws have failed so far.
+// status returns, by job ID, the jobs that should run and are still stopped because thawing them failed, and how many
+// tries to thaw any job have failed so far.
 func (h *freezeController) status() (still []wire.Stuck, failed int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

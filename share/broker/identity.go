@@ -24,14 +24,15 @@ type Proc struct {
 	Owner int
 }
 
-// unknownJobError is the error for a process that belongs to no job of this node.
+// unknownJobError is the error for a process that belongs to no job of this node. Its sentence is sent to the client.
 type unknownJobError struct{ sentence string }
 
 func (u unknownJobError) Error() string { return u.sentence }
 
-// Job returns the job that a process of that user belongs to. It uses the process's cgroup, in which only root can have
-// put it. Where Slurm makes no cgroups, it uses the environment, if the process descends from that job's slurmstepd.
-// The environment alone proves nothing, since every user can write his own.
+// Job returns the job that a process belongs to, if the process is of that user. It uses the process's cgroup, in which
+// only root can have put it. Where Slurm makes no cgroups, it uses the environment, if the process descends from that
+// job's slurmstepd; the environment alone proves nothing, since every user can write it. The error is an
+// unknownJobError.
 func (p Proc) Job(pid, uid int) (int, error) {
 	owner, err := p.user(pid)
 	switch {
@@ -46,8 +47,8 @@ func (p Proc) Job(pid, uid int) (int, error) {
 	return p.jobByParents(pid)
 }
 
-// user returns the real user ID of a process; -1 if its user IDs differ, as those of a setuid program do. Such a
-// process is taken for no user's.
+// user returns the real user ID of a process. It is -1 if the process's user IDs differ, as those of a setuid program
+// do: such a process may act for another user than the one that started it, so it counts as no user's.
 func (p Proc) user(pid int) (int, error) {
 	status, err := p.read(pid, "status")
 	if err != nil {
@@ -65,7 +66,7 @@ func (p Proc) user(pid int) (int, error) {
 	return strconv.Atoi(fields[0])
 }
 
-// lineOf returns the rest of the first line that starts with begin.
+// lineOf returns the rest of the first line that starts with begin; "" if there is none.
 func lineOf(text []byte, begin string) string {
 	for line := range strings.Lines(string(text)) {
 		if rest, is := strings.CutPrefix(line, begin); is {
@@ -87,8 +88,8 @@ var (
 )
 
 // jobOf returns the job ID in a cgroup's path, and the path up to it. Slurm's own are …/slurmstepd.scope/job_N in
-// version 2 and …/slurm/uid_U/job_N in version 1. Only the first match counts, since the user may make others below it;
-// below a user's session nothing counts, since all of that may be his.
+// version 2 and …/slurm/uid_U/job_N in version 1. Only the first match counts, since the user may make cgroups with
+// such names below it. Nothing counts below a user's login session (user.slice), since the user may make all of that.
 func jobOf(path string) (job int, dir string, found bool) {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
@@ -110,8 +111,8 @@ func jobOf(path string) (job int, dir string, found bool) {
 	return 0, "", false
 }
 
-// jobByCgroup looks at all cgroup hierarchies of a process, which must agree. If they differ none is believed, and the
-// caller looks at the parents.
+// jobByCgroup returns the job named by the cgroups of a process, in all hierarchies. False: none names a job, or two
+// name different ones, so that none is believed; the caller then goes by the parent processes.
 func (p Proc) jobByCgroup(pid int) (int, bool) {
 	dirs := p.cgroupsOf(pid)
 	job := 0
@@ -124,15 +125,16 @@ func (p Proc) jobByCgroup(pid int) (int, bool) {
 	return job, job != 0
 }
 
-// cgroup is a cgroup of a job.
+// cgroup is a cgroup of a job, or one below it.
 type cgroup struct {
 	job        int
 	controller string // freezer, …; empty: version 2
 	path       string
 }
 
-// cgroupsOf returns the job cgroups that a process is in. One that root did not make is left out: a user to whom a part
-// of the hierarchy was delegated can make a cgroup named like a job's and move processes into it.
+// cgroupsOf returns the job cgroups that a process is in; none if the process has ended. One that root did not make is
+// left out: a user to whom a part of the hierarchy was delegated can make a cgroup named like a job's and move
+// processes into it.
 func (p Proc) cgroupsOf(pid int) []cgroup {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
@@ -152,7 +154,8 @@ func (p Proc) cgroupsOf(pid int) []cgroup {
 	return all
 }
 
-// isRoots reports whether root made a cgroup, as far as can be seen from here.
+// isRoots reports whether root made a cgroup, which then names the job truly. It is true if the hierarchy is not
+// mounted here, so that its owner cannot be seen.
 func (p Proc) isRoots(c cgroup) bool {
 	var stat unix.Stat_t
 	for _, dir := range p.places(c) {
@@ -163,8 +166,8 @@ func (p Proc) isRoots(c cgroup) bool {
 	return true // the hierarchy is not mounted here, so the owner cannot be checked
 }
 
-// places returns the paths at which a cgroup's directory may be. Hosts with both versions mount version 2 at unified. A
-// named hierarchy of version 1, as name=systemd, is mounted by the name alone.
+// places returns the paths at which a cgroup's directory may be; not all of them exist. Hosts with both versions mount
+// version 2 at unified. A named hierarchy of version 1, as name=systemd, is mounted by the name alone.
 func (p Proc) places(c cgroup) []string {
 	if c.controller == "" {
 		return []string{filepath.Join(p.Cgroups, c.path), filepath.Join(p.Cgroups, "unified", c.path)}
@@ -173,7 +176,7 @@ func (p Proc) places(c cgroup) []string {
 	return []string{filepath.Join(p.Cgroups, controller, c.path)}
 }
 
-// mostParents is how many parents up a slurmstepd is searched.
+// mostParents is how many parents up a slurmstepd is searched, which bounds the work for one client.
 const mostParents = 256
 
 // stepdPrograms has the names of the program slurmstepd; Debian uses its own.
@@ -182,8 +185,9 @@ var stepdPrograms = map[string]bool{"slurmstepd": true, "slurmstepd-wlm": true}
 // stepd matches the title that a slurmstepd gives itself, such as slurmstepd: [17.batch].
 var stepd = regexp.MustCompile(`^slurmstepd: \[([1-9][0-9]{0,9})\.`)
 
-// jobByParents follows the parents of a process up to the first slurmstepd, which names the job. If the environment can
-// be read, it must name the same job; otherwise neither is believed.
+// jobByParents returns the job of the first slurmstepd among the parents of a process. If the process's environment can
+// be read, it must name the same job: a process that a user started in one job and that claims another belongs to
+// neither.
 func (p Proc) jobByParents(pid int) (int, error) {
 	said, told := p.environJob(pid)
 	if told && said == 0 {
@@ -212,9 +216,9 @@ func (p Proc) jobByParents(pid int) (int, error) {
 	}
 }
 
-// environJob returns the job that a process's environment names, 0 if it names none. told is false if root may not read
-// other users' processes, as in most containers. Then the parents alone decide, which a user cannot choose. A process
-// that is gone counts as one that names no job.
+// environJob returns the job that a process's environment names; 0 if it names none or the process has ended. told is
+// false if root may not read other users' environments, as in most containers. Then the parent processes alone decide,
+// which a user cannot choose.
 func (p Proc) environJob(pid int) (job int, told bool) {
 	environ, err := p.read(pid, "environ")
 	if err != nil {
@@ -232,7 +236,8 @@ func (p Proc) environJob(pid int) (job int, told bool) {
 	return 0, true
 }
 
-// runs reports whether a job has a process here, including Slurm's own.
+// runs reports whether a job has a process on this node, including Slurm's own. If /proc cannot be listed it is true,
+// since the callers discard what they know of a job that has ended.
 func (p Proc) runs(job int) bool {
 	entries, err := os.ReadDir(p.Root)
 	if err != nil {
@@ -252,6 +257,7 @@ func (p Proc) runs(job int) bool {
 	})
 }
 
+// parent returns the PID of a process's parent; 0 if it has none here.
 func (p Proc) parent(pid int) (int, error) {
 	status, err := p.read(pid, "status")
 	if err != nil {
@@ -260,8 +266,9 @@ func (p Proc) parent(pid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(lineOf(status, "PPid:")))
 }
 
-// stepdJob returns the job of a slurmstepd; 0 if the process is none. All its user IDs must be root's and the program
-// must be slurmstepd, since a user can give his process any name and can run setuid programs.
+// stepdJob returns the job of a slurmstepd, which is Slurm's process above all processes of a job step; 0 if the
+// process is none. All its user IDs must be root's and the program must be slurmstepd, since a user can give a process
+// any name and can run setuid programs.
 func (p Proc) stepdJob(pid int) int {
 	if user, err := p.user(pid); err != nil || user != p.Owner {
 		return 0 // checked first, since reading a command line reads the process's own memory

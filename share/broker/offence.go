@@ -37,8 +37,8 @@ const (
 // ErrNotReported means that the daemon cannot be told of the offence, however often it is tried.
 var ErrNotReported = errors.New("it cannot be reported")
 
-// accuse has an offence reported. It does not wait, since the caller holds a GPU's lock. If the queue is full the
-// offence is logged and dropped.
+// accuse queues an offence to be reported. It does not wait, since the caller holds a GPU's lock. If the queue is full
+// the offence is logged and dropped.
 func (b *Broker) accuse(job, uid, gpu int) {
 	select {
 	case b.offences <- offence{1, job, uid, share.Offence{GPU: gpu, At: time.Now().UTC().Truncate(time.Second)}}:
@@ -47,10 +47,12 @@ func (b *Broker) accuse(job, uid, gpu int) {
 	}
 }
 
-// jobKey identifies a job for its docket. It has the user, because the same job ID may be another user's job later.
+// jobKey identifies a job whose report is pending. It has the user, because the same job ID may be another user's job
+// later.
 type jobKey struct{ job, uid int }
 
-// pendingReport is a report about a job, and when it is next tried.
+// pendingReport is a report about a job, and when it is next tried. It is kept for a while after it was sent, so that
+// the job is not reported again soon.
 type pendingReport struct {
 	offence
 	until, next time.Time
@@ -59,8 +61,8 @@ type pendingReport struct {
 }
 
 // keepReporting reports offences until the context ends: into a file on this node, and to the daemon, with retries,
-// since slurmctld may be away. A report that is retried delays others by at most one try. While a job has a docket its
-// further offences are only written to the file.
+// since slurmctld may be away. A report that is retried delays others by at most one try. While a report of a job is
+// pending, or was sent less than reportAgain ago, its further offences are only written to the file.
 func (b *Broker) keepReporting(ctx context.Context) {
 	dockets := map[jobKey]*pendingReport{}
 	ticker := time.NewTicker(reportEvery)
@@ -112,8 +114,8 @@ func (b *Broker) report(ctx context.Context, d *pendingReport) {
 	}
 }
 
-// writeDown adds a line to the file. A file that is too long is renamed first. It then replaces the one that was
-// renamed before.
+// writeDown adds a line to the file of offences, which the administrator can read although the daemon was not reached.
+// A file that is too long is renamed first, and replaces the one that was renamed before.
 func (b *Broker) writeDown(o offence) error {
 	line, err := json.Marshal(o)
 	if err != nil {

@@ -16,15 +16,18 @@ type pace struct {
 	every time.Duration // for one message
 
 	mu   sync.Mutex
-	next time.Time // when the messages read so far are paid
+	next time.Time // when the connection of the last message may be read again
 }
 
-// burst is how far a job may be ahead of its pace, and how far it can fall behind.
+// burst is how much time a job that sent little can have saved up, to be read faster for a while, and the longest wait
+// after one message.
 const burst = time.Second
 
+// paceOf returns a pace of so many messages per second.
 func paceOf(messages int) *pace { return &pace{every: time.Second / time.Duration(max(1, messages))} }
 
-// wait returns how long the sender of a message that was read now must not be read.
+// wait counts a message that was read now, and returns for how long its connection must not be read; 0: read on at
+// once.
 func (p *pace) wait(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +41,7 @@ func (p *pace) wait(now time.Time) time.Duration {
 	return max(0, p.next.Sub(now))
 }
 
-// paid reports whether the pace is as if nothing had been sent yet.
+// paid reports whether the pace is as if nothing had been sent yet, so that it can be dropped and made anew.
 func (p *pace) paid(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,10 +16,11 @@ type peer struct {
 	life *os.File
 }
 
-// peerOf asks the kernel for the peer. With SO_PEERPIDFD the pidfd is that of the process that connected, even if its
-// PID belongs to another process by now. An older kernel (ENOPROTOOPT) gives the pidfd of the process that has the PID
-// now. A PID of 0 is a process in a PID namespace that the broker does not see. The pidfd is made non-blocking, so that
-// Go's poller can wait for it (waitEnd).
+// peerOf asks the kernel which process connected; only such an answer cannot be forged by the client. With SO_PEERPIDFD
+// the pidfd is that of the process that connected, even if its PID belongs to another process by now. An older kernel
+// (ENOPROTOOPT) gives the pidfd of the process that has the PID now; without any pidfd, life stays nil. A PID of 0 is a
+// process in a PID namespace that the broker does not see, so its job cannot be found: an error. The pidfd is made
+// non-blocking, so that Go's poller can wait for it (waitEnd).
 func peerOf(conn *net.UnixConn) (*peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -58,13 +59,15 @@ func peerOf(conn *net.UnixConn) (*peer, error) {
 	return p, nil
 }
 
+// close closes the pidfd, which also ends a waitEnd.
 func (p *peer) close() {
 	if p.life != nil {
 		p.life.Close()
 	}
 }
 
-// lives reports whether the process that connected still runs, so that what was read about its PID is about it.
+// lives reports whether the process that connected still runs. It is called after something was read about its PID:
+// only if it still runs then was that about this process. It is true if the kernel has no pidfds.
 func (p *peer) lives() bool {
 	if p.life == nil {
 		return true // unknown here
@@ -77,9 +80,9 @@ func (p *peer) lives() bool {
 	return err == nil && !ended
 }
 
-// waitEnd waits until the process has ended or close is called. Its connection may live on in a child that has
-// inherited it, such as a data loader of a trainer that was killed. It returns false if close was called, and at once
-// if the kernel has no pidfds.
+// waitEnd waits until the process has ended, so that its connection can be closed: a child may have inherited the
+// connection, such as a data loader of a trainer that was killed, and would keep it open. It returns false if close was
+// called, and at once if the kernel has no pidfds.
 func (p *peer) waitEnd() bool {
 	if p.life == nil {
 		return false

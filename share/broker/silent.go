@@ -17,7 +17,7 @@ type sharedJob struct {
 	stamp   share.Stamp
 	since   time.Time // when it was first seen, or when it last had a client
 	client  *client   // the broker's own client for the job while it is silent; otherwise nil
-	givenUp bool      // the job cannot be stopped
+	givenUp bool      // stopping the job failed mostFailed times: it runs beside the slices of others
 	told    bool      // it was logged that the job is silent
 }
 
@@ -34,12 +34,12 @@ type silentClient struct {
 	// cost is the time from stopping until nothing of the job is left on the GPU, as last measured. While the job has
 	// no slice the measurement ages (tryShorter).
 	cost      time.Duration
-	least     time.Time // until when its slice lasts although it is told to yield
+	least     time.Time // until when its slice lasts although it is told to yield; zero: a yield ends it at once
 	isStopped bool      // the job is stopped, or is being stopped
 	stopping  bool      // it is being stopped
 	holds     bool      // the GPU's clock is held until it is stopped
 	failed    int       // failed stops in a row
-	epoch     int
+	epoch     int       // number of the action under way
 	timer     *time.Timer
 }
 
@@ -52,8 +52,8 @@ const (
 	halfLife = 5 * time.Second
 )
 
-// notice updates which jobs share the GPU. A job whose stamp has changed is another run, or was given something else:
-// it begins anew.
+// notice updates which jobs share the GPU from the stamps, so that those without a client become known. A job whose
+// stamp has changed is another run or was given something else: it counts as new.
 func (g *gpu) notice(seen stamps) {
 	if g.broker.SilentAfter <= 0 || seen.hides(g.index) {
 		return // silent jobs are not stopped here, or the stamps cannot be read and nothing changes
@@ -74,9 +74,10 @@ func (g *gpu) notice(seen stamps) {
 	g.reconcileSilent()
 }
 
-// reconcileSilent makes the broker the client of each job that is silent now, and of no other. It is called, with the
-// lock held, whenever that may have changed. An important silent job is left alone: it is unknown when it wants the
-// GPU, so the broker would want it for ever. While no other job takes turns, a silent job may use the GPU as it likes.
+// reconcileSilent makes the broker the client of each job that is silent, and of no other. It is called, with the lock
+// held, whenever that may have changed. A job is silent if it has had no client for SilentAfter. It is left alone while
+// no other job has a client, since it delays none then. A silent job of class High is always left alone: it is unknown
+// when it wants the GPU, so the broker would want it for ever.
 func (g *gpu) reconcileSilent() {
 	speak := map[int]bool{} // jobs
 	for _, c := range g.clients {
@@ -95,7 +96,8 @@ func (g *gpu) reconcileSilent() {
 	}
 }
 
-// addSilentClient makes the broker a silent job's client. Without an immediate grant the job is stopped.
+// addSilentClient makes the broker a silent job's client and asks for a first slice. If that is not granted at once the
+// job is stopped.
 func (g *gpu) addSilentClient(p *sharedJob) {
 	if !p.told {
 		g.broker.Log.Info("a job does not ask for turns: it is stopped while others have theirs", "gpu", g.index,
@@ -114,7 +116,7 @@ func (g *gpu) addSilentClient(p *sharedJob) {
 	}
 }
 
-// removeSilentClient ends the broker's client for a job and lets the job go on.
+// removeSilentClient ends the broker's client for a job, if there is one, and lets the job go on.
 func (g *gpu) removeSilentClient(p *sharedJob) {
 	if p.client == nil {
 		return
@@ -127,11 +129,12 @@ func (g *gpu) removeSilentClient(p *sharedJob) {
 	c.silent.resume()
 }
 
-// drain is how long the job's kernels may stay on the GPU after it was stopped.
+// drain returns how long the job's kernels may stay on the GPU after it was stopped.
 func (g *gpu) drain() time.Duration { return cmp.Or(g.broker.Rules.Drain, turns.DefaultDrain) }
 
-// hear handles a message of the arbiter to this client. At a yield a running job is stopped, but not before its least
-// time is over. If it is being stopped already, the clock is held from now on, since another client now waits for it.
+// hear handles a message of the arbiter to this client. A grant begins a slice. At a yield a running job is stopped,
+// but not before its least time is over. If it is being stopped already, the clock is held from now on, since another
+// client now waits for it.
 func (s *silentClient) hear(m wire.Message) {
 	switch {
 	case m.Type == wire.Grant:
@@ -143,19 +146,22 @@ func (s *silentClient) hear(m wire.Message) {
 	}
 }
 
-// step is the length of a slice of the job. The job runs for at least half of it; the rest is the time until it is off
-// the GPU again.
+// step returns the length of a slice of the job, which the arbiter is told as its step. The job runs for at least half
+// of it; the rest is the time until it is off the GPU again. So a job that is slow to stop gets longer slices and still
+// makes progress.
 func (s *silentClient) step() time.Duration {
 	quantum := cmp.Or(s.gpu.broker.Rules.Quantum, turns.DefaultQuantum)
 	return max(2*s.cost, min(quantum, turns.DefaultQuantum))
 }
 
+// ask requests a slice. The request stays open until the slice ends.
 func (s *silentClient) ask() {
 	s.gpu.handleAsk(s.client, wire.Message{Type: wire.Ask, Seq: s.seq + 1, Estimate: s.step().Microseconds()})
 }
 
-// begin starts a slice and lets the job go on. The lease ends in the middle of the last step that fits, and the job
-// must be off the GPU at the end of that step. A lease shorter than half a step means one step.
+// begin starts a slice and lets the job go on. The arbiter's lease ends half a step before the end of the last step
+// that it means, and the job must be off the GPU at the end of that step; a lease shorter than half a step means one
+// step. If no more important job is expected, only a yield ends the slice.
 func (s *silentClient) begin(lease time.Duration) {
 	s.cancelAction()
 	s.isStopped, s.stopping, s.least = false, false, time.Time{}
@@ -169,7 +175,7 @@ func (s *silentClient) begin(lease time.Duration) {
 	}
 }
 
-// expects reports whether a more important job may come back for the GPU.
+// expects reports whether a more important job may come back for the GPU, so that a slice must end in time for it.
 func (g *gpu) expects() bool {
 	now := g.arbiter.State()
 	return now.LookAhead && slices.ContainsFunc(now.Clients, func(c turns.ClientState) bool {
@@ -177,9 +183,10 @@ func (g *gpu) expects() bool {
 	})
 }
 
-// stop has the job stopped. If another client waits for that, the clock is held meanwhile, as for a client that does
-// not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the slice must fit into.
-// If there is no record of the job afterwards, nothing was stopped (afterStop).
+// stop has the job stopped; afterStop continues. If another client waits for that, the clock is held meanwhile, as for
+// a client that does not yield. Otherwise the clock goes on, since the time for stopping is part of the gap that the
+// slice must fit into. If the job has no record afterwards, nothing of it was running. A stop that takes mostHeld
+// counts as failed.
 func (s *silentClient) stop() {
 	s.cancelAction()
 	s.isStopped, s.stopping = true, true
@@ -200,8 +207,9 @@ func (s *silentClient) stop() {
 
 var errRuns = fmt.Errorf("it still runs after %v", mostHeld)
 
-// afterStop continues after the attempt to stop the job. If the job had the GPU, its kernels are drained and the GPU is
-// released, also if the job could not be stopped.
+// afterStop continues after the attempt to stop the job, which took so long; nothing means that nothing of the job was
+// running. If the job had the GPU, the GPU is released after the drain, also if the job could not be stopped, and a
+// next slice is requested. After mostFailed failures in a row the job is given up.
 func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 	s.cancelAction()
 	s.stopping = false
@@ -232,8 +240,8 @@ func (s *silentClient) afterStop(took time.Duration, err error, nothing bool) {
 	})
 }
 
-// planWait plans what to do with a job that has no slice: another try if it could not be stopped, and a shorter slice
-// if its stop took long.
+// planWait plans what to do with a job that waits for its slice: another try if it could not be stopped, and a shorter
+// slice if its stop took long.
 func (s *silentClient) planWait() {
 	switch {
 	case s.state != wire.Waiting:
@@ -244,8 +252,9 @@ func (s *silentClient) planWait() {
 	}
 }
 
-// tryShorter asks for a shorter slice, as if the stop took half as long. One slow stop on a busy machine would
-// otherwise be believed for ever: a slice that fits into no gap is never had, and so its stop is never measured again.
+// tryShorter changes the waiting request to a shorter slice, as if the stop took half as long as last measured. One
+// slow stop on a busy machine would otherwise count for ever: a slice that fits into no gap is never granted, and so
+// the stop is never measured again.
 func (s *silentClient) tryShorter() {
 	s.cost = s.gpu.drain() + (s.cost-s.gpu.drain())/2
 	s.gpu.stepArbiter(turns.Event{Kind: turns.Revise, Client: s.id, Class: s.stamp.Class, Job: s.stamp.Job,
@@ -253,7 +262,8 @@ func (s *silentClient) tryShorter() {
 	s.planWait()
 }
 
-// giveUp stops managing a job that cannot be stopped; it runs beside the slices of others.
+// giveUp ends the broker's client for a job that cannot be stopped. The job runs beside the slices of others from now
+// on.
 func (s *silentClient) giveUp(why error) {
 	s.gpu.broker.Log.Error("a job that does not ask for turns cannot be stopped: it runs beside the others' turns",
 		"gpu", s.gpu.index, "job", s.stamp.Job, "error", why)
@@ -262,13 +272,13 @@ func (s *silentClient) giveUp(why error) {
 	s.gpu.removeSilentClient(p)
 }
 
-// hold holds the GPU's clock until the job is stopped.
+// hold holds the GPU's clock until the job is stopped, so that no other client is granted the GPU meanwhile.
 func (s *silentClient) hold() {
 	s.holds = true
 	s.gpu.clock.hold(time.Now())
 }
 
-// resume ends that hold, if there is one.
+// resume ends the hold on the GPU's clock, if this client has one.
 func (s *silentClient) resume() {
 	if s.holds {
 		s.holds = false
@@ -276,8 +286,8 @@ func (s *silentClient) resume() {
 	}
 }
 
-// cancelAction cancels the action that is under way: its timer is stopped, and what still arrives for its epoch is
-// ignored.
+// cancelAction cancels the action that is under way: its timer is stopped, and what still arrives for it is ignored,
+// since the epoch has changed.
 func (s *silentClient) cancelAction() {
 	s.epoch++
 	if s.timer != nil {
@@ -285,10 +295,12 @@ func (s *silentClient) cancelAction() {
 	}
 }
 
-// current reports whether the action of this epoch is still the latest.
+// current reports whether the action of this epoch is still the latest. False: its outcome no longer counts, or the
+// broker ends.
 func (s *silentClient) current(epoch int) bool { return s.epoch == epoch && !s.gpu.closed }
 
-// after does something after d, or now if d is not positive. It replaces the action under way.
+// after calls do after d with the lock held, or now if d is not positive. That replaces the action under way, since
+// only one is planned at a time.
 func (s *silentClient) after(d time.Duration, do func()) {
 	s.cancelAction()
 	if d <= 0 {
@@ -298,7 +310,7 @@ func (s *silentClient) after(d time.Duration, do func()) {
 	s.timer = s.later(d, do)
 }
 
-// later does something after d, unless another action has begun by then.
+// later returns a timer that calls do after d with the lock held, unless another action has begun by then.
 func (s *silentClient) later(d time.Duration, do func()) *time.Timer {
 	epoch := s.epoch
 	return time.AfterFunc(d, func() {

@@ -21,7 +21,8 @@ import (
 // mostStamp is the largest size of a stamp's file, bytes.
 const mostStamp = 4096
 
-// readStamp reads the stamp of a job. Only an ordinary file counts that root owns and no other user may write.
+// readStamp reads the stamp of a job, which says what the job may do. It counts only if it is an ordinary file that
+// root owns and no other user may write, and if it names this job.
 func readStamp(dir string, job, owner int) (share.Stamp, error) {
 	path := node.StampPath(dir, job)
 	text, err := readOwned(path, owner, mostStamp)
@@ -38,10 +39,10 @@ func readStamp(dir string, job, owner int) (share.Stamp, error) {
 	return s, nil
 }
 
-// stamps is what the stamps of a node say.
+// stamps is what the stamps of a node say at one moment.
 type stamps struct {
 	jobs map[int]share.Stamp
-	bad  []int              // jobs whose stamp is not to be believed
+	bad  []int              // jobs whose stamp cannot be read or is not valid
 	runs map[int][]node.Run // the runs that share each GPU
 	// hidden are the GPUs with a running job whose stamp cannot be read.
 	hidden []int
@@ -50,12 +51,13 @@ type stamps struct {
 // anyGPU stands for all GPUs, where a bad stamp does not say which one.
 const anyGPU = -1
 
+// hides reports whether a job on the GPU has a stamp that cannot be read, so that the jobs on it are not fully known.
 func (s stamps) hides(gpu int) bool {
 	return slices.Contains(s.hidden, gpu) || slices.Contains(s.hidden, anyGPU)
 }
 
-// ends returns why a client of a job may not be one any more: the job's stamp has changed or is gone. Empty: it may. A
-// stamp that is not to be believed ends nothing.
+// ends returns why a client of a job must be dropped, given the stamp with which it was admitted: the job's stamp has
+// changed or is gone. Empty: the client may stay. A stamp that cannot be read ends nothing.
 func (s stamps) ends(was share.Stamp) string {
 	now, is := s.jobs[was.Job]
 	switch {
@@ -71,8 +73,9 @@ func (s stamps) ends(was share.Stamp) string {
 	return fmt.Sprintf("job %d was given something else by now: say HELLO again", was.Job)
 }
 
-// readStamps reads all stamps. A bad one hides its GPU, or all if it does not say which, for as long as its job runs. A
-// bad stamp of a job without a process here is ignored, so that a leftover file affects no GPU.
+// readStamps reads the stamps of all jobs. A bad stamp hides its GPU (all GPUs if it does not say which) for as long as
+// its job runs: how the GPU is shared must not change while its jobs are not fully known. A bad stamp of a job without
+// a process here is ignored, so that a leftover file affects no GPU.
 func (b *Broker) readStamps() (stamps, error) {
 	entries, err := os.ReadDir(filepath.Dir(node.StampPath(b.RunDir, 0)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +111,8 @@ func (b *Broker) readStamps() (stamps, error) {
 	return seen, nil
 }
 
-// noteBadStamp handles a bad stamp. It reports whether its job runs, and logs the problem once, not at each look.
+// noteBadStamp reports whether the job of a bad stamp runs here, and logs what the administrator should do about the
+// stamp, once and not at each look.
 func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
 	runs = b.Proc.runs(job)
 	does := "its GPU is shared as before until it ends: mend or remove the file"
@@ -121,10 +125,11 @@ func (b *Broker) noteBadStamp(job int, why error) (runs bool) {
 	return runs
 }
 
-// problemLog is the last logged problem of each job, so that it is not logged again.
+// problemLog has the last logged problem of each job, so that it is not logged at each look. The key anyGPU is for the
+// folder of the stamps.
 type problemLog map[int]string
 
-// changed records the present problem and reports whether it is new.
+// changed records the present problem of a job (nil: none) and reports whether it is new, and so to be logged.
 func (s problemLog) changed(of int, why error) bool {
 	if why == nil {
 		delete(s, of)
@@ -135,8 +140,8 @@ func (s problemLog) changed(of int, why error) bool {
 	return was != why.Error()
 }
 
-// gpuOf returns the GPU that a bad stamp names, as far as it can be read. Root wrote it, and it may be of a later
-// version. So its GPU is believed although Check may have failed; without one all GPUs are meant.
+// gpuOf returns the GPU that a bad stamp names, or anyGPU if none can be read from it. Root wrote the stamp, and it may
+// be of a later version, so its GPU is believed although Check may have failed.
 func gpuOf(dir string, job, owner int) int {
 	text, err := readOwned(node.StampPath(dir, job), owner, mostStamp)
 	s := share.Stamp{GPU: anyGPU}
@@ -146,8 +151,8 @@ func gpuOf(dir string, job, owner int) int {
 	return s.GPU
 }
 
-// readOwned reads a file of at most `most` bytes that belongs to the user `owner` and that no other user may write. It
-// is opened without waiting, since opening a pipe would wait for a writer.
+// readOwned reads a file of at most `most` bytes on which the broker relies: it must belong to the user `owner`, and no
+// other user may write it. It is opened without waiting, since opening a pipe would wait for a writer.
 func readOwned(path string, owner int, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -173,7 +178,7 @@ func readOwned(path string, owner int, most int64) ([]byte, error) {
 	return text, err
 }
 
-// parseStamp reads a stamp. Fields that a later version adds are ignored.
+// parseStamp parses a stamp and checks its fields. Fields that a later version adds are ignored.
 func parseStamp(text []byte) (share.Stamp, error) {
 	var s share.Stamp
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -8,17 +8,17 @@ import (
 // forever is longer than any gap or slice.
 const forever = time.Duration(1) << 60
 
-// historySize is how many gaps and steps are remembered per job, and waits per client.
+// historySize is how many of the last gaps and steps are kept per job, and waits per client.
 const historySize = 64
 
-// history holds the last durations of one kind, at most memory of them.
+// history holds the last historySize durations of one kind, from which the next one is predicted.
 type history struct {
 	last   []time.Duration // a ring: the oldest is at next once it is full
 	next   int
 	sorted []time.Duration // the same durations, ascending
 }
 
-// add adds a duration and drops the oldest if there are memory already.
+// add adds a duration, and drops the oldest if the history is full.
 func (r *history) add(d time.Duration) {
 	if len(r.last) < historySize {
 		r.last = append(r.last, d)
@@ -40,13 +40,13 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[int(float64(q*float64(len(sorted)-1))+0.5)]
 }
 
-// early is the quantile of a job's remaining gaps at which it is expected back: it returns earlier in one case in ten.
+// early is the quantile of a job's remaining gaps that counts as the expected one: the job returns earlier in one case
+// in ten.
 const early = 0.1
 
-// remainingGap returns how much longer a job is expected to stay away after it has been away for the given time. It
-// looks at the earlier gaps that were longer than that: nine in ten of them had at least that much left. A job that is
-// away for longer than ever before is expected to stay away as long again, and for ever once it has been away for
-// patience.
+// remainingGap returns how much longer a job is expected to stay away after it has been away for the given time: nine
+// in ten of its earlier gaps (ascending) that were longer than that had at least this much left. A job that is away for
+// longer than ever before is expected to stay away as long again, and for ever once it has been away for patience.
 func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer < len(gaps) {
@@ -58,9 +58,10 @@ func remainingGap(gaps []time.Duration, away, patience time.Duration) time.Durat
 	return away
 }
 
-// fitsAt returns the first time away, at least the given one, from which a slice of length need fits into the expected
-// rest of the gap. Beyond the longest gap the job is expected to stay away as long again, so the slice fits once it has
-// been away for need; after patience it is not expected at all.
+// fitsAt returns how long a job must have been away, at least as long as it is now, until a slice of length need fits
+// into the expected rest of its gap. If that is not now, it is at the end of one of its earlier gaps (ascending), since
+// the estimate rises only there. Beyond the longest one the job is expected to stay away as long again, so the slice
+// fits once it has been away for need, or for patience.
 func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Duration {
 	if need <= remainingGap(gaps, away, patience) {
 		return away
@@ -75,10 +76,11 @@ func fitsAt(gaps []time.Duration, away, need, patience time.Duration) time.Durat
 }
 
 // expectedStep returns how long the client's next step will take: what it declared, but at least what was lately seen
-// of its job; 0 if neither is known.
+// of its job, since a short declared step would get it slices that do not fit; 0 if neither is known.
 func (c *client) expectedStep() time.Duration { return max(c.declared, c.job.observedStep()) }
 
-// gap returns how long all more important jobs are expected to leave the GPU alone from now on.
+// gap returns how long all jobs that would go before the client are expected to leave the GPU alone from now on;
+// forever if none is expected. A slice must fit into it, or the client would delay them.
 func (a *Arbiter) gap(c *client) time.Duration {
 	least := forever
 	for _, other := range a.expected(c) {
@@ -87,8 +89,8 @@ func (a *Arbiter) gap(c *client) time.Duration {
 	return least
 }
 
-// need returns how long a gap must be for a slice of one step of the client. A client whose step is unknown starts only
-// when no more important job is expected any more.
+// need returns how long a gap must be for a slice of one step of the client. A client whose step is unknown needs a gap
+// of Rules.Patience: it could delay a more important job by any time.
 func (a *Arbiter) need(c *client) time.Duration {
 	if step := c.expectedStep(); step > 0 {
 		return step
@@ -96,7 +98,8 @@ func (a *Arbiter) need(c *client) time.Duration {
 	return a.rules.Patience
 }
 
-// earliestStart returns from when on a slice of one step of the client fits into the gaps of the more important jobs.
+// earliestStart returns the first time at which a slice of one step of the client fits into the gaps of the more
+// important jobs, if none of them comes back before.
 func (a *Arbiter) earliestStart(c *client) time.Duration {
 	at, need := a.now, a.need(c)
 	for _, other := range a.expected(c) {
@@ -105,9 +108,9 @@ func (a *Arbiter) earliestStart(c *client) time.Duration {
 	return at
 }
 
-// expectedDelay returns by how much a slice of length need, begun now, is expected to delay the job that is away: the
-// mean over its gaps that were longer than the present one is already. If it is away for longer than ever, it may come
-// back at once: the whole slice counts.
+// expectedDelay returns by how much a slice of length need, begun now, is expected to delay a job that has been away
+// for the given time: the mean over its earlier gaps (ascending) that were longer than that. If it is away for longer
+// than ever, it may come back at once, so the delay is the whole slice.
 func expectedDelay(gaps []time.Duration, away, need time.Duration) time.Duration {
 	longer, _ := slices.BinarySearch(gaps, away+1)
 	if longer == len(gaps) {
@@ -120,9 +123,10 @@ func expectedDelay(gaps []time.Duration, away, need time.Duration) time.Duration
 	return sum / time.Duration(len(gaps)-longer)
 }
 
-// isConceded reports whether all expected jobs can afford the delay that a slice of one step of c, which does not fit
-// into their gaps, would cause now. It is cheapest right after they have released the GPU, so it is affordable then
-// first. It is false without rules for it, for an unknown step, and while another client has the GPU.
+// isConceded reports whether a client may get a slice of one step now although it does not fit into the gaps of the
+// more important jobs: each of them must have enough of its concede budget left for the expected delay. That is the
+// case first right after they released the GPU, when the delay is shortest. It is false without such a budget in the
+// rules, for an unknown step, and while another client has the GPU.
 func (a *Arbiter) isConceded(c *client) bool {
 	need := c.expectedStep()
 	if a.rules.Concede == 0 || need == 0 || a.holder != nil {
@@ -136,8 +140,9 @@ func (a *Arbiter) isConceded(c *client) bool {
 	return true
 }
 
-// expected returns the jobs that may come back for the GPU and would go before this client. Jobs without any connected
-// client are not expected.
+// expected returns the jobs that do not want the GPU now, may come back for it, and would then go before this client.
+// Jobs without any connected client are not expected. Without LookAhead it returns none, so that nothing is kept free
+// for them.
 func (a *Arbiter) expected(c *client) []*job {
 	if !a.rules.LookAhead {
 		return nil

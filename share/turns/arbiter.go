@@ -44,7 +44,7 @@ type client struct {
 	waits         history
 	used          time.Duration // GPU time in all its slices
 	usedAtAsk     time.Duration // used at its last request
-	usedAtIgnored time.Duration // used at the first yield that it ignored since then; less than began: it ignored none
+	usedAtIgnored time.Duration // used at the first yield that it ignored since; less than usedAtAsk: it ignored none
 	window        window
 	turns         int
 	freezes       int
@@ -57,8 +57,8 @@ type Arbiter struct {
 	roster
 	clients []*client // by ID
 	holder  *client   // or nil
-	// drainUntil is until when no client is granted the GPU, because stopped was frozen with kernels still queued. If
-	// stopped is nil, nothing drains.
+	// drainUntil is until when no client is granted the GPU, because kernels of a frozen client may be queued still.
+	// drainingClient is that client; nil: nothing drains.
 	drainUntil      time.Duration
 	drainingClient  *client
 	lastForMinShare bool          // the last grant was made because a job was below its least share
@@ -67,7 +67,7 @@ type Arbiter struct {
 	effects         []Effect
 }
 
-// New returns an arbiter for a GPU without clients.
+// New returns an arbiter for a GPU without clients. Unset fields of the rules get their defaults.
 func New(rules Rules) *Arbiter {
 	return &Arbiter{roster: roster{rules: rules.filled()}}
 }
@@ -107,6 +107,7 @@ func (a *Arbiter) do(verb Verb, c *client) *Effect {
 	return &a.effects[len(a.effects)-1]
 }
 
+// client returns the client with this ID; nil: there is none.
 func (a *Arbiter) client(id Client) *client {
 	at, found := slices.BinarySearchFunc(a.clients, id, byID)
 	if !found {
@@ -115,6 +116,7 @@ func (a *Arbiter) client(id Client) *client {
 	return a.clients[at]
 }
 
+// byID compares a client with an ID, for searches in the clients.
 func byID(c *client, id Client) int {
 	switch {
 	case c.id < id:
@@ -135,8 +137,8 @@ func (a *Arbiter) join(e Event) {
 	a.clients = slices.Insert(a.clients, at, &client{id: e.Client, class: class, job: a.enter(e, class), phase: idle})
 }
 
-// ask makes the client wait. That ignored is less than began says that no yield was ignored in this request
-// (countsAsOffence).
+// ask makes the client wait for the GPU. No yield has been ignored in this request yet, which usedAtIgnored says by
+// being less than usedAtAsk.
 func (a *Arbiter) ask(c *client, e Event) {
 	a.addActive(c.job)
 	c.phase, c.seq, c.since = waiting, e.Seq, a.now
@@ -144,13 +146,15 @@ func (a *Arbiter) ask(c *client, e Event) {
 	c.declared, c.deadline, c.within = max(0, e.Estimate), max(0, e.Deadline), max(0, e.Deadline-a.now)
 }
 
+// release ends the client's slice. A frozen client is thawed: it had released before it was stopped.
 func (a *Arbiter) release(c *client, e Event) {
 	a.endRequest(c, e.Used)
 	c.phase, c.since = idle, a.now
 }
 
 // endRequest ends the client's slice or request, however it ended: the arbiter learns from a client that hung up as
-// from one that released. Of a waiting client only the request ends.
+// from one that released. used is the GPU time that the client reports; 0: none. Of a waiting client only the request
+// ends.
 func (a *Arbiter) endRequest(c *client, used time.Duration) {
 	switch c.phase {
 	case idle:
@@ -166,7 +170,8 @@ func (a *Arbiter) endRequest(c *client, used time.Duration) {
 	a.removeActive(c.job)
 }
 
-// free takes the GPU from a client that no longer needs it.
+// free takes the GPU from a client that no longer needs it. If its kernels were awaited after a freeze, they are no
+// longer.
 func (a *Arbiter) free(c *client) {
 	if a.holder == c {
 		a.holder, a.ended = nil, a.now
@@ -176,16 +181,17 @@ func (a *Arbiter) free(c *client) {
 	}
 }
 
+// leave removes a client, whatever it held.
 func (a *Arbiter) leave(c *client) {
 	a.endRequest(c, 0)
 	a.exit(c.job)
 	a.clients = slices.DeleteFunc(a.clients, func(other *client) bool { return other == c })
 }
 
-// learn records from a slice that ended how long the steps of the client's job are. The GPU time that the client
-// reports is believed only down to mostKept below the whole slice, since that is how long clients keep the GPU after a
-// step; the other jobs waited for all of it. The length of a step follows only from a slice whose number of steps is
-// known: one that was meant for one step, or that lasted to the end of its lease without a yield.
+// learn records from a slice that ended how long the steps of the client's job are, to predict its next ones. The GPU
+// time that the client reports is believed only down to mostKept below the whole slice, since that is how long clients
+// keep the GPU after a step; the other jobs waited for all of it. The length of a step follows only from a slice whose
+// number of steps is known: one that was meant for one step, or that lasted to the end of its lease without a yield.
 func (c *client) learn(now, used time.Duration) {
 	t := c.turn
 	if t.isGraceOver {
@@ -207,17 +213,19 @@ func (c *client) learn(now, used time.Duration) {
 }
 
 // draining reports whether the GPU may be granted to no client, because kernels of a frozen client may still be on it.
-// If no other client wants the GPU, the frozen one goes on.
+// If no other client wants the GPU it is false, and the frozen one can go on.
 func (a *Arbiter) draining() bool {
 	return a.drainingClient != nil && a.now < a.drainUntil && a.othersWant(a.drainingClient)
 }
 
+// othersWant reports whether a client of another job wants the GPU.
 func (a *Arbiter) othersWant(c *client) bool {
 	return slices.ContainsFunc(a.clients, func(other *client) bool { return a.wants(other, c) })
 }
 
-// applyNext carries out the next change that is due now and reports whether there was one. A holder is first told to
-// yield, and is frozen when its grace is over. While kernels of a frozen client may be on the GPU, nothing is due.
+// applyNext carries out the next change that is due now and reports whether there was one: Step repeats it until
+// nothing is due. A holder is first told to yield, and is frozen when its grace is over. While kernels of a frozen
+// client may be on the GPU, nothing is due.
 func (a *Arbiter) applyNext() bool {
 	if a.draining() {
 		return false
@@ -240,13 +248,14 @@ func (a *Arbiter) applyNext() bool {
 }
 
 // mustYield reports whether the holder must now be told to yield to next: at once if next is of another class and below
-// its least share or outranks the holder, and for an equal when the lease is over.
+// its least share (guard) or outranks the holder, and for an equal when the lease is over.
 func (a *Arbiter) mustYield(h, next *client, guard bool) bool {
 	return guard && next.class != h.class || a.rules.outranks(next, h) ||
 		a.now >= h.turn.ends && a.rules.compare(next, h) <= 0
 }
 
-// give grants the free GPU to a waiting client, or thaws a frozen one.
+// give grants the free GPU to a waiting client, or thaws a frozen one. guard says that its job is below its least
+// share, which is why it gets the slice. It returns true, as something has changed.
 func (a *Arbiter) give(c *client, guard bool) bool {
 	a.holder, a.lastForMinShare, a.last = c, guard, c.class
 	if c.phase == frozen {
@@ -264,8 +273,8 @@ func (a *Arbiter) give(c *client, guard bool) bool {
 
 // lease returns how long the client gets the GPU, and how many steps that is (0: unknown). If a more important client
 // waits or is expected, the lease ends in the middle of the last step that fits. A client checks its lease after each
-// step, so it stops after that one although steps vary in length. A slice for the least share is one step if a more
-// important client is expected at all.
+// step, so it stops after that one although steps vary in length. A slice for the least share (guard) is one step if a
+// more important client is expected at all.
 func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 	gap, step := a.gap(c), c.expectedStep()
 	switch {
@@ -281,7 +290,7 @@ func (a *Arbiter) lease(c *client, guard bool) (time.Duration, int) {
 }
 
 // contested reports whether a waiting client would go before this one or, under SLO, whether each of its steps has a
-// deadline of its own.
+// deadline of its own. The client then gets one step at a time, so that the order is decided anew after it.
 func (a *Arbiter) contested(c *client) bool {
 	if a.rules.Policy == SLO && c.deadline > 0 {
 		return true
@@ -291,8 +300,9 @@ func (a *Arbiter) contested(c *client) bool {
 	})
 }
 
-// thaw lets a client go on that was stopped within its step. Its grace is used up; it gets the least grace, and at
-// least the drain time that stopping it costs, so that it makes progress beside others of its class.
+// thaw lets a client go on that was stopped within its step, and gives it the GPU. Its grace is used up; it gets the
+// least grace, and at least the drain time that stopping it costs, so that it makes progress beside others of its
+// class.
 func (a *Arbiter) thaw(c *client, guard bool) {
 	c.phase = holding
 	c.turn.forMinShare = guard
@@ -314,7 +324,7 @@ func (c *client) grace() time.Duration {
 	return max(leastGrace, min(mostGrace, 2*c.expectedStep()))
 }
 
-// yield tells the holder to release within its grace. It is true for settle, as something has changed.
+// yield tells the holder to release within its grace. It returns true, as something has changed.
 func (a *Arbiter) yield(h *client) bool {
 	h.turn.yielding, h.turn.told, h.turn.until = true, a.now, a.now+h.grace()
 	a.do(Yield, h).Grace = h.grace()
@@ -322,7 +332,7 @@ func (a *Arbiter) yield(h *client) bool {
 }
 
 // freeze takes the GPU from a holder whose grace is over and has its processes stopped. If that counts as an offence
-// and the job has had too many, it is reported.
+// and the job has had too many, it is reported. It returns true, as something has changed.
 func (a *Arbiter) freeze(h *client) bool {
 	h.phase, h.since = frozen, a.now
 	h.freezes++
@@ -364,12 +374,14 @@ func (c *client) countsAsOffence(ago time.Duration) bool {
 	return true
 }
 
-// drain returns how long kernels of a frozen client may still be on the GPU. What it had launched is at most one step.
+// drain returns how long kernels of a frozen client may still be on the GPU, so that no other client is granted it.
+// What the client had launched is at most one step.
 func (a *Arbiter) drain(h *client) time.Duration {
 	return max(a.rules.Drain, min(mostGrace, h.job.observedStep()))
 }
 
-// advance moves the clock: the holder is charged for the time, and jobs that want the GPU earn their least share.
+// advance moves the clock to now. The holder is charged for the time that has passed, and jobs that want the GPU earn
+// their least share.
 func (a *Arbiter) advance(now time.Duration) {
 	passed := now - a.now
 	a.now = now
@@ -393,9 +405,9 @@ func (a *Arbiter) advance(now time.Duration) {
 	h.job.credit = left
 }
 
-// updateConcedeBudgets lets each job earn what it may lose to slices that do not fit into its gaps, and deducts what it
-// loses while it waits for a less important job. A job that has not had the GPU yet has no gaps, so it earns nothing.
-// It can be at most a window's earnings behind.
+// updateConcedeBudgets lets each job earn what it may lose to slices that do not fit into its gaps (Rules.Concede), and
+// deducts what it loses while it waits for a less important job. A job that has not had the GPU yet has no gaps, so it
+// earns nothing. It can be at most a window's earnings behind.
 func (a *Arbiter) updateConcedeBudgets(seconds float64) {
 	most := float64(a.rules.Concede * a.rules.Window.Seconds())
 	for _, j := range a.jobs {
@@ -443,8 +455,8 @@ func (a *Arbiter) Wake() (time.Duration, bool) {
 	return max(at, a.now+time.Microsecond), true
 }
 
-// turnAt returns when something may be due for a client that wants the GPU if no event comes before. guard is when the
-// client's least share is due, and next the client that should have the GPU now.
+// turnAt returns when something may be due for a client that wants the GPU if no event comes before; forever: nothing.
+// guard is when the client's least share is due, and next the client that should have the GPU now.
 func (a *Arbiter) turnAt(c, next *client, guard time.Duration) time.Duration {
 	h := a.holder
 	switch {

@@ -7,12 +7,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// owner identifies whom a client belongs to: its job, or the client itself if no job is known.
+// owner identifies the job of a client. A client whose job is unknown (0) is its own owner, so that it shares nothing
+// with other clients.
 type owner struct {
 	job    int
 	client Client
 }
 
+// ownerOf returns the owner of a client that joins.
 func ownerOf(e Event) owner {
 	if e.Job == 0 {
 		return owner{client: e.Client}
@@ -33,10 +35,10 @@ type job struct {
 	queued      time.Duration
 	place       uint64
 	hasReleased bool          // it has had the GPU and released it
-	idleSince   time.Duration // when it last stopped wanting the GPU
+	idleSince   time.Duration // when it last stopped wanting the GPU; its gap began then
 	departedAt  time.Duration // when its last client left
 
-	gaps, steps, releaseDelays history // drains: times from a yield, or from the end of a lease, to the release
+	gaps, steps, releaseDelays history // releaseDelays: from a yield, or from the end of a lease, to the release
 
 	credit float64 // seconds of GPU time that it may still have for its least share
 	// concedeBudget is how many seconds it may still lose to slices that do not fit into its gaps.
@@ -45,8 +47,9 @@ type job struct {
 	ignoredYields []time.Duration // when it was frozen lately for an ignored yield
 }
 
-// observedStep returns how long the job's steps were lately; 0: none was seen. The time from a yield to the release
-// counts too, since that is at most one step. It uses nothing that the job says of itself.
+// observedStep returns how long nine in ten of the job's steps took at most lately; 0: none was seen. The time from a
+// yield to the release counts too, since that is at most one step. It uses nothing that the job says of itself, so a
+// job gains nothing by a wrong estimate.
 func (j *job) observedStep() time.Duration {
 	return max(quantile(j.steps.sorted, 0.9), quantile(j.releaseDelays.sorted, 0.9))
 }
@@ -60,7 +63,8 @@ type roster struct {
 	places   uint64 // the last place given to a waiting job
 }
 
-// enter returns the job of a client that joins, and remembers a job that left lately.
+// enter returns the job of a client that joins, and counts the client. A job that left lately keeps its record:
+// otherwise reconnecting would clear what it has had of the GPU.
 func (r *roster) enter(e Event, class share.Class) *job {
 	r.forget()
 	who := ownerOf(e)
@@ -80,7 +84,8 @@ func (r *roster) enter(e Event, class share.Class) *job {
 	return j
 }
 
-// exit removes a client of the job. After its last client the job's record is kept for a while.
+// exit counts one client less of the job. After the last one the job's record is kept for departedTTL, in case it
+// connects again.
 func (r *roster) exit(j *job) {
 	if j.clients--; j.clients > 0 {
 		return
@@ -101,7 +106,8 @@ func (r *roster) forget() {
 	}
 }
 
-// addActive counts one more client of the job that wants the GPU. Its first one ends the job's gap and queues the job.
+// addActive counts one more client of the job that wants the GPU. The first one ends the job's gap, which is recorded
+// to predict its next ones, and puts the job behind its equals.
 func (r *roster) addActive(j *job) {
 	if j.active++; j.active > 1 {
 		return
@@ -120,20 +126,22 @@ func (r *roster) removeActive(j *job) {
 	}
 }
 
-// recordSlice ends a slice of the job. The job goes behind its equals, whichever of its clients is next.
+// recordSlice is called when a slice of the job has ended. The job then goes behind its equals, whichever of its
+// clients is next, so that equal jobs take turns.
 func (r *roster) recordSlice(j *job) {
 	r.queue(j)
 	j.hasReleased = true
 }
 
-// queue gives the job the last place among its equals.
+// queue puts the job behind all jobs that are otherwise its equals.
 func (r *roster) queue(j *job) {
 	r.places++
 	j.queued, j.place = r.now, r.places
 }
 
-// entry returns the GPU time with which a job that begins to wait is charged: at least the least that a job now active
-// is charged with, minus a quantum. So it is not owed the time in which it was away.
+// entry returns the weighted GPU time to charge a job with that begins to want the GPU: its own, but at least a quantum
+// less than the least of the jobs that want it now. Without that, a job that was away for long would get every slice
+// until it has caught up.
 func (r *roster) entry(j *job) time.Duration {
 	return max(j.spent, r.leastSpent(j)-r.rules.Quantum)
 }
@@ -152,8 +160,9 @@ func (r *roster) leastSpent(j *job) time.Duration {
 	return least
 }
 
-// earn gives each job that wants the GPU its least share of the passed time. The share is per job: with one for the
-// class, a job whose steps fit into every gap would get all of it, and one whose steps never fit would wait for ever.
+// earn credits each job that wants the GPU with its least share of the seconds that have passed, up to that of one
+// window. The share is per job: with one for the class, a job whose steps fit into every gap would get all of it, and
+// one whose steps never fit would wait for ever.
 func (r *roster) earn(seconds float64) {
 	for _, j := range r.jobs {
 		if j.active == 0 {
@@ -164,8 +173,8 @@ func (r *roster) earn(seconds float64) {
 	}
 }
 
-// jobMinShare returns the least share of one job: that of its class, divided by the number of its jobs that want the
-// GPU.
+// jobMinShare returns the least share of one job of the class, as a part of the GPU's time: that of the class, divided
+// by the number of its jobs that want the GPU.
 func (r *roster) jobMinShare(class share.Class) float64 {
 	active := 0
 	for _, j := range r.jobs {
@@ -176,8 +185,8 @@ func (r *roster) jobMinShare(class share.Class) float64 {
 	return r.rules.MinShare / float64(max(1, active))
 }
 
-// recordIgnoredYield counts an ignored yield and reports whether there were too many. It is counted per job, since the
-// job's next process behaves the same.
+// recordIgnoredYield counts an ignored yield and reports whether the job is to be reported for mostIgnored of them
+// within offenceWindow; the count then begins anew. It is per job, since the job's next process behaves the same.
 func (j *job) recordIgnoredYield(now time.Duration) bool {
 	j.ignoredYields = slices.DeleteFunc(j.ignoredYields, func(at time.Duration) bool { return now-at > offenceWindow })
 	j.ignoredYields = append(j.ignoredYields, now)

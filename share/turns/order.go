@@ -11,11 +11,13 @@ import (
 // classes are all classes, the more important first.
 var classes = []share.Class{share.High, share.Low}
 
-// rank is the class's position in classes; a lower rank goes first.
+// rank returns the class's position in classes; a lower rank goes first.
 func rank(class share.Class) int {
 	return slices.Index(classes, class)
 }
 
+// weight returns by what the GPU time of a job of the class is divided under Weighted: a job with four times the weight
+// may use four times as much.
 func (r Rules) weight(class share.Class) float64 {
 	if class == share.High {
 		return r.HighWeight
@@ -23,8 +25,8 @@ func (r Rules) weight(class share.Class) float64 {
 	return 1
 }
 
-// wants reports whether a client wants the GPU that the other holds or may get. Clients of one job do not displace each
-// other, since stopping one stops both.
+// wants reports whether a client wants the GPU that the other holds or may get; a nil other is no client. A client that
+// is frozen wants it, too. Clients of one job do not displace each other, since stopping one stops both.
 func (a *Arbiter) wants(c, other *client) bool {
 	if c.phase != waiting && c.phase != frozen || c == other {
 		return false
@@ -32,7 +34,8 @@ func (a *Arbiter) wants(c, other *client) bool {
 	return other == nil || c.job != other.job
 }
 
-// compare orders two clients: negative if c goes first, 0 if the places of their jobs decide.
+// compare orders two clients by the policy: negative if c goes first. If it is 0, the job that is longer in the queue
+// goes first.
 func (r Rules) compare(c, other *client) int {
 	switch r.Policy {
 	case Weighted:
@@ -45,10 +48,10 @@ func (r Rules) compare(c, other *client) int {
 	return cmp.Compare(rank(c.class), rank(other.class))
 }
 
-// latest returns when the client must begin at the latest to meet its deadline, which orders clients by slack. While
-// other clients of its job have the GPU, its own time does not run. Declared step lengths could be used to jump the
-// queue, so only seen ones count: 0 for a new job, at most the longest grace (a job that was alone may have held the
-// GPU as long as it liked), and at most all the time it has.
+// latest returns when the client must begin at the latest to meet its deadline, by which SLO orders clients; forever
+// without a deadline. The time while other clients of its job had the GPU does not count. A job could jump the queue by
+// declaring long steps, so only seen ones count: 0 for a new job, at most the longest grace (a job that was alone may
+// have held the GPU as long as it liked), and at most all the time until its deadline.
 func (c *client) latest() time.Duration {
 	if c.deadline == 0 {
 		return forever
@@ -56,7 +59,8 @@ func (c *client) latest() time.Duration {
 	return max(c.deadline, c.job.queued+c.within) - min(c.job.observedStep(), mostGrace, c.within)
 }
 
-// outranks reports whether a client goes before the other without waiting for the end of the other's quantum.
+// outranks reports whether a client displaces the other without waiting for the end of the other's quantum. Under
+// Weighted it must be clearly behind, since the two would otherwise displace each other all the time.
 func (r Rules) outranks(c, other *client) bool {
 	if r.Policy == Weighted {
 		return c.job.spent+r.lead() < other.job.spent
@@ -64,12 +68,13 @@ func (r Rules) outranks(c, other *client) bool {
 	return r.compare(c, other) < 0
 }
 
-// lead is how much less weighted GPU time a client must have had to displace another before its quantum is over.
+// lead returns how much less weighted GPU time a client must have had to displace another before its quantum is over.
 func (r Rules) lead() time.Duration { return r.Quantum / 2 }
 
-// dueAt returns when the holder must yield to the client if it keeps the GPU until then. Under Weighted the charge of
-// the holder grows with the time divided by its weight, so ahead is when it will have grown by an amount: by lead more
-// than the client's at any time, or to the client's once the lease has ended.
+// dueAt returns when the holder must yield to the client if it keeps the GPU until then; forever: not to this client.
+// Under Weighted the charge of the holder grows with the time divided by its weight. It must yield when its charge is
+// greater than the client's by lead, or once the lease has ended and the charges are equal. ahead is when the charge
+// will have grown by the given amount.
 func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	switch {
 	case a.rules.outranks(c, h):
@@ -85,10 +90,10 @@ func (a *Arbiter) dueAt(c, h *client) time.Duration {
 	return forever
 }
 
-// next returns the client that should have the GPU, and whether only because its job is below its least share. Nil:
-// none should have it now. If the job below its least share is first in the ordinary order, too, and the GPU is free,
-// the grant is an ordinary one. While the GPU is held the least share counts, since only that displaces a holder of
-// another class.
+// next returns the client that should have the GPU now; nil: none. The bool says that it should only because its job is
+// below its least share, which lets it displace a holder of another class and makes its slice short. If that job is
+// first in the ordinary order, too, and the GPU is free, it is false. Clients whose step would not fit before a more
+// important job comes back are left out, unless they are below their least share or the delay is conceded.
 func (a *Arbiter) next() (*client, bool) {
 	var best, starving *client
 	all := a.candidates()
@@ -112,8 +117,8 @@ func (a *Arbiter) next() (*client, bool) {
 	return best, false
 }
 
-// before reports whether a client goes first. Equal jobs take turns, and the clients of a job go in the order in which
-// they asked, so many connections give no more slices than one.
+// before reports whether a client goes before the other. Equal jobs take turns, and the clients of a job go in the
+// order in which they asked, so many connections give no more slices than one.
 func (r Rules) before(c, other *client) bool {
 	return cmp.Or(r.compare(c, other), cmp.Compare(c.job.place, other.job.place),
 		cmp.Compare(c.since, other.since)) < 0
@@ -130,8 +135,8 @@ func (r Rules) first(all []*client, class share.Class) *client {
 	return first
 }
 
-// candidates returns all clients that want the GPU and could use it, without those whose job is stopped because of
-// another of its clients. Of several stopped clients of a job the one with the lowest ID stands for all.
+// candidates returns all clients that want the GPU and could use it. A job is stopped as a whole, so while a client of
+// it is frozen, its other clients cannot use the GPU; of several frozen ones the one with the lowest ID stands for all.
 func (a *Arbiter) candidates() []*client {
 	var all, stopped []*client
 	for _, c := range a.clients {
@@ -150,7 +155,8 @@ func (a *Arbiter) candidates() []*client {
 	return all
 }
 
-// onlyFrozen returns the client to thaw if no client waits and some are frozen. No gap is kept free then.
+// onlyFrozen returns the frozen client to thaw if no client waits; nil if one waits or none is frozen. It is thawed
+// without regard to gaps: it has been stopped within a step, and stopping it again costs little.
 func (a *Arbiter) onlyFrozen() *client {
 	var first *client
 	for _, c := range a.candidates() {
@@ -165,9 +171,10 @@ func (a *Arbiter) onlyFrozen() *client {
 }
 
 // minShareDueAt returns when the client, which must be the first of its class, is due the GPU because its job is below
-// its least share. The job must have earned the length of its step. If the last slice did not end just now it must have
-// earned a little more, which lets it wait for the beginning of a gap. If the last grant was such a one or went to the
-// same class, a waiting client of the other class goes first.
+// its least share; forever: it is not. The job must have earned the length of its step. If the last slice did not end
+// just now it must have earned a little more, which lets it wait for the beginning of a gap, where it delays others
+// less. If the last grant was for a least share or went to the same class, a waiting client of the other class goes
+// first.
 func (a *Arbiter) minShareDueAt(c *client) time.Duration {
 	again := a.lastForMinShare || a.last == c.class
 	if a.rules.MinShare == 0 || a.holder != nil && a.holder.class == c.class || again && a.otherClassWants(c) {

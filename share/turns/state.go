@@ -70,17 +70,17 @@ func (a *Arbiter) picture(c *client) ClientState {
 	return s
 }
 
-// parts is the number of pieces of a window.
+// parts is the number of pieces of a window, which bounds its error to one of them.
 const parts = 10
 
-// window sums GPU time over a sliding window of parts pieces.
+// window sums GPU time over a sliding window, in pieces of equal length: the oldest is cleared as time moves on.
 type window struct {
 	piece  [parts]time.Duration
 	newest int64 // the number of the newest piece, counted from time 0
 }
 
-// add counts GPU time that was used up to now. It is divided over the pieces of the window in which it was used; each
-// pass takes at least a nanosecond, so that it ends.
+// add counts GPU time that was used up to now, in a window of the given length. It is divided over the pieces of the
+// window in which it was used; each pass takes at least a nanosecond, so that it ends.
 func (w *window) add(now, used, length time.Duration) {
 	size := length / parts
 	for used = min(used, length); used > 0; {
@@ -92,7 +92,7 @@ func (w *window) add(now, used, length time.Duration) {
 	}
 }
 
-// roll moves the window on to the piece of now and clears the pieces that it enters.
+// roll moves the window on to the piece of now and clears the pieces that it enters. size is the length of a piece.
 func (w *window) roll(now, size time.Duration) {
 	newest := int64(now / size)
 	for ; w.newest < newest; w.newest++ {
@@ -103,7 +103,8 @@ func (w *window) roll(now, size time.Duration) {
 	}
 }
 
-// within returns the time used in the last window.
+// within returns the GPU time used in the last window of the given length. It works on a copy, so that reading changes
+// nothing.
 func (w window) within(now, length time.Duration) time.Duration {
 	w.roll(now, length/parts)
 	var sum time.Duration
