@@ -23,7 +23,8 @@ var offence = regexp.MustCompile(`^` + offenceName + `([0-9]{1,4})@([0-9]{1,11})
 
 func (o Offence) String() string { return fmt.Sprintf("%s%d@%d", offenceName, o.GPU, o.At.Unix()) }
 
-// ParseOffence returns the last readable offence in an AdminComment and ignores everything else there.
+// ParseOffence returns the last readable offence in an AdminComment and ignores everything else there. accused is false
+// if there is none: the job may share a GPU.
 func ParseOffence(admin string) (found Offence, accused bool) {
 	for word := range strings.FieldsSeq(admin) {
 		match := offence.FindStringSubmatch(word)
@@ -37,7 +38,8 @@ func ParseOffence(admin string) (found Offence, accused bool) {
 	return found, accused
 }
 
-// AddedTo returns the AdminComment with this offence in place of earlier ones. Everything else stays byte for byte.
+// AddedTo returns the AdminComment with this offence in place of earlier ones. Everything else stays byte for byte,
+// since others keep words there, too.
 func (o Offence) AddedTo(admin string) string {
 	var kept strings.Builder
 	for rest := admin; rest != ""; {

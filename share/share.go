@@ -36,7 +36,7 @@ const (
 	Fill Mode = "fill"
 )
 
-// ParseMode reads the name of a mode.
+// ParseMode reads the name of a mode, as an administrator writes it. The empty mode is an error here.
 func ParseMode(name string) (Mode, error) {
 	if m := Mode(name); m == Turns || m == Fill {
 		return m, nil
@@ -100,7 +100,7 @@ func ParseRequest(value string) (Request, error) {
 	return r, nil
 }
 
-// set parses one option of the directive, such as mem=16, into the request.
+// set parses one option of the directive, such as mem=16, into the request. The error says what is wanted instead.
 func (r *Request) set(name, amount string) error {
 	switch name {
 	case "mem":
@@ -143,7 +143,8 @@ const StampVersion = 1
 // MostUID is the largest user ID. The next number, all ones, is no user: chown takes it as "leave unchanged".
 const MostUID = math.MaxUint32 - 1
 
-// Check returns an error for the first field of the stamp that is out of range.
+// Check returns an error for the first field of the stamp that is out of range. A stamp that was damaged must not
+// decide which jobs share a GPU.
 func (s Stamp) Check() error {
 	switch {
 	case s.V != StampVersion:

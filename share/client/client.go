@@ -60,7 +60,7 @@ const (
 type Client struct {
 	path string
 	as   Introduction
-	turn chan struct{} // full while a step is under way
+	turn chan struct{} // full while a step is under way, so that a second one waits
 	met  chan struct{} // closed after the first attempt to reach the broker
 	stop context.CancelFunc
 	ends sync.WaitGroup
@@ -75,8 +75,8 @@ type Client struct {
 	yield   bool          // the broker wants the GPU back
 	used    time.Duration // GPU time under this grant
 	usual   time.Duration // running mean of its step lengths
-	idle    *time.Timer   // runs while sticking
-	since   time.Time     // when sticking began
+	idle    *time.Timer   // runs while the phase is phaseHolding
+	since   time.Time     // when phaseHolding began
 	count   Count
 }
 
@@ -134,7 +134,7 @@ func (c *Client) Count() Count {
 
 // Turn waits until the program may use the GPU for a step of about the estimate; 0: as long as its steps usually are.
 // The program calls done when the GPU has finished the step, since what is still queued delays the next client. A
-// goroutine that calls Turn within a turn waits for itself for ever. The error is that of the context.
+// goroutine that calls Turn again before done waits for itself for ever. The error is that of the context.
 func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(), err error) {
 	select {
 	case c.turn <- struct{}{}:
@@ -152,8 +152,9 @@ func (c *Client) Turn(ctx context.Context, estimate time.Duration) (done func(),
 	}), nil
 }
 
-// begin gets the GPU for a step: it goes on with the present grant, or releases it and asks anew. A grant is used again
-// only while its lease lasts and the broker does not want the GPU back.
+// begin gets the GPU for a step: it goes on with the present grant, which saves asking the broker, or releases it and
+// asks anew. A grant is used again only while its lease lasts and the broker does not want the GPU back. The error is
+// that of the context.
 func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +176,9 @@ func (c *Client) begin(ctx context.Context, estimate time.Duration) error {
 	return err
 }
 
-// wait asks for the GPU and returns when it is granted or the broker is gone. Without a broker it returns at once, and
-// the step counts as unmanaged.
+// wait asks for the GPU and returns nil when it is granted or there is no broker. In the latter case the program runs
+// its step all the same, which counts as unmanaged. If the context is done first, the request is withdrawn and its
+// error returned. The lock is held, but not while it waits.
 func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
 	c.ask(estimate)
 	asked := time.Now()
@@ -196,7 +198,8 @@ func (c *Client) wait(ctx context.Context, estimate time.Duration) error {
 	return nil
 }
 
-// ask sends the request.
+// ask sends a request for a step of about the estimate. If there is no broker the phase stays phaseIdle. The lock is
+// held.
 func (c *Client) ask(estimate time.Duration) {
 	if c.conn == nil {
 		return
@@ -208,15 +211,15 @@ func (c *Client) ask(estimate time.Duration) {
 	}
 }
 
-// takeBack withdraws the request. A grant that is under way is thereby given back, too.
+// takeBack withdraws the request. If its grant has come or is under way, the GPU is thereby given back, too.
 func (c *Client) takeBack() {
 	if c.phase == phaseAsking || c.phase == phaseStepping {
 		c.release()
 	}
 }
 
-// waitUnlocked waits, without the lock, until something has changed or it is time to check whether the broker lives. It
-// returns false when the context is done.
+// waitUnlocked waits, without the lock, until the phase has changed or lifeEvery has passed, when it is time to check
+// whether the broker lives. It returns false when the context is done.
 func (c *Client) waitUnlocked(ctx context.Context) bool {
 	changed := c.changed
 	c.mu.Unlock()
@@ -232,8 +235,9 @@ func (c *Client) waitUnlocked(ctx context.Context) bool {
 	return true
 }
 
-// checkLiveness checks on a separate connection whether the broker lives, and drops a broker that does not: a stopped
-// process keeps its sockets open. Any answer will do. A refusal is an answer, too. The lock is given up meanwhile.
+// checkLiveness checks on a separate connection whether the broker lives, and drops the connection to one that does
+// not, so that the program runs on: a stopped process keeps its sockets open. Any answer will do, also a refusal. The
+// lock is given up meanwhile.
 func (c *Client) checkLiveness() {
 	c.mu.Unlock()
 	conn, _, err := greet(c.path, Introduction{Kind: "other"})
@@ -247,8 +251,9 @@ func (c *Client) checkLiveness() {
 	}
 }
 
-// end records how long the step has used the GPU, and releases the GPU or keeps it for Idle. The usual step is a
-// running mean with weight 1/8 for the new step. A step without a grant has nothing to release.
+// end records how long the step has used the GPU. It releases the GPU if the broker wants it back or the lease has
+// ended; otherwise it keeps the GPU for Idle, as a next step often follows at once and needs no new request then. The
+// usual step is a running mean with weight 1/8 for the new step. A step without a grant has nothing to release.
 func (c *Client) end(used time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,8 +274,9 @@ func (c *Client) end(used time.Duration) {
 	}
 }
 
-// giveBackIdle is called by the idle timer some time after a step. If the timer was stopped too late, it finds that the
-// step is more recent. It then does nothing.
+// giveBackIdle releases the GPU if no step has followed the last one for Idle, or the lease has ended. The idle timer
+// calls it. It may do so although a new step has just stopped the timer; then the phase or since shows that, and
+// nothing is done.
 func (c *Client) giveBackIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +285,7 @@ func (c *Client) giveBackIdle() {
 	}
 }
 
-// release gives the GPU back.
+// release gives the GPU back and reports how long it was used under the grant. The lock is held.
 func (c *Client) release() {
 	c.phase = phaseIdle
 	if err := c.say(wire.Message{Type: wire.Release, Seq: c.seq, Used: bounded(c.used).Microseconds()}); err != nil {
@@ -287,7 +293,8 @@ func (c *Client) release() {
 	}
 }
 
-// dropConn drops the connection to the broker, and a waiting program runs on.
+// dropConn drops the connection to the broker, so that a waiting program runs on without it. keep then makes a new one.
+// The lock is held.
 func (c *Client) dropConn() {
 	if c.conn != nil {
 		_ = c.conn.Close()
@@ -296,14 +303,15 @@ func (c *Client) dropConn() {
 	c.become(phaseIdle)
 }
 
-// become changes the phase and wakes those that wait for a change.
+// become changes the phase and wakes the steps that wait for a change. The lock is held.
 func (c *Client) become(p phase) {
 	c.phase = p
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// hear handles a message of the broker.
+// hear handles a message of the broker. An error means that the connection is to be dropped. A message about an earlier
+// request is ignored, since its grant has been given back.
 func (c *Client) hear(m wire.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,8 +330,8 @@ func (c *Client) hear(m wire.Message) error {
 	return nil
 }
 
-// granted starts a step, if the client still asks for one. A grant of a request that was withdrawn is ignored: its
-// release has been sent already.
+// granted ends the wait for a step, if the client still asks for one. The grant of a request that was withdrawn is
+// ignored: its release has been sent already.
 func (c *Client) granted(lease time.Duration) {
 	if c.phase != phaseAsking {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// keep keeps up a connection to the broker, and retries while there is none, until the context is done.
+// keep keeps up a connection to the broker, and tries again while there is none, until the context is done. It closes
+// met after the first attempt, for which Open waits.
 func (c *Client) keep(ctx context.Context) {
 	pause := firstRetry
 	for first := true; ; first = false {
@@ -40,8 +41,8 @@ func (c *Client) keep(ctx context.Context) {
 	}
 }
 
-// meet makes the connection the client's. If Close was called meanwhile it did not see this connection, so it is ended
-// here.
+// meet makes the connection the client's. If Close was called while it was being made, Close did not see it, so it is
+// ended here.
 func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,8 +52,8 @@ func (c *Client) meet(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// refuse keeps a refusal of the first message for too much memory. A later one is ignored, since the program already
-// holds its memory and ending it would help nobody.
+// refuse keeps a refusal of the first message for too much memory, which Open returns. It is called after the first
+// attempt only: later the program already holds its memory, and ending it would not help. r may be nil.
 func (c *Client) refuse(r *Refused) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,8 +62,8 @@ func (c *Client) refuse(r *Refused) {
 	}
 }
 
-// listen handles the broker's messages until it is gone or sends what is not understood. By then the client may have
-// dropped this connection itself.
+// listen handles the broker's messages until the connection ends or brings what is not understood, and then drops it,
+// so that a waiting program runs on. By then the client may have dropped this connection itself and have a new one.
 func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	for {
 		m, err := lines.Next()
@@ -81,7 +82,8 @@ func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
 	}
 }
 
-// say writes a message. It does not wait for a broker that reads nothing.
+// say sends a message to the broker; net.ErrClosed if there is none. The lock is held, so it waits for a broker that
+// does not read for answerWithin at most.
 func (c *Client) say(m wire.Message) error {
 	if c.conn == nil {
 		return net.ErrClosed
@@ -102,7 +104,8 @@ func write(conn net.Conn, m wire.Message) error {
 	return err
 }
 
-// greet connects and introduces the program. The error is a *Refused if the broker refused.
+// greet connects to a broker and introduces the program. It returns the connection and the reader of its messages. The
+// error is a *Refused if the broker refused, and then a broker lives; any other means that none answers as it should.
 func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	conn, err := net.DialTimeout("unix", path, answerWithin)
 	if err != nil {
@@ -124,7 +127,7 @@ func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
 	return conn, lines, conn.SetReadDeadline(time.Time{})
 }
 
-// introduce sends HELLO and returns the answer.
+// introduce sends HELLO and returns the broker's answer, for which it waits for answerWithin at most.
 func introduce(conn net.Conn, lines *wire.Reader, as Introduction) (wire.Message, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
 		return wire.Message{}, err

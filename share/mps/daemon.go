@@ -32,18 +32,20 @@ type daemon struct {
 // processes.
 func (d daemon) pipe() string { return filepath.Join(d.dir, fmt.Sprintf("mps-%d-%d", d.gpu, d.uid)) }
 
+// log returns the folder in which the daemon writes its logs.
 func (d daemon) log() string { return d.pipe() + "-log" }
 
-// environ is the whole environment of NVIDIA's program. CUDA_VISIBLE_DEVICES is left out: with it clients would have to
-// number devices anew, and Slurm has already told them which one is theirs.
+// environ returns the whole environment of NVIDIA's program. CUDA_VISIBLE_DEVICES is left out: with it clients would
+// have to number devices anew, and Slurm has already told them which one is theirs.
 func (d daemon) environ() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), d.mark(), "CUDA_MPS_LOG_DIRECTORY=" + d.log()}
 }
 
-// mark returns the variable of its environment that no other daemon has.
+// mark returns the variable of the daemon's environment that no other daemon has, by which its processes are found.
 func (d daemon) mark() string { return "CUDA_MPS_PIPE_DIRECTORY=" + d.pipe() }
 
-// start starts the daemon and waits until it answers. One that does not answer within patience is killed.
+// start starts the daemon and waits until it answers, so that tasks that begin afterwards are its clients. One that
+// does not answer within patience is killed, and the error is errMute.
 func (d daemon) start(ctx context.Context) error {
 	for _, folder := range []string{d.pipe(), d.log()} {
 		if err := d.own(folder); err != nil {
@@ -64,8 +66,8 @@ func (d daemon) start(ctx context.Context) error {
 	}
 }
 
-// own makes a folder that belongs to the user, who alone may look into it. Its parent is root's, so no other user can
-// have put something there. A folder that an earlier daemon left is used again.
+// own makes a folder that belongs to the daemon's user, and that no other user may look into. The parent folder is
+// root's, so no other user can have put something there. A folder that an earlier daemon left is used again.
 func (d daemon) own(folder string) error {
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -112,7 +114,8 @@ func (d daemon) ping(ctx context.Context) error {
 	return nil
 }
 
-// quit asks the daemon to quit, and waits for its processes to end. It does nothing for a daemon that does not answer.
+// quit asks the daemon to quit, and waits for its processes to end, for d.patience at most. It does nothing for a
+// daemon that does not answer. The caller kills what is left.
 func (d daemon) quit(ctx context.Context) {
 	if d.program == "" || d.ping(ctx) != nil {
 		return
@@ -123,7 +126,7 @@ func (d daemon) quit(ctx context.Context) {
 	}
 }
 
-// end kills the daemon and removes its folders.
+// end kills what is left of the daemon and removes its folders, after which it counts as ended.
 func (d daemon) end(ctx context.Context) error {
 	if err := d.kill(ctx); err != nil {
 		return err
@@ -131,8 +134,9 @@ func (d daemon) end(ctx context.Context) error {
 	return errors.Join(os.RemoveAll(d.pipe()), os.RemoveAll(d.log()))
 }
 
-// kill ends what is left of the daemon: its processes and its servers', which have both its mark and NVIDIA's name. Its
-// clients have the mark, too, but are not killed. They have a second to end after each of the two signals.
+// kill ends the processes of the daemon and of its servers, which have both its mark and NVIDIA's name. Its clients
+// have the mark, too, but are not killed. The processes have a second to end after each of the two signals; if one
+// still runs then, that is an error.
 func (d daemon) kill(ctx context.Context) error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, pid := range d.processes() {
@@ -147,7 +151,8 @@ func (d daemon) kill(ctx context.Context) error {
 	return fmt.Errorf("processes %v do not end: the GPU takes turns until they do", d.processes())
 }
 
-// signal checks the process again once it has a handle on it, so that a process that got the PID since is not hit.
+// signal signals a process of the daemon. It checks the process again once it has a handle on it, so that another
+// process that got the PID since is not hit.
 func (d daemon) signal(pid int, signal os.Signal) {
 	process, err := os.FindProcess(pid)
 	if err != nil {
@@ -159,8 +164,8 @@ func (d daemon) signal(pid int, signal os.Signal) {
 	}
 }
 
-// processes returns the PIDs of this daemon's processes. None if /proc cannot be listed: a PID is signalled only after
-// its owner, mark and name were read there, so nothing could be done then.
+// processes returns the PIDs of this daemon and its servers. There are none if /proc cannot be listed: a PID is
+// signalled only after its owner, mark and name were read there, so nothing could be done then.
 func (d daemon) processes() []int {
 	entries, err := os.ReadDir(d.proc)
 	if err != nil {
@@ -179,8 +184,8 @@ func (d daemon) processes() []int {
 // name: clients have the mark alone, and other daemons the name alone.
 func (d daemon) isOwnProcess(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
 
-// marked reports whether a process has the daemon's mark and belongs to its user. The user must be checked, since
-// anybody can put the mark into his own environment and choose the names of his processes.
+// marked reports whether a process has the daemon's mark and belongs to its user. The user is checked, too, since every
+// user can put the mark into the environment of a process and choose its name.
 func (d daemon) marked(pid int) bool {
 	if user, err := d.userOf(pid); err != nil || user != d.uid {
 		return false
@@ -189,8 +194,8 @@ func (d daemon) marked(pid int) bool {
 	return err == nil && slices.Contains(strings.Split(environ, "\x00"), d.mark())
 }
 
-// isNVIDIAs reports whether a process is called like one of NVIDIA's MPS programs. The first words of its command line
-// are looked at, since a wrapper script has its interpreter in front.
+// isNVIDIAs reports whether a process is called like one of NVIDIA's MPS programs, which tells the daemon from its
+// clients. The first words of the command line are looked at, since a wrapper script has its interpreter in front.
 func (d daemon) isNVIDIAs(pid int) bool {
 	words, err := d.read(pid, "cmdline")
 	return err == nil && slices.ContainsFunc(strings.SplitN(words, "\x00", 4), func(word string) bool {
@@ -215,9 +220,9 @@ func (d daemon) read(pid int, name string) (string, error) {
 	return string(text), err
 }
 
-// run runs NVIDIA's program as the user and returns the beginning of its output. The output goes through a file,
-// because a daemon that is started keeps the output open. errMute means that the program was ended because it took
-// longer than d.answer. WaitDelay bounds the wait for the goroutine that writes the input.
+// run runs NVIDIA's program as the user and returns the beginning of its output, for messages. The output goes through
+// a file, because a daemon that is started keeps the output open. errMute means that the program was ended because it
+// took longer than d.answer. WaitDelay bounds the wait for the goroutine that writes the input.
 func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
 	within, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()

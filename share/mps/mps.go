@@ -93,7 +93,7 @@ type gpu struct {
 	why     error // the error to return until then
 }
 
-// of returns what the manager remembers of a GPU.
+// of returns what the manager remembers of a GPU, and makes it at the first call.
 func (m *Manager) of(index int) *gpu {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,6 +106,7 @@ func (m *Manager) of(index int) *gpu {
 	return m.gpus[index]
 }
 
+// time returns the present time, or that of a test.
 func (m *Manager) time() time.Time {
 	if m.now != nil {
 		return m.now()
@@ -148,7 +149,8 @@ func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.
 	return predict.LookAhead, nil
 }
 
-// usersOf returns the users of the jobs, ascending, without duplicates.
+// usersOf returns the users of the jobs, ascending, without duplicates. MPS serves one user at a time, so the jobs can
+// run at once only if there is one.
 func usersOf(jobs []node.Run) []int {
 	var users []int
 	for _, job := range jobs {
@@ -163,8 +165,9 @@ var errBegun = errors.New("a job on it began without MPS")
 
 // share makes the jobs that begin clients of a daemon, which it may start, and reports whether all jobs are clients. It
 // is the daemon that has clients already, or else that of the only user; for jobs of several users none is started.
-// countStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins,
-// since no other job can become a client. After any error tasks are told of no daemon.
+// mayStart is false if another user's daemon could not be ended. A daemon is started only for a job that begins, since
+// no other job can become a client. The error says why jobs take turns though they could run at once; after any error
+// tasks are told of no daemon.
 func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
 	users, uid := usersOf(jobs), jobs[0].UID
 	if g.currentFill.UID != nil && slices.Contains(users, *g.currentFill.UID) {
@@ -218,15 +221,17 @@ func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, m
 // its job has not begun. The prolog waits for twelve seconds.
 const prologWaits = 10 * time.Second
 
-// hasNotBegun reports whether a job has not begun yet, so that its first task will see what is written about it now. At
-// the first call of Serve no job counts, since all may have begun before this manager.
+// hasNotBegun reports whether a job has not begun yet, so that its first task will see what is written about it now and
+// the job can become an MPS client as a whole. In doubt it is false: at the first call of Serve all jobs may have begun
+// before this manager.
 func (g *gpu) hasNotBegun(job node.Run, now time.Time) bool {
 	return g.wasServed && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
 		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
 }
 
-// say makes the tasks of these jobs clients of a daemon. A job is a client from its first task to its last, so this
-// stays written for as long as the daemon lives, however the GPU is shared.
+// say tells the tasks of these jobs, by the fill, to be clients of a daemon; without such jobs it removes the fill. A
+// job is a client from its first task to its last, so this stays written for as long as the daemon lives, however the
+// GPU is shared.
 func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 	if len(clients) == 0 {
 		return m.withdraw(g, d.gpu)
@@ -241,8 +246,8 @@ func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
 }
 
 // recall finds out which jobs are clients of a daemon that an earlier manager has started: from the fill itself if that
-// manager died, or from the note that it left at its end. If neither can be read they take turns, which is slower but
-// never wrong.
+// manager died, or from the note that it left at its end. Nil and nothing remembered: there is neither. If it cannot be
+// read the jobs take turns, which is slower but never wrong.
 func (m *Manager) recall(g *gpu, gpu int) error {
 	said, err := node.ReadFill(m.Dir, gpu)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,10 +263,10 @@ func (m *Manager) recall(g *gpu, gpu int) error {
 	return nil
 }
 
-// silent reports whether the GPU is not to be asked now.
+// silent reports whether the GPU's daemon is not to be asked now, since it did not answer lately.
 func (g *gpu) silent(now time.Time) bool { return g.silence > 0 && now.Before(g.until) }
 
-// backOff sets when the GPU is asked again, and returns an error that says so.
+// backOff sets when a daemon that did not answer is asked again, and returns an error that says so.
 func (g *gpu) backOff(now time.Time, why error) error {
 	g.silence = min(max(firstSilence, 2*g.silence), longestSilence)
 	g.until = now.Add(g.silence)
@@ -269,7 +274,7 @@ func (g *gpu) backOff(now time.Time, why error) error {
 	return g.why
 }
 
-// start starts the daemon, unless it was started too often lately.
+// start starts the daemon, unless the GPU's daemons were started too often lately.
 func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	if err := g.countStart(m.time(), m.Dir); err != nil {
 		return err
@@ -280,7 +285,8 @@ func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
 	return d.start(ctx)
 }
 
-// countStart counts starts, and returns an error if there were too many. If it returns nil, this start is counted.
+// countStart counts a start that is about to be made, and returns an error, without counting it, if there were too
+// many. A daemon that dies again and again would take its clients' jobs with it each time.
 func (g *gpu) countStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
@@ -290,7 +296,8 @@ func (g *gpu) countStart(now time.Time, dir string) error {
 	return nil
 }
 
-// fillOf returns the settings for the tasks of the user's jobs.
+// fillOf returns the environment that makes the tasks of the user's jobs clients of the daemon, for each class. Jobs of
+// class Low get a lower priority and a part of the GPU's threads, so that the important job keeps most of its speed.
 func (m *Manager) fillOf(d daemon) node.Fill {
 	threads := m.LowThreads
 	if threads == 0 {
@@ -308,8 +315,8 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		Low: settings("1", strconv.Itoa(threads))}
 }
 
-// withdraw stops making tasks clients of a daemon. Tasks that are clients go on; but a job with both kinds of tasks
-// does not count as a client, so from here on no job does.
+// withdraw removes the fill of the GPU, so that no further task becomes a client of a daemon. Tasks that are clients go
+// on; but a job with both kinds of tasks does not count as a client, so from here on no job does.
 func (m *Manager) withdraw(g *gpu, gpu int) error {
 	g.currentFill = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
@@ -319,7 +326,7 @@ func (m *Manager) withdraw(g *gpu, gpu int) error {
 	return err
 }
 
-// endOthers ends the GPU's daemons whose user is not among these.
+// endOthers ends the GPU's daemons whose user is not among these, the users of its jobs.
 func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	var all error
 	for _, d := range m.startedDaemons() {
@@ -330,7 +337,8 @@ func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 	return all
 }
 
-// end ends a daemon and withdraws the fill of its user.
+// end ends a daemon and removes the fill of its user first, so that no task is told of a daemon that has ended. The
+// lock of the GPU is held.
 func (m *Manager) end(ctx context.Context, d daemon) error {
 	g := m.of(d.gpu)
 	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {
@@ -357,7 +365,7 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 
 // Retire makes these jobs take turns and starts no daemon for them. It ends a daemon whose user has no job on the GPU.
 // A daemon that an earlier manager started for jobs that still run is left, since they would end with it; the error
-// says so. It is for a node that does not fill GPUs, and is repeated like Serve.
+// says so. It is for a node that is not configured to share GPUs by MPS, and is repeated like Serve.
 func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	g := m.of(gpu)
 	g.mu.Lock()
@@ -382,7 +390,8 @@ func (m *Manager) Stop(ctx context.Context) error {
 	return all
 }
 
-// stop ends a daemon, unless its user has a job on the GPU.
+// stop ends a daemon, unless its user has a job on the GPU, which would end with it, or the stamps cannot be read. The
+// error says why it was left.
 func (m *Manager) stop(ctx context.Context, d daemon) error {
 	g := m.of(d.gpu)
 	g.mu.Lock()
@@ -403,8 +412,8 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	return m.end(ctx, d)
 }
 
-// startedDaemons returns the daemons that a manager of this folder has started and not ended. Each has its folder until
-// then.
+// startedDaemons returns the daemons that a manager of this folder has started and not ended, whether they live or not.
+// Each has its folder until it is ended, so a new manager finds those of an earlier one.
 func (m *Manager) startedDaemons() []daemon {
 	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed, so there is no error
 	var all []daemon

@@ -32,8 +32,8 @@ type Seat struct {
 	Fill    *Fill  // nil: no MPS daemon runs on its GPU
 }
 
-// EnvOf returns the lines that TaskProlog prints to Slurm for a task with this environment. A nil seat means that the
-// job shares no GPU here.
+// EnvOf returns the lines, unset or export, that TaskProlog prints to Slurm for a task with this environment. A nil
+// seat means that the job shares no GPU here; then what an outer job's TaskProlog has set is unset.
 func EnvOf(environ []string, seat *Seat) []string {
 	set := seat.settings()
 	var lines []string
@@ -48,7 +48,8 @@ func EnvOf(environ []string, seat *Seat) []string {
 	return lines
 }
 
-// settings returns the variables that a task in the slot is given.
+// settings returns the variables that a task in the slot is given: the broker's socket, and those of MPS if the job is
+// an MPS client. There are none if the job shares no GPU or no broker listens.
 func (s *Seat) settings() map[string]string {
 	set := map[string]string{}
 	if s == nil || s.Socket == "" {
@@ -65,7 +66,8 @@ func (s *Seat) settings() map[string]string {
 	return set
 }
 
-// misleading returns the variables by which a step would ask for GPUs that the job does not have.
+// misleading returns the variables to unset because a step would ask by them for GPUs that the job does not have; none
+// if the job shares no GPU.
 func (s *Seat) misleading(environ []string) []string {
 	var names []string
 	for _, name := range requested {
@@ -76,7 +78,8 @@ func (s *Seat) misleading(environ []string) []string {
 	return names
 }
 
-// earlierNames returns the variables in an environment that an earlier TaskProlog has set.
+// earlierNames returns the variables in an environment that an earlier TaskProlog has set, as that of the job from
+// inside which this one was submitted. They may not hold here.
 func earlierNames(environ []string) []string {
 	var names []string
 	for _, name := range []string{socketName, listName} {
@@ -107,8 +110,9 @@ func Env(environ []string, dir string, w io.Writer) error {
 	return wrong
 }
 
-// seatOf returns the slot of a user's job; nil if it shares no GPU. With a slot, an error says what it lacks. A socket
-// whose path cannot be printed counts as none, since Slurm reads the variables line by line.
+// seatOf returns the slot of a user's job; nil if it shares no GPU. An error with a slot says what could not be read of
+// it, and the slot is used without that. A socket whose path cannot be printed counts as none, since Slurm reads the
+// variables line by line.
 func seatOf(environ []string, dir string, uid int) (*Seat, error) {
 	job, err := jobOf(environ)
 	if err != nil {

@@ -46,7 +46,7 @@ const maxValue = 1024
 var mpsNames = []string{"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "CUDA_MPS_CLIENT_PRIORITY",
 	"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"}
 
-// Check returns an error if the fill is not valid.
+// Check returns an error if the fill is not valid: a task takes variables from it, so a damaged one must not be used.
 func (f Fill) Check() error {
 	if f.V != FillVersion {
 		return fmt.Errorf("v = %d: want %d", f.V, FillVersion)
@@ -71,7 +71,8 @@ func (f Fill) Check() error {
 	return nil
 }
 
-// check returns an error if a variable is not one of mpsNames or its value is not printable.
+// check returns an error if a variable is not one of mpsNames or its value is not printable, so that a fill sets
+// nothing else in a task's environment.
 func (s Settings) check() error {
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if !slices.Contains(mpsNames, name) {
@@ -84,7 +85,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// Write stores the fill where the tasks of its GPU look for it. Only root or the owner of the folder can do that.
+// Write stores the fill where the tasks of its GPU look for it. It needs the rights of root or of the folder's owner.
 func (f Fill) Write(dir string) error {
 	if err := f.Check(); err != nil {
 		return fmt.Errorf("write a fill: %w", err)
@@ -95,7 +96,7 @@ func (f Fill) Write(dir string) error {
 // ReadFill reads the fill of a GPU. It returns fs.ErrNotExist if the GPU has none.
 func ReadFill(dir string, gpu int) (Fill, error) { return readFill(FillPath(dir, gpu), gpu) }
 
-// readFill reads a fill and checks that it is of this GPU.
+// readFill reads and checks a fill, which must be of this GPU; fs.ErrNotExist: there is none.
 func readFill(path string, gpu int) (Fill, error) {
 	var f Fill
 	if err := readFile(path, &f); err != nil {
@@ -110,9 +111,9 @@ func readFill(path string, gpu int) (Fill, error) {
 	return f, nil
 }
 
-// Withdraw removes the fills of all GPUs, because no broker watches any more whether the MPS daemons live. Which jobs
-// are clients is kept in a note for the next broker. The note's modification time says since when. A fill that cannot
-// be renamed is removed, since tasks must not be told of it any more.
+// Withdraw removes the fills of all GPUs, because no broker watches any more whether the MPS daemons live, so tasks
+// must not be told of them. Which jobs are clients is kept in a note for the next broker. The note's modification time
+// says since when. A fill that cannot be renamed is removed.
 func Withdraw(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "fill-*.json"))
 	for _, file := range files {
@@ -132,8 +133,8 @@ func Withdraw(dir string) error {
 // the others in time slices.
 const mostAway = time.Minute
 
-// Withdrawn returns the fill that a broker withdrew lately from a GPU, and deletes the note; fs.ErrNotExist: there is
-// none.
+// Withdrawn returns the fill that a broker withdrew from a GPU less than mostAway ago, and deletes the note, so that
+// the next broker goes on with the jobs that are MPS clients; fs.ErrNotExist: there is none.
 func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	path := filepath.Join(dir, "was-"+filepath.Base(FillPath(dir, gpu)))
 	about, err := os.Lstat(path)
@@ -150,7 +151,7 @@ func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
 	return f, nil
 }
 
-// of returns the settings of a slot's job; none if the job is no MPS client.
+// of returns the environment of a job's tasks, by its class; empty if the job is no MPS client.
 func (f Fill) of(seat *Seat) Settings {
 	run := Run{Job: seat.Stamp.Job, UID: seat.Stamp.UID, Stamped: seat.Stamped}
 	switch {

@@ -52,8 +52,8 @@ func FillPath(dir string, gpu int) string {
 	return filepath.Join(dir, "fill-"+strconv.Itoa(gpu)+".json")
 }
 
-// StampOf makes the stamp of a job from the environment of its Prolog; ErrNotShared if the daemon said nothing of a
-// shared GPU.
+// StampOf makes the stamp of a job from the environment that Slurm gives its Prolog. It returns ErrNotShared if the
+// daemon did not say that the job shares a GPU.
 func StampOf(environ []string) (share.Stamp, error) {
 	job, err := jobOf(environ)
 	if err != nil {
@@ -86,9 +86,10 @@ type grant struct {
 	SLO    int64       `json:"slo_ms"`
 }
 
-// parseGrant reads the annotation of a job. The daemon's annotations are recognised by their exact first bytes, as in
-// etc/node/prolog.sh, so what a user writes in their place is not taken for one. JSON allows a field twice and the last
-// one counts, so the values are compared again after parsing.
+// parseGrant returns what the daemon's annotation of a job (its Extra field) says about a shared GPU; ErrNotShared if
+// there is no such annotation or it says nothing of one. The daemon's annotations are recognised by their exact first
+// bytes, as in etc/node/prolog.sh, so what a user writes in their place is not taken for one. JSON allows a field twice
+// and the last one counts, so the values are compared again after parsing.
 func parseGrant(extra string, job int) (grant, error) {
 	start := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":`, job)
 	if len(extra) > maxAnnotation || !strings.HasPrefix(extra, start) {
@@ -125,7 +126,8 @@ func jobOf(environ []string) (int, error) { return number(environ, "SLURM_JOB_ID
 
 var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`)
 
-// number reads one number from the environment. It refuses what does not fit an int of this machine.
+// number returns the whole number in a variable of the environment, 0 to most. Any other text is an error, and so is a
+// number that does not fit an int of this machine.
 func number(environ []string, name string, most int64) (int, error) {
 	text := value(environ, name)
 	n, err := strconv.Atoi(text)
@@ -135,7 +137,7 @@ func number(environ []string, name string, most int64) (int, error) {
 	return n, nil
 }
 
-// value returns the value of the first variable of this name, as the C library does.
+// value returns the value of the first variable of this name, as the C library does; "" if there is none.
 func value(environ []string, name string) string {
 	for _, variable := range environ {
 		if text, is := strings.CutPrefix(variable, name+"="); is {
@@ -155,14 +157,15 @@ type Run struct {
 	Begun bool `json:"-"`
 }
 
-// Is reports whether both are the same run.
+// Is reports whether both are the same run. What the broker knows of a run does not hold for a later run of the same
+// job.
 func (r Run) Is(other Run) bool {
 	return r.Job == other.Job && r.UID == other.UID && r.Stamped == other.Stamped
 }
 
 // Stamp is called by Prolog: it writes the stamp of a job that shares a GPU and removes one left by an earlier run
-// whose Epilog did not happen. For a job that shares none it does nothing more. It records a failure in a file for the
-// broker, since its caller could only write a log.
+// whose Epilog did not happen. For a job that shares none it does nothing more. A failure is also recorded in a file,
+// from which the broker's status reports it: the job runs without turns, and the prolog could only write a log.
 func Stamp(environ []string, dir string) error {
 	err := stamp(environ, dir)
 	if err == nil {
@@ -192,7 +195,8 @@ func stamp(environ []string, dir string) error {
 	return writeFile(StampPath(dir, stamp.Job), stamp)
 }
 
-// Unstamp is called by Epilog: it removes the stamp of a job, if there is one.
+// Unstamp is called by Epilog: it removes the stamp of a job, if there is one, so that no later process counts as a
+// client of the job.
 func Unstamp(environ []string, dir string) error {
 	job, err := jobOf(environ)
 	if err != nil {
@@ -204,7 +208,8 @@ func Unstamp(environ []string, dir string) error {
 	return nil
 }
 
-// ReadStamp reads the stamp of a job. Where the owner of the file matters, the caller must check it.
+// ReadStamp reads and checks the stamp of a job; fs.ErrNotExist: the job shares no GPU. Where it matters that root owns
+// the file, the caller must check that.
 func ReadStamp(dir string, job int) (share.Stamp, error) {
 	var stamp share.Stamp
 	path := StampPath(dir, job)
@@ -220,7 +225,8 @@ func ReadStamp(dir string, job int) (share.Stamp, error) {
 	return stamp, nil
 }
 
-// Stamps returns the stamps of all jobs of a node, in no order. The error names each one that cannot be read.
+// Stamps returns the stamps of all jobs of a node, in no order. Those that cannot be read are left out, and the error
+// names each of them.
 func Stamps(dir string) ([]share.Stamp, error) {
 	entries, err := os.ReadDir(filepath.Dir(StampPath(dir, 0)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -245,7 +251,7 @@ func Stamps(dir string) ([]share.Stamp, error) {
 	return all, err
 }
 
-// readFile reads a JSON file of at most maxFile bytes.
+// readFile parses a JSON file of at most maxFile bytes into the given value. It does not open what is no ordinary file.
 func readFile(path string, into any) error {
 	about, err := os.Lstat(path)
 	if err != nil {
@@ -269,8 +275,8 @@ func readFile(path string, into any) error {
 	return nil
 }
 
-// writeFile writes a new file and renames it, so that a reader sees all of it or nothing. Everybody may read it,
-// whatever the umask.
+// writeFile writes a value as JSON into a new file and renames it, so that a reader sees all of it or nothing. All
+// users may read it, whatever the umask.
 func writeFile(path string, content any) error {
 	text, err := json.Marshal(content)
 	if err != nil {
@@ -296,8 +302,8 @@ func writeFile(path string, content any) error {
 }
 
 // ownFolders makes the folder of a file, and the one above, if they are missing. It refuses a folder in which other
-// users could place files; the folder above only has to exist. A new folder gets its mode by chmod, whatever the umask;
-// a failed Mkdir shows in the Lstat below.
+// users could place files, since the files in it are believed; the folder above only has to exist. A new folder gets
+// its mode by chmod, whatever the umask; a failed Mkdir shows in the Lstat below.
 func ownFolders(above, folder string) error {
 	for _, path := range []string{above, folder} {
 		if os.Mkdir(path, 0o755) == nil {

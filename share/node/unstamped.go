@@ -34,8 +34,9 @@ const (
 // only root may open it.
 func UnstampedPath(dir string) string { return filepath.Join(dir, "stamp-errors") }
 
-// writeUnstamped adds a line. One lock covers reading the last count and writing the line, because the prologs of
-// several jobs may run at the same time.
+// writeUnstamped adds a line for a job whose stamp could not be written, with the reason. One lock covers reading the
+// last count and writing the line, because the prologs of several jobs may run at the same time. A file that is too
+// long begins anew; the count goes on.
 func writeUnstamped(dir string, job int, why error) error {
 	if err := ownFolders(filepath.Dir(dir), dir); err != nil {
 		return err
@@ -59,7 +60,8 @@ func writeUnstamped(dir string, job int, why error) error {
 	return errors.Join(err, file.Close())
 }
 
-// LastUnstamped returns the last job whose stamp could not be written; N is 0 if there is none.
+// LastUnstamped returns the last job whose stamp could not be written, with the number of all such jobs (N), for the
+// broker's status. N is 0 if there is none.
 func LastUnstamped(dir string) (Unstamped, error) {
 	file, text, err := openUnstamped(dir, os.O_RDONLY, syscall.LOCK_SH)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +73,8 @@ func LastUnstamped(dir string) (Unstamped, error) {
 	return lastUnstamped(text), file.Close()
 }
 
-// openUnstamped opens the file, locks it until it is closed, and reads it.
+// openUnstamped opens the file, locks it (exclusively to write, shared to read) until it is closed, and reads it. A
+// file that other users may open is an error, since they could keep it locked.
 func openUnstamped(dir string, flag, lock int) (file *os.File, text []byte, err error) {
 	path := UnstampedPath(dir)
 	if file, err = os.OpenFile(path, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600); err != nil {
@@ -93,7 +96,8 @@ func openUnstamped(dir string, flag, lock int) (file *os.File, text []byte, err 
 	return file, text, nil
 }
 
-// lastUnstamped returns the last line that can be parsed.
+// lastUnstamped returns the last line that can be parsed; N is 0 if there is none. A line that was not written in full
+// is skipped.
 func lastUnstamped(text []byte) Unstamped {
 	for len(text) > 0 {
 		text = bytes.TrimSuffix(text, []byte{'\n'})

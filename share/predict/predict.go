@@ -98,8 +98,8 @@ func Speeds(mode Mode, tenants []Tenant) []float64 {
 	return speeds
 }
 
-// neighbours sums how busy the other jobs keep the GPU: those more important than the job in question (higher), its
-// equals (peers), and the less important (lower).
+// neighbours sums how busy the other jobs keep the GPU, each 0 to 1: those more important than the job in question
+// (higher), its equals (peers), and the less important (lower).
 type neighbours struct{ higher, peers, lower float64 }
 
 // add counts another job, as seen by a job of class mine.
@@ -114,7 +114,8 @@ func (n *neighbours) add(mine share.Class, other Tenant) {
 	}
 }
 
-// busy returns Busy, or 1 if it is unknown or out of range.
+// busy returns Busy, or 1 if it is unknown or out of range: nothing is promised on the assumption that the job leaves
+// something of the GPU.
 func (t Tenant) busy() float64 {
 	if !(t.Busy > 0 && t.Busy <= 1) {
 		return 1
@@ -122,22 +123,23 @@ func (t Tenant) busy() float64 {
 	return t.Busy
 }
 
-// slowed returns the speed of a job whose GPU part takes slowdown times as long.
+// slowed returns the speed, as a part of that alone, of a job whose GPU part takes slowdown times as long. The rest of
+// its step takes as long as ever.
 func (t Tenant) slowed(slowdown float64) float64 {
 	return 1 / (1 + float64(t.busy()*(slowdown-1)))
 }
 
-// anticipated returns the speed of an important job with look-ahead. Measured without a pause it lost less than with
-// one, since no other job gets a slice then. That is not promised: a job that counts as always busy may only be
-// unknown, and have pauses.
+// anticipated returns the speed, as a part of that alone, of an important job with look-ahead. It waits for the end of
+// steps of less important jobs. Measured without a pause it lost less than with one, since no other job gets a slice
+// then. That is not promised: a job that counts as always busy may only be unknown, and have pauses.
 func (t Tenant) anticipated(with neighbours) float64 {
 	waits := min(float64(anticipated*t.busy()), mostAnticipated)
 	return 1 / (1 + float64(t.busy()*with.peers) + float64(waits*min(1, with.lower)))
 }
 
-// slowdown returns how many times as long the GPU part takes; infinite if nothing is left for the job. That cube fits
-// what was measured of the other job: 0.40 and 0.05 of its speed where the important one kept the GPU busy for 29 and
-// 55 % of the time.
+// slowdown returns how many times as long the GPU part of a job of the class takes beside these; infinite if nothing is
+// left for the job. The cube for look-ahead fits what was measured of the less important job: 0.40 and 0.05 of its
+// speed where the important one kept the GPU busy for 29 and 55 % of the time.
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:
@@ -153,7 +155,8 @@ func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	return 1/float64(halved*max(0, 1-float64(yields*n.higher))) + float64(together*n.peers)
 }
 
-// important returns the slowdown of an important job by class-only turns or MPS.
+// important returns the slowdown of an important job where its neighbours are not told to look ahead: by turns of class
+// alone or by MPS.
 func (n neighbours) important(mode Mode) float64 {
 	if mode == Turns {
 		return 1 + n.peers + float64(alternate*min(1, n.lower))

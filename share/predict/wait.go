@@ -21,8 +21,8 @@ func (w Wait) Inflation(step time.Duration) float64 {
 }
 
 // Stepwise returns the wait for a GPU that another job holds for whole steps of the given length, for the part `held`
-// of the time. The other job finishes its step, which is half over on average. Each change costs a round trip to the
-// broker.
+// of the time. The other job finishes its step, which is half over on average. Each change of the holder costs a round
+// trip to the broker (trip).
 func Stepwise(step time.Duration, held float64, trip time.Duration) Wait {
 	return Wait{
 		Worst: step + trip, Mean: time.Duration(held*float64(step)/2) + trip,
@@ -37,8 +37,9 @@ type Kernels struct {
 }
 
 // Bounded returns the wait for a GPU that another job holds for the part `held` of the time, with at most `bound`
-// kernels in its queue. To keep the bound, that job waits for its queue after every `bound` launches, and each such
-// wait costs one synchronisation.
+// kernels in its queue, so that the first job waits for these and not for a whole step. To keep the bound, the other
+// job waits for its queue after every `bound` launches, and each such wait costs one synchronisation (sync). The bound
+// is at least 1.
 func Bounded(k Kernels, bound int, held float64, sync, trip time.Duration) Wait {
 	bound = max(1, min(bound, k.Count))
 	queue := time.Duration(bound) * k.Each

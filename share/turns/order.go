@@ -156,7 +156,7 @@ func (a *Arbiter) candidates() []*client {
 }
 
 // onlyFrozen returns the frozen client to thaw if no client waits; nil if one waits or none is frozen. It is thawed
-// without regard to gaps: it has been stopped within a step, and stopping it again costs little.
+// without regard to the gaps of more important jobs.
 func (a *Arbiter) onlyFrozen() *client {
 	var first *client
 	for _, c := range a.candidates() {

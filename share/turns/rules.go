@@ -80,8 +80,8 @@ func Defaults() Rules {
 	return Rules{Policy: Strict, LookAhead: true, MinShare: 0.05}.filled()
 }
 
-// filled returns the rules with defaults for unset fields, and with MinShare and Concede bounded to 0 to 0.5: the
-// shares of both classes together cannot be more than the whole GPU.
+// filled returns the rules with defaults for unset fields, and with MinShare and Concede bounded to 0 to 0.5: each of
+// the two classes is owed MinShare, which together cannot be more than the whole GPU.
 func (r Rules) filled() Rules {
 	if r.Policy == "" {
 		r.Policy = Strict

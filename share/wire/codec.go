@@ -18,13 +18,14 @@ type Bad struct {
 
 func (b *Bad) Error() string { return b.Text }
 
-// longest is the most that a time in a message may be. Longer ones are a mistake and would overflow in sums.
+// longest is the largest time in a message. A longer one is a mistake and would overflow in sums.
 const longest = time.Hour
 
 // mostMemory is more than any GPU has, MiB.
 const mostMemory = 1 << 20
 
-// Decode reads one line, with or without its newline.
+// Decode parses one line, with or without its newline, and checks it. The error is always a *Bad, which says what to
+// answer.
 func Decode(line []byte) (Message, error) {
 	if len(line) > MaxLine {
 		return Message{}, tooLong()
@@ -43,11 +44,13 @@ func Decode(line []byte) (Message, error) {
 	return m, nil
 }
 
+// tooLong returns the error for a line of more than MaxLine bytes.
 func tooLong() error {
 	return &Bad{BadMessage, fmt.Sprintf("a line of more than %d bytes: want one message a line", MaxLine)}
 }
 
-// check reports an unknown type and amounts out of range.
+// check returns an error for an unknown type or an amount out of range, so that what Decode returns can be computed
+// with.
 func (m *Message) check() error {
 	switch m.Type {
 	case Hello, Welcome, Ask, Grant, Yield, Release, Bye, Error:
@@ -71,7 +74,8 @@ func (m *Message) check() error {
 	return nil
 }
 
-// Encode returns the message as a line with its newline. It sets the version.
+// Encode returns the message as a line with its newline, and sets its version. A message of more than MaxLine bytes is
+// an error, since the other side would end the connection.
 func Encode(m Message) ([]byte, error) {
 	m.V = Version
 	line, err := json.Marshal(m)
@@ -90,8 +94,8 @@ type Reader struct{ lines *bufio.Reader }
 // NewReader returns a Reader that must be the stream's only one.
 func NewReader(from io.Reader) *Reader { return &Reader{bufio.NewReaderSize(from, MaxLine)} }
 
-// Next returns the next message. At the end of the stream it returns io.EOF, also within a line, since the writer is
-// dead then. After a *Bad nothing more can be read.
+// Next returns the next message. At the end of the stream it returns io.EOF, also within a line, since the writer has
+// ended then. After a *Bad the connection must be ended: what follows cannot be trusted.
 func (r *Reader) Next() (Message, error) {
 	line, err := r.lines.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -17,14 +17,14 @@ type Status struct {
 	LastStampError *Unstamped `json:"last_stamp_error,omitempty"`
 }
 
-// Unstamped is a job whose stamp could not be written.
+// Unstamped is a job whose stamp could not be written, Since seconds ago.
 type Unstamped struct {
 	Job   int     `json:"job"`
 	Since float64 `json:"since_s"`
 	Error string  `json:"error"`
 }
 
-// Stuck is a job that is stopped and should not be.
+// Stuck is a job that is stopped and should not be: in Since seconds, thawing it has failed in all Tries.
 type Stuck struct {
 	Job   int     `json:"job"`
 	Since float64 `json:"since_s"`
@@ -48,7 +48,8 @@ type GPU struct {
 	Dropped      int   `json:"dropped"` // clients whose job lost its stamp or got another
 }
 
-// Silent returns how many of its clients are the broker itself, on behalf of jobs that never ask.
+// Silent returns how many of its clients are the broker itself, on behalf of jobs that never ask. They are no
+// connections, and metrics count them separately.
 func (g GPU) Silent() (n int) {
 	for _, c := range g.Clients {
 		if c.IsSilent() {

@@ -14,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// Broker listens on one socket. Its fields are set before Start.
+// Broker listens on one socket. Its fields are set before Start. A Lease, the code in Refuse and the two kinds of a
+// broker that does not answer let a test see how a client behaves then.
 type Broker struct {
 	Lease  time.Duration // of each grant; 0: a minute
 	Refuse string        // the code with which each HELLO is refused
@@ -38,7 +39,7 @@ type peer struct {
 	seq  uint64
 }
 
-// Start listens until the test ends or Stop is called.
+// Start listens at the path, in goroutines, until the test ends or Stop is called.
 func (b *Broker) Start(t testing.TB, path string) *Broker {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
@@ -54,7 +55,7 @@ func (b *Broker) Start(t testing.TB, path string) *Broker {
 // Path returns the path of the socket.
 func (b *Broker) Path() string { return b.listener.Addr().String() }
 
-// Stop ends all connections, as a broker that dies does.
+// Stop ends all connections, as those of a broker that dies, and waits for its goroutines.
 func (b *Broker) Stop() {
 	_ = b.listener.Close()
 	b.mu.Lock()
@@ -93,7 +94,7 @@ func (b *Broker) Held() bool {
 	return len(b.queue) > 0
 }
 
-// Want tells the holder that the GPU is wanted back.
+// Want tells the holder, if there is one, that the GPU is wanted back, as if another client waited.
 func (b *Broker) Want() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,6 +103,7 @@ func (b *Broker) Want() {
 	}
 }
 
+// accept serves each connection in a goroutine until the listener is closed.
 func (b *Broker) accept() {
 	for {
 		conn, err := b.listener.Accept()
@@ -116,7 +118,8 @@ func (b *Broker) accept() {
 	}
 }
 
-// serve reads a client's messages until it leaves or sends what is no message, which Wrong then has.
+// serve reads a client's messages until it leaves or sends what is no message, which is then kept for Wrong. A client
+// that has left is out of the queue, so the next one gets the GPU.
 func (b *Broker) serve(p *peer) {
 	lines := bufio.NewScanner(p.conn)
 	for lines.Scan() {
@@ -136,7 +139,8 @@ func (b *Broker) serve(p *peer) {
 	_ = p.conn.Close()
 }
 
-// hear counts a message and answers it as the Broker's fields say.
+// hear counts a message for Said and answers it as Silent, Refuse and Deaf say. What is against the protocol is kept
+// for Wrong.
 func (b *Broker) hear(p *peer, m wire.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +162,8 @@ func (b *Broker) hear(p *peer, m wire.Message) {
 	}
 }
 
-// ask queues a request: it is granted at once, or the holder is asked to yield.
+// ask queues a request: it is granted at once if the GPU is free; otherwise the holder is told to yield. A client may
+// have one request at a time.
 func (b *Broker) ask(p *peer, m wire.Message) {
 	if slices.Contains(b.queue, p) {
 		b.wrong = append(b.wrong, "a second request while one is open")
@@ -185,7 +190,7 @@ func (b *Broker) grant() {
 	}
 }
 
-// remove takes a client out of the queue. If it held the GPU, the next client gets it.
+// remove takes a client and its request out of the queue. If it held the GPU, the next client gets it.
 func (b *Broker) remove(p *peer) {
 	for i, other := range b.queue {
 		if other == p {
@@ -198,6 +203,7 @@ func (b *Broker) remove(p *peer) {
 	}
 }
 
+// say sends a message to the client. An error means that the client has left, which serve sees as well.
 func (p *peer) say(m wire.Message) {
 	m.V = wire.Version
 	line, _ := json.Marshal(m) // a Message can always be encoded
