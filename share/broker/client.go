@@ -25,15 +25,15 @@ type client struct {
 	gpu    *gpu
 	peer   *peer
 	stamp  share.Stamp
-	pace   *pace // of its job
-	kind   string
-	memory int64
+	pace   *pace  // of its job
+	kind   string // what it says it is (train, serve, other), or wire.Silent
+	memory int64  // GPU memory that it says it uses, MiB
 
-	hasRequest bool   // there is a request that the client has not released
-	seq        uint64 // the client's number of that request
-	arbiterSeq uint64 // the arbiter's number of that request
-	fills      bool   // it has the GPU together with others, and the arbiter does not know of the request
-	state      string
+	hasRequest bool          // there is a request that the client has not released
+	seq        uint64        // the client's number of that request
+	arbiterSeq uint64        // the arbiter's number of that request
+	fills      bool          // it has the GPU together with others, and the arbiter does not know of the request
+	state      string        // one of wire's states of a client
 	since      time.Time     // when it entered the state
 	turns      int           // slices granted so far
 	used       time.Duration // time for which it held the GPU before the present state

@@ -49,7 +49,7 @@ func (l pendingFills) wait(ctx context.Context, gpus []int, broker []*gpu) {
 
 // look reads the stamps to see which jobs share which GPU, drops clients whose job has lost its stamp or got another,
 // and asks each GPU's Filler how its jobs are shared. A GPU with an unreadable stamp stays as it is: nothing that
-// serves jobs is ended because the broker could not read whose they are. It does not wait for the Fillers, but returns
+// serves jobs is ended because the broker could not read a stamp. It does not wait for the Fillers, but returns
 // what to wait for; nil if the stamps could not be listed. Only one look runs at a time.
 func (b *Broker) look() pendingFills {
 	clients := b.clients() // before reading stamps: a client that connects later has read a newer stamp

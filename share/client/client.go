@@ -58,12 +58,12 @@ const (
 // Client is a program's connection to the broker of its GPU. Its methods may be called from any goroutine; the steps of
 // one client exclude each other.
 type Client struct {
-	path string
-	as   Introduction
+	path string        // of the broker's socket
+	as   Introduction  // what it says of itself
 	turn chan struct{} // full while a step is under way, so that a second one waits
 	met  chan struct{} // closed after the first attempt to reach the broker
 	stop context.CancelFunc
-	ends sync.WaitGroup
+	ends sync.WaitGroup // its goroutines
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when the phase changes from asking

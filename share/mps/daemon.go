@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// daemon is NVIDIA's MPS control daemon for one GPU and one user, as whom it runs.
+// daemon is NVIDIA's MPS control daemon for one GPU and one user. It runs as that user and serves that user's jobs.
 type daemon struct {
 	gpu, uid int
 	dir      string // the parent of its own folders

@@ -53,7 +53,7 @@ const (
 )
 
 // A GPU whose daemon does not answer is not asked for firstSilence, doubled each time up to longestSilence, until it
-// answers. Each question delays whoever waits for the GPU.
+// answers. Each question delays the prologs that wait for the GPU.
 const (
 	firstSilence   = 30 * time.Second
 	longestSilence = 10 * time.Minute

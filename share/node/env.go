@@ -14,7 +14,7 @@ import (
 
 // What a task is told, besides the variables of MPS. Slurm passes a job's environment on to jobs submitted from inside
 // it, and a job on another GPU must not use the MPS daemon of this one. So the variables set for MPS are listed in
-// listName, and unset where they do not hold. What the user set himself is not on the list.
+// listName, and unset where they do not hold. What the user has set is not on the list.
 const (
 	socketName = "SYNERGY_TURN_SOCK"
 	listName   = "SYNERGY_SHARE_SET"

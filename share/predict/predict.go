@@ -137,9 +137,9 @@ func (t Tenant) anticipated(with neighbours) float64 {
 	return 1 / (1 + float64(t.busy()*with.peers) + float64(waits*min(1, with.lower)))
 }
 
-// slowdown returns how many times as long the GPU part of a job of the class takes beside these; infinite if nothing is
-// left for the job. The cube for look-ahead fits what was measured of the less important job: 0.40 and 0.05 of its
-// speed where the important one kept the GPU busy for 29 and 55 % of the time.
+// slowdown returns how many times as long the GPU part of a job of the class takes beside its neighbours; infinite if
+// nothing is left for the job. The cube for look-ahead fits what was measured of the less important job: 0.40 and 0.05
+// of its speed where the important one kept the GPU busy for 29 and 55 % of the time.
 func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	switch {
 	case mode == Slicing:
@@ -155,8 +155,8 @@ func (n neighbours) slowdown(mode Mode, class share.Class) float64 {
 	return 1/float64(halved*max(0, 1-float64(yields*n.higher))) + float64(together*n.peers)
 }
 
-// important returns the slowdown of an important job where its neighbours are not told to look ahead: by turns of class
-// alone or by MPS.
+// important returns how many times as long the GPU part of a job of class High takes, by turns of class alone or by
+// MPS. With look-ahead its whole step counts, which anticipated does.
 func (n neighbours) important(mode Mode) float64 {
 	if mode == Turns {
 		return 1 + n.peers + float64(alternate*min(1, n.lower))

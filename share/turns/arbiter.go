@@ -34,21 +34,21 @@ type client struct {
 	job   *job
 	phase phase
 
-	seq      uint64
+	seq      uint64        // the number of its last request
 	since    time.Duration // when it asked, was frozen or released
 	declared time.Duration // how long its next step takes, as it said; 0: not said
 	deadline time.Duration // 0: none
 	within   time.Duration // the deadline counted from when it asked
 	turn     turn
 
-	waits         history
+	waits         history       // from a request to its grant
 	used          time.Duration // GPU time in all its slices
 	usedAtAsk     time.Duration // used at its last request
 	usedAtIgnored time.Duration // used at the first yield that it ignored since; less than usedAtAsk: it ignored none
-	window        window
-	turns         int
-	freezes       int
-	reports       int // offences
+	window        window        // its GPU time lately
+	turns         int           // slices granted so far
+	freezes       int           // how often it was frozen
+	reports       int           // offences
 }
 
 // Arbiter decides which client may use one GPU. At most one client has the GPU at any time. It is not safe for

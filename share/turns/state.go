@@ -75,8 +75,8 @@ const parts = 10
 
 // window sums GPU time over a sliding window, in pieces of equal length: the oldest is cleared as time moves on.
 type window struct {
-	piece  [parts]time.Duration
-	newest int64 // the number of the newest piece, counted from time 0
+	piece  [parts]time.Duration // GPU time used in each
+	newest int64                // the number of the newest piece, counted from time 0
 }
 
 // add counts GPU time that was used up to now, in a window of the given length. It is divided over the pieces of the
