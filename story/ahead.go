@@ -7,8 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Ahead lists the jobs ahead of a waiting job that wait for room as well, the next one first. Jobs that wait for
-// something else are not in its way, and jobs started in the round no longer wait.
+// Ahead lists the jobs that wait for room and come before a waiting job in the policy's order, the next one first: free
+// nodes go to them first. mine is the wait of the job that is asked about. Jobs that wait for something else are not in
+// its way, and jobs started in the round no longer wait.
 func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 	var before []*bridge.Wait
 	for i := range waits {
@@ -27,8 +28,8 @@ func Ahead(waits []bridge.Wait, mine *bridge.Wait) []int {
 	return jobs
 }
 
-// namedAhead is how many of these jobs are listed by ID.
+// namedAhead is how many of the jobs ahead are listed by ID.
 const namedAhead = 5
 
-// firstAhead returns the first of them.
+// firstAhead returns the first namedAhead of the jobs that Ahead lists.
 func firstAhead(ahead []int) []int { return ahead[:min(len(ahead), namedAhead)] }

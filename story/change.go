@@ -9,10 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// permits says whether the round's plan, if it also gave the job this size on these nodes, would keep the promises of
-// policy.Check, which every plan of the daemon has passed. Of the cluster only what matters for that is given to Check:
-// the nodes with all that the plan uses counted as foreign, the job as if it were new and may start now, and its quotas
-// as the plan leaves them.
+// permits reports whether the round's plan would still pass policy.Check if it also gave the job this size on these
+// nodes (indexes in q.room.nodes). Only then is the room one that the daemon could use, since it carries out no plan
+// that fails Check. Check is given only what matters for that: the nodes with all that the plan uses counted as
+// foreign, the job as if it were new and may start now, and its quotas as the plan leaves them.
 func (q *question) permits(on []int, size gres.Vector) bool {
 	snapshot := &q.report.Snapshot
 	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
@@ -37,7 +37,8 @@ func (q *question) permits(on []int, size gres.Vector) bool {
 	return policy.Check(c, policy.Plan{Decisions: []policy.Decision{{Job: job.ID, Grant: &grant}}}) == nil
 }
 
-// place looks for room for the job as requested, beside the plan.
+// place looks for room for the job as requested, in what the plan leaves free. It returns the nodes and the size on
+// each of them. ok is false if there is no room.
 func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	for _, w := range shapesOf(q.job, q.largest(q.job)) {
 		if on, size, found := q.placeAs(w); found {
@@ -50,8 +51,9 @@ func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
 	return nil, each, false
 }
 
-// placeAs looks for enough nodes of one capacity and GPU type for one shape, since a job has the same size on each of
-// its nodes. Of each kind the first nodes with room are tried, and no other set of them.
+// placeAs looks for room for the job in shape w, and returns the indexes of the nodes and the size on each of them. A
+// job has the same size on each of its nodes, so only nodes of one capacity and GPU type are combined. Of each kind the
+// first nodes with room are tried, and no other set of them, so false does not prove that there is no room.
 func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	type make struct {
 		gpus, cores int
@@ -74,16 +76,16 @@ func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
 	return nil, size, false
 }
 
-// changed returns the same question about a job with a changed request. The answer so far is not copied: it is of the
-// original request.
+// changed returns the same question about a job with a changed request, to find out whether there is room for that. The
+// answer so far is not copied: it is of the original request.
 func (q *question) changed(change func(*policy.Job)) *question {
 	job := *q.job
 	change(&job)
 	return &question{report: q.report, job: &job, decision: q.decision, room: q.room, quotas: q.quotas}
 }
 
-// changes lists changes of the job's request with which there would be room beside this plan. Each was tried. The list
-// is empty if there is room already: then the request is not the reason.
+// changes lists changes of the job's request with which there would be room beside this plan, as sentences for its
+// user. Each was tried with place. The list is empty if there is room already: then the request is not the reason.
 func (q *question) changes() (all []string) {
 	if _, _, ok := q.place(); ok {
 		return nil
@@ -96,9 +98,11 @@ func (q *question) changes() (all []string) {
 	return all
 }
 
+// wouldFit begins the sentence of each change.
 const wouldFit = "there would be room now"
 
-// spreadOut tries the job's GPUs on another number of nodes. The number that the job has now is left out.
+// spreadOut tries the job's GPUs on another number of nodes, since the GPUs may be free on more or fewer nodes than the
+// job asks for. It returns the first division with room, as a sentence; empty: none has room.
 func (q *question) spreadOut() string {
 	for _, w := range evenShapes(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
@@ -112,7 +116,9 @@ func (q *question) spreadOut() string {
 	return ""
 }
 
-// fewerNodes tries fewer nodes, at least two, with the same number of GPUs on each.
+// fewerNodes tries the job on fewer nodes, at least two, with as many GPUs on each as now. It begins with the number of
+// nodes that have room, and returns the first number with which there is room for all, as a sentence; empty: there is
+// none. One node is left to fewer.
 func (q *question) fewerNodes() string {
 	w, rooms := q.smallestShape(), 0
 	for i := range q.room.nodes {
@@ -131,7 +137,7 @@ func (q *question) fewerNodes() string {
 	return ""
 }
 
-// fewer tries fewer GPUs on one node. The largest number with room is named.
+// fewer tries fewer GPUs on one node. It returns the largest number with room, as a sentence; empty: there is none.
 func (q *question) fewer() string {
 	for gpus := min(q.job.GPUs-1, q.largest(q.job), widest); gpus > 0; gpus-- {
 		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
@@ -143,7 +149,8 @@ func (q *question) fewer() string {
 	return ""
 }
 
-// otherNodes tries nodes that the request rules out.
+// otherNodes tries nodes that the request rules out, by leaving out one of its constraints at a time. It returns the
+// first constraint without which there is room, as a sentence; empty: there is none.
 func (q *question) otherNodes() string {
 	for _, without := range []struct {
 		is     bool
@@ -167,7 +174,8 @@ func (q *question) otherNodes() string {
 	return ""
 }
 
-// lessOfOthers tries the job without its user's demands for cores and memory.
+// lessOfOthers tries the job without its user's demands for cores and memory (Floor and Pace). It returns a sentence
+// with the size for which there is room then; empty: there is none, or the job has no such demands.
 func (q *question) lessOfOthers() string {
 	if q.job.Floor == (gres.Vector{}) && q.job.Pace == (gres.Vector{}) {
 		return ""
@@ -181,8 +189,8 @@ func (q *question) lessOfOthers() string {
 		each.Memory, Nodes(nodes))
 }
 
-// sooner tries a time limit that ends before a reservation that is in the way. The first reservation with which that
-// helps is named.
+// sooner tries a time limit, in whole minutes, that ends before a reservation that is in the way. It returns the first
+// reservation with which that helps, as a sentence; empty: it helps with none.
 func (q *question) sooner() string {
 	now := q.report.Snapshot.Now
 	for i := range q.room.nodes {

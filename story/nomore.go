@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// explainRunning answers for a running job.
+// explainRunning answers for a running job to which the plan grants something: that it is restarted with another grant,
+// or that it runs and why it has no more cores.
 func (q *question) explainRunning() {
 	a := &q.answer
 	a.State, a.Since = StateRuns, q.job.Started
@@ -21,8 +22,8 @@ func (q *question) explainRunning() {
 	q.whyNoMore()
 }
 
-// whyNoMore says why a running job has no more cores than it has. The answer lists the job's nodes with what is idle
-// there, up to fewKinds.
+// whyNoMore adds to the answer why a running job has no more cores than it has, and what would help. It also lists the
+// job's nodes with what is idle there, up to fewKinds.
 func (q *question) whyNoMore() {
 	a, why := &q.answer, q.noMore()
 	a.Says += "; " + why.says
@@ -51,8 +52,9 @@ func idle(v gres.Vector) string {
 // sizeReason is why a job has no more cores, and what would help.
 type sizeReason struct{ says, helps string }
 
-// noMore returns the first reason that applies why a running job has no more cores. All tasks get equally many cores,
-// so it takes one for each task on a node to grow.
+// noMore returns the first reason that applies why a running job has no more cores: the job's own limits, then idle
+// cores, then quotas, then what another size would cost (whyNotResized). All tasks get equally many cores, so it takes
+// one for each task on each node to grow.
 func (q *question) noMore() sizeReason {
 	job, has := q.job, q.decision.Grant.PerNode
 	tasks := max(1, job.Tasks)
@@ -84,8 +86,8 @@ func (q *question) noMore() sizeReason {
 	return q.whyNotResized(spare)
 }
 
-// spare is the number of idle cores on that of the job's nodes where it is smallest. A node that the snapshot does not
-// have counts as full.
+// spare returns the least number of idle cores on one of the job's nodes, and that node's name. The job has the same
+// size on each of its nodes, so that node bounds its growth. A node that the snapshot does not have counts as full.
 func (q *question) spare() (least int, where string) {
 	for _, name := range q.decision.Grant.Nodes {
 		cores := 0
@@ -99,7 +101,8 @@ func (q *question) spare() (least int, where string) {
 	return least, where
 }
 
-// bindingQuota names a quota that leaves fewer cores than these; empty: none.
+// bindingQuota names one of the job's quotas that leaves fewer cores than these, which are for all nodes of the job
+// together; empty: none does.
 func (q *question) bindingQuota(cores int) string {
 	for _, quota := range q.quotas {
 		if quota.CPUs != policy.Unbounded && quota.CPUs < cores {
@@ -109,7 +112,8 @@ func (q *question) bindingQuota(cores int) string {
 	return ""
 }
 
-// whyNotResized says why a running job beside idle cores keeps its size: a change would need a restart.
+// whyNotResized says why a running job beside idle cores keeps its size. A change would need a restart, so either the
+// job must not be restarted, or a restart does not pay. spare is the number of idle cores on each of its nodes.
 func (q *question) whyNotResized(spare int) sizeReason {
 	job, rules := q.job, q.report.Snapshot.Rules
 	beside := fmt.Sprintf("%s idle beside it; ", count(spare, "core"))
@@ -140,11 +144,12 @@ func (q *question) whyNotResized(spare int) sizeReason {
 	}
 }
 
-// useful is the smallest gain that is worth mentioning.
+// useful is the smallest difference of two gains that is worth mentioning.
 const useful = 0.005
 
-// gainWith is the job's gain with this many more cores on each node; false if its profile is not in the report. The
-// nodes of a job have one GPU type, so the first one stands for all.
+// gainWith returns the job's speed with this many more cores on each node, relative to that with its proportional
+// share; false: its profile is not in the report. The nodes of a job have one GPU type, so the first one stands for
+// all.
 func (q *question) gainWith(cores int) (float64, bool) {
 	if len(q.decision.Grant.Nodes) == 0 {
 		return 0, false

@@ -77,7 +77,8 @@ func Queue(report *bridge.Report) []Waiting {
 	return all
 }
 
-// whyNotStarted says why a job with a grant does not run yet; empty: it was started.
+// whyNotStarted says why a job with a grant does not run yet, as a clause that goes on with the grant; empty: it was
+// started. step is its start in this round; nil: the round sent none.
 func whyNotStarted(step *bridge.Step, shadow bool) string {
 	switch {
 	case shadow:
@@ -93,7 +94,7 @@ func whyNotStarted(step *bridge.Step, shadow bool) string {
 }
 
 // waitsOf returns a report's waits, or, if the daemon was configured not to record them, those that follow from the
-// plan.
+// plan: these have no place in the queue and no exact cause.
 func waitsOf(report *bridge.Report) []bridge.Wait {
 	if len(report.Waits) > 0 {
 		return report.Waits
@@ -107,7 +108,8 @@ func waitsOf(report *bridge.Report) []bridge.Wait {
 	return all
 }
 
-// inOrder is the order of Queue.
+// inOrder compares two jobs for the order of Queue. Jobs with a place are ordered by it, those without one by cause and
+// number.
 func inOrder(a, b Waiting) int {
 	last := func(place int) int { // jobs without a place come last
 		if place == 0 {
@@ -119,6 +121,7 @@ func inOrder(a, b Waiting) int {
 		cmp.Compare(a.Place, b.Place), cmp.Compare(causeRank(a.Cause), causeRank(b.Cause)), cmp.Compare(a.Job, b.Job))
 }
 
+// starting is 1 for a job that the round starts and 0 for others, to sort by.
 func starting(w Waiting) int {
 	if w.Reason == Starting {
 		return 1

@@ -19,14 +19,15 @@ type Holder struct {
 
 // room is what each node has left after a plan, and who holds the rest.
 type room struct {
-	nodes   []policy.Node
-	free    []gres.Vector // never negative
-	holders [][]Holder    // the job with the most GPUs first
-	at      map[string]int
-	totals  []gres.Vector // see gangs
+	nodes   []policy.Node  // of the snapshot; free, holders and totals have the same indexes
+	free    []gres.Vector  // what the plan leaves; never negative
+	holders [][]Holder     // the job with the most GPUs first
+	at      map[string]int // the index of a node, by name
+	totals  []gres.Vector  // the result of gangs; nil: not computed yet
 }
 
-// roomOf subtracts the grants of a round from the nodes. Jobs that the plan stops count as gone.
+// roomOf returns what each node has free after a round's plan, and who holds the rest, to find out what a job lacks
+// there. Jobs that the plan stops count as gone.
 func roomOf(report *bridge.Report) room {
 	nodes := report.Snapshot.Nodes
 	r := room{nodes: nodes, free: make([]gres.Vector, len(nodes)), holders: make([][]Holder, len(nodes)),
@@ -51,7 +52,8 @@ func roomOf(report *bridge.Report) room {
 	return r
 }
 
-// book subtracts a grant from its nodes, even if the snapshot does not have the job.
+// book subtracts a grant from its nodes, and adds its job to their holders. job is nil if the snapshot does not have
+// it: its resources are taken all the same.
 func (r *room) book(d *policy.Decision, job *policy.Job) {
 	h := Holder{Job: d.Job, Has: d.Grant.PerNode}
 	if job != nil {
@@ -65,6 +67,7 @@ func (r *room) book(d *policy.Decision, job *policy.Job) {
 	}
 }
 
+// jobsOf returns the jobs of a report's snapshot by ID.
 func jobsOf(report *bridge.Report) map[int]*policy.Job {
 	jobs := make(map[int]*policy.Job, len(report.Snapshot.Jobs))
 	for i := range report.Snapshot.Jobs {
@@ -76,7 +79,8 @@ func jobsOf(report *bridge.Report) map[int]*policy.Job {
 // suits says whether a node meets a job's constraints, whether it is open or not.
 func suits(job *policy.Job, n *policy.Node) bool { return unmetConstraint(job, n) == "" }
 
-// unmetConstraint returns the constraint of a job that a node does not meet; empty: it meets all.
+// unmetConstraint returns the first constraint of a job's request that a node does not meet; empty: it meets all. Free
+// room does not help against such a lack.
 func unmetConstraint(job *policy.Job, n *policy.Node) Lack {
 	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
@@ -113,7 +117,8 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 // widest is the most nodes over which a job is divided here. A bound is needed because a report may contain any number.
 const widest = 4096
 
-// evenShapes divides GPUs equally over at least least and at most nodes nodes, with at most most GPUs on each.
+// evenShapes lists the ways to divide GPUs equally over at least least and at most nodes nodes, with at most most GPUs
+// on each. Those with the fewest nodes come first.
 func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	for n := least; n <= min(gpus, nodes); n++ {
 		if gpus%n == 0 && gpus/n <= most {
@@ -123,9 +128,9 @@ func evenShapes(gpus, least, most, nodes int) (all []shape) {
 	return all
 }
 
-// sizes lists the sizes with which a job could start on a node with the capacity total, by ascending cores: the size
-// that it is owed and, with a profile, the smaller sizes with the same speed. Pace and floor count for cores and memory
-// only: the GPUs of a job are fixed.
+// sizes lists the sizes with which a job could start on node n, by ascending cores: the size that it is owed and, with
+// a profile, the smaller sizes with the same speed. There is room if one of them fits. total is the capacity from which
+// the share is computed. Pace and floor count for cores and memory only: the GPUs of a job are fixed.
 func sizes(job *policy.Job, n *policy.Node, total gres.Vector, gpus int) []gres.Vector {
 	fair := gres.Proportional(total, gpus)
 	owed := clampSize(job, fair)
@@ -161,7 +166,8 @@ func clampSize(job *policy.Job, v gres.Vector) gres.Vector {
 	return v.Max(floor)
 }
 
-// gangs returns for each node the capacity from which the share of a job on several nodes is computed.
+// gangs returns for each node the capacity from which the share of a job on several nodes is computed. It differs from
+// the node's own, since such a job has one size on all its nodes. The result is kept.
 func (r *room) gangs() []gres.Vector {
 	if r.totals == nil {
 		r.totals = policy.GangTotals(r.nodes)

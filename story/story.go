@@ -49,7 +49,9 @@ type Event struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// Of tells the story of a job. Reports may come in any order. A decision that repeats the last one is left out.
+// Of tells the story of a job: its state in the newest round, and as events what rounds decided and did. Reports may
+// come in any order. A decision that repeats the last one is left out, since a waiting job gets the same one every
+// round.
 func Of(job int, reports []bridge.Report) Story {
 	s := Story{Job: job, Events: []Event{}}
 	reports = slices.Clone(reports)
@@ -67,12 +69,14 @@ func Of(job int, reports []bridge.Report) Story {
 	return s
 }
 
+// tell adds an event of a report's round. fault is the error of a step; empty: it succeeded.
 func (s *Story) tell(report *bridge.Report, what, fault string) {
 	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, Small: report.Small, What: what,
 		Error: fault})
 }
 
-// planned copies what a round knew of the job, and returns what it decided.
+// planned copies what a round knew of the job into the story, and returns what it decided as text. ok is false if the
+// round did not plan the job: then the story keeps what an earlier round knew.
 func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	job := find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
 	decision := find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
@@ -99,7 +103,8 @@ func find[T any](list []T, is func(T) bool) *T {
 	return nil
 }
 
-// decisionText says what a round decided about a job. Figures in it change from round to round; gist leaves them out.
+// decisionText says what a round decided about a job, for people. Figures in it may change every round, so a Teller
+// compares decisions by decisionKey, which leaves them out.
 func decisionText(job *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -111,7 +116,7 @@ func decisionText(job *policy.Job, d *policy.Decision) string {
 	return strings.TrimRight(fmt.Sprintf("is given %s %s", grantText(d), d.Why), ", ")
 }
 
-// grantText says what a decision gives a job, as the beginning of a clause that phrase goes on with.
+// grantText says what a decision gives a job, as the beginning of a clause that goes on with its reason or speed.
 func grantText(d *policy.Decision) string {
 	return fmt.Sprintf("%s on %s, where its share is %s and %s,", size(*d.Grant), Nodes(d.Grant.Nodes),
 		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
@@ -137,7 +142,7 @@ func size(p policy.Placement) string {
 // Gigabytes formats memory in the units of Slurm's users, who write 1000 MiB as 1000M.
 func Gigabytes(m gres.Memory) string { return fmt.Sprintf("%.0f GB", float64(m)/1000) }
 
-// Nodes lists the first nodes and counts the others.
+// Nodes lists the first four nodes and counts the others.
 func Nodes(nodes []string) string {
 	const few = 4
 	text := ""
@@ -159,7 +164,8 @@ var deeds = map[bridge.Verb]string{
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
-// deedOf says what a step did; empty: nothing worth telling. A step that was put off was not done in this round.
+// deedOf says what a step did, for an event, or in the shadow what it would have done; empty: nothing worth telling. A
+// step that was put off was not done in this round.
 func deedOf(report *bridge.Report, step bridge.Step) string {
 	deed := deeds[step.Verb]
 	switch {
@@ -171,7 +177,8 @@ func deedOf(report *bridge.Report, step bridge.Step) string {
 	return deed
 }
 
-// acted adds events for what the round did to the job, and for its end.
+// acted adds events for what the round did to the job, and for its end. The end is added once, although Slurm reports
+// an ended job for a while.
 func (s *Story) acted(report *bridge.Report) {
 	for _, step := range report.Steps {
 		if deed := deedOf(report, step); step.Job == s.Job && deed != "" {
@@ -190,16 +197,17 @@ func endOf(e bridge.Ended) string {
 	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", endPrefix, e.End.State, e.Attained/3600)
 }
 
+// endPrefix begins the text of the event for a job's end, by which hasEnded knows it.
 const endPrefix = "is over,"
 
-// hasEnded says whether the last event is the job's end. Slurm reports an ended job for a while.
+// hasEnded reports whether the last event is the job's end.
 func (s *Story) hasEnded() bool {
 	last := len(s.Events) - 1
 	return last >= 0 && len(s.Events[last].What) >= len(endPrefix) && s.Events[last].What[:len(endPrefix)] == endPrefix
 }
 
 // noted keeps the notes for the job's user from the newest round that has any. A newer round that plans the job and has
-// no note removes the older ones.
+// no note removes the older ones, since they no longer hold.
 func (s *Story) noted(report *bridge.Report) {
 	var notes []string
 	for _, n := range report.Notes {

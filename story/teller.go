@@ -67,7 +67,7 @@ type Passage struct {
 	Runs []Run `json:"runs,omitempty"`
 }
 
-// jobRecord is what a teller knows of a job from earlier reports.
+// jobRecord is what a teller knows of a job from earlier reports, to find what is new in the next one.
 type jobRecord struct {
 	head         Head
 	lastDecision string    // the last decision reported, without changing figures
@@ -75,16 +75,17 @@ type jobRecord struct {
 	why          string    // why the job was started last, with round and small
 	round        int
 	small        bool
-	run          *Run
-	hasEnded     bool
-	missedRounds int // consecutive rounds that did not mention the job
+	run          *Run // under way; nil: none
+	hasEnded     bool // its end was reported
+	missedRounds int  // consecutive rounds that did not mention the job
 }
 
 // Teller reads reports in their order and finds what is new in each. To the zero value everything is new. It is not
 // safe for concurrent use.
 type Teller struct{ jobs map[int]jobRecord }
 
-// Clone returns an independent copy.
+// Clone returns an independent copy. A caller lets the copy read a report and drops it if the passages could not be
+// stored, so that the next report has them again.
 func (t *Teller) Clone() *Teller {
 	jobs := make(map[int]jobRecord, len(t.jobs))
 	for id, m := range t.jobs {
@@ -108,8 +109,8 @@ func (t *Teller) Running() []Run {
 	return runs
 }
 
-// Remind adds to runs under way what only earlier records of them knew: why they were started and how fast they ran.
-// Records do not have from, so the present one is kept.
+// Remind adds to runs under way what only stored records of them know: why they were started and how fast they ran. It
+// is for a new teller after a restart. Records do not have attainedBefore, so the present one is kept.
 func (t *Teller) Remind(runs []Run) {
 	for _, r := range runs {
 		if m := t.jobs[r.Job]; m.run != nil && m.run.Began.Equal(r.Began) && r.Ended.IsZero() {
@@ -124,8 +125,8 @@ func (t *Teller) Remind(runs []Run) {
 // alternate every round.
 const reasonDebounce = time.Hour
 
-// Tell returns the new passages of a report, ascending in job. A report without a complete plan, such as that of a
-// round that failed, has none.
+// Tell returns what is new in a report, a passage for each job with news, ascending in job. A report without a complete
+// plan, such as that of a round that failed, has none: its jobs would count as gone.
 func (t *Teller) Tell(report *bridge.Report) []Passage {
 	if len(report.Plan.Decisions) < len(report.Snapshot.Jobs) || len(report.Snapshot.Nodes) == 0 {
 		return nil
@@ -157,8 +158,8 @@ func (t *Teller) Tell(report *bridge.Report) []Passage {
 type passages struct {
 	report *bridge.Report
 	teller *Teller
-	seen   map[int]bool
-	byJob  map[int]*Passage
+	seen   map[int]bool     // jobs that the report mentions
+	byJob  map[int]*Passage // of the jobs with news
 }
 
 // passage returns a job's passage, and makes it when it is first needed: a job without news has none.
@@ -169,12 +170,14 @@ func (p *passages) passage(job int) *Passage {
 	return p.byJob[job]
 }
 
+// tell adds an event to a job's passage. fault is the error of a step; empty: it succeeded.
 func (p *passages) tell(job int, what, fault string) {
 	passage := p.passage(job)
 	passage.Events = append(passage.Events, Event{Round: p.report.Round, At: p.report.Began, Small: p.report.Small,
 		What: what, Error: fault})
 }
 
+// sorted returns the passages, ascending in job.
 func (p *passages) sorted() []Passage {
 	list := make([]Passage, 0, len(p.byJob))
 	for _, job := range slices.Sorted(maps.Keys(p.byJob)) {
@@ -183,7 +186,8 @@ func (p *passages) sorted() []Passage {
 	return list
 }
 
-// addDecision adds an event for a new decision about a job, and follows its runs.
+// addDecision adds an event if the decision d about job j is a new one, and the job's head if that has changed. It also
+// follows the job's runs. Most rounds repeat the last decision, which is not stored again.
 func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 	m := p.teller.jobs[j.ID]
 	head := Head{j.Name, j.User, j.ProfileName, j.GPUs, j.Arrival, j.Saves}
@@ -199,16 +203,18 @@ func (p *passages) addDecision(j *policy.Job, d *policy.Decision) {
 	p.teller.jobs[j.ID] = m
 }
 
-// isDebounced says whether the reason of a job that still waits was reported less than flutter ago. After a clock was
-// set back it is reported.
+// isDebounced reports whether a job still waits and its reason was reported less than reasonDebounce ago, so that a new
+// reason is not reported yet. After a clock was set back it is reported.
 func (m *jobRecord) isDebounced(d *policy.Decision, now time.Time) bool {
 	return d.Grant == nil && strings.HasPrefix(m.lastDecision, waitPrefix) && now.Sub(m.at) < reasonDebounce &&
 		now.After(m.at)
 }
 
+// waitPrefix begins the decisionKey of a job that waits.
 const waitPrefix = "waits "
 
-// decisionKey is a round's decision about a job, without the figures that change every round.
+// decisionKey is a round's decision about a job without the figures that change every round. Decisions with equal keys
+// are the same, and only the first is reported.
 func decisionKey(j *policy.Job, d *policy.Decision) string {
 	switch {
 	case d.Grant == nil:
@@ -219,8 +225,9 @@ func decisionKey(j *policy.Job, d *policy.Decision) string {
 	return fmt.Sprintf("given %v %v", d.Grant.Nodes, d.Grant.PerNode)
 }
 
-// follow notices when runs of a job begin and end. A run is known by its start time; another one means that the job was
-// requeued in between. Of a run that is seen late, what the job had before is reckoned from its length so far.
+// follow notices when runs of a job begin and end, and adds them to its passage. A run is identified by its start time;
+// another one means that the job was requeued in between. What the job had attained before a run that is seen late is
+// estimated: what it has now, less its GPUs times the length of the run so far.
 func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
 		p.endRun(m, Requeued, j.Attained)
@@ -245,7 +252,9 @@ func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	}
 }
 
-// endRun ends the run under way. attained is the job's whole service by then, in GPU-seconds.
+// endRun ends the run under way, which there must be, and adds it to the job's passage. end is Slurm's state, or
+// Requeued or Unseen. attained is the job's whole service by then, in GPU-seconds; what it had before the run is
+// subtracted.
 func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 	run := *m.run
 	m.run, run.End, run.Ended = nil, end, p.report.Snapshot.Now
@@ -274,7 +283,8 @@ func (r Run) String() string {
 	return text
 }
 
-// addSteps adds events for the round's steps. Why a job is started is kept for the run, which a later round sees first.
+// addSteps adds events for the round's steps. Why a job is started is kept in its record, since the run that this
+// starts is seen first by a later round.
 func (p *passages) addSteps() {
 	for _, step := range p.report.Steps {
 		deed := deedOf(p.report, step)
@@ -290,7 +300,8 @@ func (p *passages) addSteps() {
 	}
 }
 
-// addSpeeds takes over the speeds that jobs reported.
+// addSpeeds adds the speeds that jobs reported to the means of their runs. A run is stored again only after 1, 2, 4, …
+// reports, so that a long run has few records.
 func (p *passages) addSpeeds() {
 	for _, s := range p.report.Speeds {
 		m := p.teller.jobs[s.Job]
@@ -328,8 +339,8 @@ func (p *passages) addEnds() {
 // not mentioned, and its end is reported afterwards.
 const maxMissedRounds = 2
 
-// forgetMissing forgets jobs that are no longer mentioned. Small rounds do not count towards patience. A run under way
-// is closed as Unseen, with the GPU time since its start.
+// forgetMissing forgets jobs that reports no longer mention, after maxMissedRounds rounds. Small rounds do not count. A
+// run under way is ended as Unseen, with the GPU time since its start.
 func (p *passages) forgetMissing() {
 	for _, o := range p.report.Outside {
 		p.seen[o.Job] = true
@@ -356,8 +367,9 @@ func (p *passages) forgetMissing() {
 	}
 }
 
-// Join combines the passages about a job, the oldest first, with its story from the newest reports. If the newest
-// reports do not know the job, the head, the state and the sums come from the passages.
+// Join combines the passages about a job, the oldest first, with its story from the newest reports, which are the only
+// ones that have its present state. If they do not know the job, the head, the state and the sums come from the
+// passages.
 func Join(job int, past []Passage, now Story) Story {
 	s := Story{Job: job, Events: []Event{}}
 	if now.Known {
@@ -389,7 +401,8 @@ func Join(job int, past []Passage, now Story) Story {
 	return s
 }
 
-// MergeRuns adds runs to a list. A run that is already in it is merged with the earlier record.
+// MergeRuns adds runs to a list. A run that is already in it, which is one of the same job and start, is merged with
+// the earlier record: a history has several records of one run.
 func MergeRuns(runs, more []Run) []Run {
 	for _, r := range more {
 		k := slices.IndexFunc(runs, func(had Run) bool { return had.Job == r.Job && had.Began.Equal(r.Began) })

@@ -29,13 +29,13 @@ func (a Amount) plus(b Amount) Amount {
 		a.Idle + b.Idle}
 }
 
-// book divides what a job has into its share and the part beyond it.
+// book adds what a job has, divided into the part up to its share and the part beyond it, which is lent.
 func (a *Amount) book(has, fair int) {
 	a.Share += min(has, fair)
 	a.Lent += max(0, has-fair)
 }
 
-// settle counts the unused rest as closed or idle.
+// settle counts what is left of the total, after all jobs were added, as closed or idle. closed is whether the node is.
 func (a *Amount) settle(closed bool) {
 	rest := max(0, a.Total-a.Share-a.Lent-a.Foreign)
 	if closed {
@@ -86,7 +86,7 @@ type Top struct {
 
 // TopOf extracts what runs from a report: jobs with the largest gain first, then those with more GPUs. A job that the
 // plan starts and that does not run yet takes its place on the nodes and counts in the gain, but is in the queue and
-// not among the jobs.
+// not among the jobs. A GPU that jobs share counts once.
 func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
 	jobs, starts := jobsOf(report), startsOf(report)
@@ -123,7 +123,7 @@ func TopOf(report *bridge.Report) Top {
 	return t
 }
 
-// startsOf returns the jobs that a round has started.
+// startsOf returns the jobs for which a round sent a start: true if it succeeded, false if it failed or was put off.
 func startsOf(report *bridge.Report) map[int]bool {
 	started := map[int]bool{}
 	for i := range report.Steps {
@@ -134,7 +134,8 @@ func startsOf(report *bridge.Report) map[int]bool {
 	return started
 }
 
-// lay adds the nodes, and returns the index of each.
+// lay adds the nodes with their capacity and what unmanaged jobs hold, and returns the index of each in t.Nodes by
+// name.
 func (t *Top) lay(nodes []policy.Node) map[string]int {
 	at := make(map[string]int, len(nodes))
 	for i := range nodes {
@@ -148,8 +149,8 @@ func (t *Top) lay(nodes []policy.Node) map[string]int {
 	return at
 }
 
-// give adds what a job holds to its nodes. gpus is its number of GPUs on each node, without those that an earlier job
-// shares with it.
+// give adds what a job holds to its nodes; at has their indexes by name. gpus is its number of GPUs on each node,
+// without those that an earlier job shares with it.
 func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
 	for _, name := range runs.Has.Nodes {
 		i, known := at[name]

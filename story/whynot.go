@@ -91,7 +91,8 @@ type Tight struct {
 	Holds []int  `json:"held_by,omitempty"` // managed jobs under the quota that have something
 }
 
-// AskWhyNot answers from one report.
+// AskWhyNot answers from one report why a job does not run, or why it has no more than it has. For a job that the
+// report does not know the state is StateUnknown.
 func AskWhyNot(job int, report *bridge.Report) WhyNot {
 	q := question{report: report}
 	q.answer = WhyNot{Job: job, Round: report.Round, Began: report.Began, State: StateUnknown}
@@ -126,10 +127,10 @@ type question struct {
 	report   *bridge.Report
 	job      *policy.Job      // nil: no plan decides on it
 	decision *policy.Decision // nil: no plan decides on it
-	room     room
-	quotas   []policy.Quota // what the job's quotas leave after the plan, in its order
-	held     [][]int        // the managed jobs that hold the rest, by quota
-	answer   WhyNot
+	room     room             // empty for a job on which no plan decides
+	quotas   []policy.Quota   // what the job's quotas leave after the plan, in its order
+	held     [][]int          // the managed jobs that hold the rest, by quota; nil: it has no quotas
+	answer   WhyNot           // filled in step by step
 }
 
 // explainUnplanned answers for a job that no plan decides on. A held job is outside of the rounds, too, but waits for
@@ -154,8 +155,8 @@ func (q *question) explainUnplanned() {
 		"daemon plans it once that is mended (docs/job-contract.md)"}
 }
 
-// explainStarting answers for a job that the plan starts and that does not run yet. If its start succeeded in this
-// round it runs, although the snapshot is from before.
+// explainStarting answers for a job that the plan starts and that did not run in the snapshot, which is from before the
+// round. If its start succeeded in this round, it runs now, and the answer is that of a running job.
 func (q *question) explainStarting() {
 	a := &q.answer
 	a.State = StateStarts
@@ -172,8 +173,8 @@ func (q *question) explainStarting() {
 	q.whyNoMore()
 }
 
-// explainWaiting answers for a job without a grant. Nodes are looked at only for reasons that more room could change
-// (byRoom).
+// explainWaiting answers for a job without a grant: the reason, the jobs ahead of it and what would help. Nodes and
+// quotas are looked at only for reasons that more room could change (byRoom).
 func (q *question) explainWaiting() {
 	a := &q.answer
 	a.State = StateWaits
@@ -200,7 +201,8 @@ func (q *question) explainWaiting() {
 var byRoom = map[bridge.WaitReason]bool{bridge.Misconfigured: true, bridge.ByLimits: true, bridge.NodesClosed: true,
 	bridge.ByOrder: true, bridge.ForRoom: true}
 
-// advice returns what helps against a cause, independent of the nodes.
+// advice returns a sentence on what helps against a cause of waiting, independent of the nodes; nil: nothing that could
+// be said in general.
 func (q *question) advice(cause bridge.WaitCause) []string {
 	var text string
 	id := q.answer.Job
@@ -232,8 +234,8 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 	return []string{text}
 }
 
-// addTightQuotas lists the quotas that leave less than the job needs: one job, its nodes, its GPUs, and one core for
-// each task.
+// addTightQuotas adds to the answer the quotas that leave less than the job needs to start at all, so that no free node
+// would help it: one job, its nodes, its GPUs, and one core for each task.
 func (q *question) addTightQuotas() {
 	w := q.smallestShape()
 	for k, quota := range q.quotas {
@@ -254,8 +256,8 @@ func (q *question) addTightQuotas() {
 	}
 }
 
-// computeQuotas computes what the job's quotas leave after the plan, and which managed jobs hold the rest. A quota that
-// the snapshot does not have is left out.
+// computeQuotas computes what the job's quotas leave after the plan, and which managed jobs hold the rest. The job
+// itself is included if it has a grant. A quota that the snapshot does not have is left out.
 func (q *question) computeQuotas() {
 	all, at := q.report.Snapshot.Quotas, map[int]int{}
 	for _, number := range q.job.Quotas {
@@ -283,8 +285,8 @@ func (q *question) computeQuotas() {
 	}
 }
 
-// smallestShape is the shape of the job with the fewest nodes. If it has none, the result comes from the request
-// without checks.
+// smallestShape is the shape of the job with the fewest nodes, for which the answer says what nodes lack. If no shape
+// is possible, the result comes from the request without checks, so that there still is an answer.
 func (q *question) smallestShape() shape {
 	for _, w := range shapesOf(q.job, q.largest(q.job)) {
 		return w
@@ -292,7 +294,8 @@ func (q *question) smallestShape() shape {
 	return shape{nodes: max(1, q.job.Nodes), gpus: q.job.GPUs / max(1, q.job.Nodes)}
 }
 
-// largest is the number of GPUs of the largest node that suits a job.
+// largest is the number of GPUs of the largest node that meets a job's constraints, whether they are free or not; 0: no
+// node does.
 func (q *question) largest(job *policy.Job) (most int) {
 	for i := range q.room.nodes {
 		if n := &q.room.nodes[i]; suits(job, n) {
@@ -309,7 +312,8 @@ type alike struct {
 	lacks       Lack
 }
 
-// kinds groups the nodes with GPUs by what they lack.
+// kinds groups the nodes with GPUs by capacity, GPU type and what they lack for the job, so that the answer has a line
+// for each group and not for each node. The groups that lack least come first.
 func (q *question) kinds() []Kind {
 	w := q.smallestShape()
 	at := map[alike]int{}
@@ -337,7 +341,7 @@ func (q *question) kinds() []Kind {
 	return all
 }
 
-// join adds a node to its kind, which is described by the node with the most free.
+// join adds node i to its kind, which is described by the node with the most free. needs is what the job needs there.
 func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	k.Nodes = append(k.Nodes, n.Name)
@@ -347,8 +351,8 @@ func (q *question) join(k *Kind, i int, needs gres.Vector) {
 	k.Nearest, k.Free, k.Needs, k.Holders = n.Name, free, needs, q.room.holders[i]
 }
 
-// isNearer says whether one node is nearer to having room than another one with the same lack. For any other lack GPUs
-// decide.
+// isNearer reports whether the first of two nodes with the same lack is nearer to having room, by what they have free.
+// For any lack but cores and memory GPUs decide.
 func isNearer(a, b gres.Vector, lack Lack) bool {
 	switch lack {
 	case LacksCores:
@@ -359,8 +363,9 @@ func isNearer(a, b gres.Vector, lack Lack) bool {
 	return a.GPUs > b.GPUs
 }
 
-// lack returns the first thing that node i lacks for its part of the job, and the smallest size of that part. A part of
-// a gang is not checked against the plan's promises by itself: placeAs does that for all of its nodes.
+// lack returns the first thing that node i lacks for its part of the job in shape w, and the smallest size of that part
+// that counts. LacksNothing means that there is room. For a part of a gang that is not yet checked against the plan's
+// promises: placeAs does that for all of its nodes together.
 func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	n, free := &q.room.nodes[i], q.room.free[i]
 	options := sizes(q.job, n, q.total(i, w), w.gpus)
@@ -386,8 +391,9 @@ func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
 	return scarce(could, free)
 }
 
-// scarce returns what is missing if enough GPUs are free: cores; or memory, if some size has enough cores; or, if
-// neither is missing, a size that the job may have there.
+// scarce returns what is missing on a node with enough free GPUs on which none of the job's sizes can be had, and the
+// size that is nearest. That is cores; or memory, if some size has enough cores; or, if neither is missing, a size that
+// the job may have there. could are the sizes that the empty node could hold, at least one, ascending in cores.
 func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	least, enough := could[0], false // sizes ascend in cores
 	for _, v := range could {
@@ -404,7 +410,8 @@ func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
 	return LacksTerms, least
 }
 
-// total is the capacity from which a job's share on node i is computed.
+// total is the capacity from which the job's share on node i is computed: the node's own, or in a shape of several
+// nodes one with which all of them can give the same size.
 func (q *question) total(i int, w shape) gres.Vector {
 	if w.nodes < 2 {
 		return q.room.nodes[i].Total
@@ -412,8 +419,9 @@ func (q *question) total(i int, w shape) gres.Vector {
 	return q.room.gangs()[i]
 }
 
-// reservation returns the one that keeps a job off a node; nil if none does. One that is over does not, nor one that
-// begins after the job's time limit has ended, nor the job's own. A job without a time limit could run into any.
+// reservation returns the first reservation that keeps a job off a node; nil: none does. One that is over does not, nor
+// one that begins after the job's time limit has ended, nor the job's own. A job without a time limit could run into
+// any.
 func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservation {
 	now := q.report.Snapshot.Now
 	return find(n.Reserved, func(r policy.Reservation) bool {
@@ -423,7 +431,7 @@ func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservat
 	})
 }
 
-// says describes what a kind of nodes lacks.
+// says describes what a kind of nodes lacks for the job in shape w, for people.
 func (q *question) says(k *Kind, w shape) string {
 	job := q.job
 	switch k.Lacks {
@@ -458,7 +466,8 @@ func (q *question) says(k *Kind, w shape) string {
 	return missing + q.hedge(k.Lacks)
 }
 
-// hedge adds to a figure that the planner's own may be smaller, since a report does not contain the profiles.
+// hedge is added to a figure of missing cores or memory: the job's profile may let it start with less than its share,
+// and is not in the report. It is empty if the figure is exact.
 func (q *question) hedge(lack Lack) string {
 	if lack == LacksGPUs || q.job.ProfileName == "" || q.job.Profile != nil {
 		return ""
@@ -486,7 +495,7 @@ func limit(d time.Duration) string {
 	return fmt.Sprintf("time limit of %s", d)
 }
 
-// unused says why nodes with room do not suffice.
+// unused says why a kind of nodes that has room does not suffice for the job in shape w.
 func (q *question) unused(k *Kind, w shape) string {
 	switch {
 	case len(k.Nodes) < w.nodes:
