@@ -20,17 +20,18 @@ type bill struct {
 	User    string  `json:"user"`
 	Jobs    int     `json:"jobs"`
 	Runs    int     `json:"runs"`
-	Resized int     `json:"resized"` // runs with another size than the job's first one
-	Charged float64 `json:"charged_h"`
-	Given   float64 `json:"given_h"`
+	Resized int     `json:"resized"`   // runs with another size than the job's first one
+	Charged float64 `json:"charged_h"` // by the size of each job's first run
+	Given   float64 `json:"given_h"`   // by the size of each run
 }
 
-// owes is what the user would owe the site; negative: what the site would owe the user. Slurm charges every run of a
-// job by the size of its first one, so a job that was given more or less later is charged wrongly.
+// owes is what the user would owe the site in hours of billing; negative: what the site would owe the user. Slurm
+// charges every run of a job by the size of its first one, so a job that was given more or less later is charged
+// wrongly.
 func (b bill) owes() float64 { return b.Given - b.Charged }
 
-// charge answers Billing: it charges the runs as Slurm does (by the job's first run), and by what they held. Runs that
-// go on are counted until now.
+// charge answers a question with Billing: it sums up by user what the runs were charged by Slurm, which goes by the
+// job's first run, and what they would have been by what they held. Runs that go on are counted until now.
 func (o *History) charge(ctx context.Context, notes io.Writer, q history.Question, list []story.Run,
 	now time.Time) (bills, error) {
 	weights, err := billing.Parse(o.Billing)
@@ -45,8 +46,8 @@ func (o *History) charge(ctx context.Context, notes io.Writer, q history.Questio
 	return billsOf(list, firstRuns(slices.Concat(earlier, list)), weights, q.Since, minTime(q.Until, now)), nil
 }
 
-// earlier are the runs since the submission of the first of these jobs, because a job is charged by its first run,
-// which may be before the time that was asked for.
+// earlier returns the runs since the first of these jobs was submitted, if that is before the time that was asked for;
+// nil otherwise. A job is charged by its first run, which may be one of them.
 func (o *History) earlier(ctx context.Context, notes io.Writer, q history.Question, list []story.Run) ([]story.Run,
 	error) {
 	since := firstSubmitted(list, q.Since)
@@ -79,7 +80,7 @@ type jobKey struct {
 
 func jobKeyOf(r *story.Run) jobKey { return jobKey{r.Job, r.Submitted.Unix()} }
 
-// firstRuns are the earliest of these runs of each job.
+// firstRuns returns the earliest of these runs of each job, by which Slurm charges all of them.
 func firstRuns(runs []story.Run) map[jobKey]*story.Run {
 	first := make(map[jobKey]*story.Run)
 	for i := range runs {
@@ -91,8 +92,8 @@ func firstRuns(runs []story.Run) map[jobKey]*story.Run {
 	return first
 }
 
-// billsOf sums up by user what runs were charged between two moments. first has the first run of each job, which may be
-// before.
+// billsOf sums up by user what runs were charged between two moments, and what they would have been. first has the
+// first run of each of the jobs, which may be from before.
 func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weights, since, until time.Time) bills {
 	by, seen := map[string]*bill{}, map[jobKey]bool{}
 	for i := range runs {
@@ -116,7 +117,8 @@ func billsOf(runs []story.Run, first map[jobKey]*story.Run, weights billing.Weig
 	return all
 }
 
-// add adds a run. first is the first run of the same job.
+// add adds a run of so many hours. It was charged by the size of first, the first run of the same job, and is given
+// what it held itself.
 func (b *bill) add(r, first *story.Run, hours float64, weights billing.Weights) {
 	b.Runs++
 	if first.Held.PerNode != r.Held.PerNode {

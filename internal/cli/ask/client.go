@@ -36,7 +36,7 @@ const (
 
 // Client reads the pages of one daemon.
 type Client struct {
-	at     *url.URL
+	at     *url.URL // of the daemon, without a page
 	client *http.Client
 	// remedy is added to the error of a daemon that does not answer; empty: nothing is.
 	remedy string
@@ -77,12 +77,14 @@ var (
 	ErrNoRound = errors.New("no round has been held yet")
 )
 
-// silent is the error of a daemon that does not answer: the cause, with what the user can do (remedy), and ErrSilent.
+// silent is the error of a daemon that does not answer. It is ErrSilent, too, by which callers know that another source
+// may be read instead.
 type silent struct {
 	err    error
 	remedy string
 }
 
+// Error is the cause, with what the user can do about it.
 func (s silent) Error() string {
 	if s.remedy == "" {
 		return s.err.Error()
@@ -92,8 +94,8 @@ func (s silent) Error() string {
 
 func (s silent) Unwrap() []error { return []error{s.err, ErrSilent} }
 
-// Reports are the reports of the rounds that the daemon keeps, ascending. One that is overwritten meanwhile is left
-// out.
+// Reports are the reports of the rounds that the daemon keeps, ascending. The daemon keeps the last few, so one may be
+// gone before it is read, and is left out.
 func (c Client) Reports(ctx context.Context) ([]bridge.Report, error) {
 	var rounds []int
 	if err := c.Get(ctx, "/rounds", &rounds); err != nil {
@@ -134,7 +136,8 @@ func (c Client) Get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// Text is the content of a page. The path may have a query. The errors are those of Get.
+// Text is the content of a page, whose path may have a query. ErrGone: there is no such page; ErrSilent: nobody
+// answers. All errors in reading it are of type Unseen, since the command line was right.
 func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := c.at.JoinPath(path)
@@ -159,8 +162,7 @@ func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	return text, nil
 }
 
-// refused is the error of an answer that is not OK, with its text on one line. Without a text the line ends with the
-// status, and the colon goes.
+// refused is the error of an answer that is not OK, with the page's text on one line; it is ErrGone for the status 404.
 func refused(page string, answer *http.Response) error {
 	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // the status alone says enough
 	if answer.StatusCode == http.StatusNotFound {

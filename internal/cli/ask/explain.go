@@ -37,7 +37,8 @@ type explained struct {
 	Outlook  []string           `json:"outlook,omitempty"`
 }
 
-// Run writes the answer for the job of this number. What is left out is told to notes.
+// Run writes the answer for the job of this number: its story, and what the last round says of it. What cannot be read
+// is left out and told to notes; a job of which nothing at all is known is an error.
 func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, now time.Time) error {
 	if err := checkWithin(o.Within); err != nil {
 		return err
@@ -62,7 +63,7 @@ func (o *Explain) Run(ctx context.Context, out, notes io.Writer, name string, no
 	return write(out, &a, o.JSON, now)
 }
 
-// lastRound is the report of the last round. nil: there is none yet, it cannot be read (which notes says), or only the
+// lastRound is the report of the last round; nil: there is none yet, it cannot be read (which notes says), or only the
 // folder of a history was named. The folder has the past only, and another daemon may run on this host.
 func (o *Explain) lastRound(ctx context.Context, notes io.Writer) *bridge.Report {
 	if o.Folder != "" && o.Ledger == "" && o.Daemon == "" {
@@ -79,7 +80,7 @@ func (o *Explain) lastRound(ctx context.Context, notes io.Writer) *bridge.Report
 	return nil
 }
 
-// jobNumber reads a job's number.
+// jobNumber reads a job's number as the user typed it.
 func jobNumber(name string) (int, error) {
 	job, err := strconv.Atoi(name)
 	if err != nil || job < 1 {
@@ -89,7 +90,7 @@ func jobNumber(name string) (int, error) {
 	return job, nil
 }
 
-// checkWithin checks a time for looking ahead.
+// checkWithin checks the time of --within, for which a forecast may run.
 func checkWithin(limit time.Duration) error {
 	if limit < time.Second || limit > time.Hour {
 		return fmt.Errorf("--within %s: want a time from 1s to 1h", limit)
@@ -114,8 +115,9 @@ func (s *Source) WhyNot(ctx context.Context, name string) (bridge.Report, story.
 	return report, why, err
 }
 
-// unseenJobError is the error for a job that was not seen with our directive. It asks Slurm for the reason, and
-// otherwise lists the possible ones.
+// unseenJobError is the error for a job that was not seen as a managed one. It asks Slurm for the reason, since most
+// such jobs lack the directive or are over, and otherwise lists the possible reasons. unseen says where the job was
+// looked for.
 func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) error {
 	d, _ := s.Health(ctx) // without an answer the managed partitions are left out
 	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
@@ -135,9 +137,9 @@ func (s *Source) unseenJobError(ctx context.Context, job int, unseen string) err
 // slurmLimit is how long Slurm may take to tell about a job.
 const slurmLimit = 10 * time.Second
 
-// unmanaged says why a job is not managed, by what Slurm says of it (says, or err). partitions are those that the
-// daemon manages; empty: unknown, and not judged. unseen is where the job was looked for, the answer for a job that
-// should be managed. Empty: Slurm could not be asked.
+// unmanaged says why a job is not managed, by what Slurm says of it (says, or err); empty: Slurm could not be asked.
+// partitions are those that the daemon manages; empty: they are unknown and not judged. unseen is where the job was
+// looked for, and is the answer for a job that should be managed: it is newer than the last round.
 func unmanaged(says slurmjob.Status, err error, partitions []string, unseen string) string {
 	managed := func(name string) bool { return slices.Contains(partitions, name) }
 	switch {
@@ -166,8 +168,8 @@ func (a *explained) addWhy(report *bridge.Report) {
 }
 
 // foresee adds when a job that waits is expected to start: it plays the rounds to come forward from what the last one
-// saw, until stop. It adds nothing for a job that can never start as it is (remedyOf), and nothing for one that the
-// last round has started itself.
+// saw, until stop reports that its time is over. It adds nothing for a job that can never start as it is (remedyOf),
+// and nothing for one that the last round has started itself.
 func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	if a.Why == nil || a.Why.State != story.StateWaits && a.Why.State != story.StateStarts ||
 		remedyOf(a.Why.Wait) != nil {
@@ -194,8 +196,8 @@ func (a *explained) foresee(report *bridge.Report, stop func() bool) {
 	a.Expected, a.Outlook = &f, outlookOf(&f, a.Job)
 }
 
-// outlookOf is what is known of a job's start, and how reliable that is: how many jobs have neither a declared length
-// nor a time limit (Guess), and whether the time for looking ahead was too short (Cut).
+// outlookOf says when a job starts by a forecast, and how reliable that is: how many jobs have neither a declared
+// length nor a time limit (Guess), and whether the time for looking ahead was too short (Cut).
 func outlookOf(f *forecast.Forecast, job int) (says []string) {
 	s, known := f.Of(job)
 	if !known {
@@ -225,8 +227,8 @@ func instant(at time.Time) string {
 	return at.Format("2006-01-02T15:04")
 }
 
-// show writes what is known under one heading each. What the story does not know, as after a restart without a history,
-// is left out.
+// show writes what is known of the job, under one heading each. What the story does not know, as after a restart
+// without a history, is left out.
 func (a *explained) show(t *Text, now time.Time) {
 	t.Say(0, a.title())
 	if a.Known {
@@ -255,7 +257,7 @@ func (a *explained) show(t *Text, now time.Time) {
 	section(t, "what became of it", events)
 }
 
-// section writes lines under a title, if there are any.
+// section writes lines under a title, or nothing if there are none.
 func section(t *Text, title string, lines []string) {
 	if len(lines) > 0 {
 		t.Say(0, title+":")

@@ -59,7 +59,7 @@ func (o *History) Run(ctx context.Context, out, notes io.Writer, now time.Time) 
 	return write(out, a, o.JSON, now)
 }
 
-// question is what the history is asked for, or an error for flags that do not go together.
+// question is what the history is asked for. Flags that do not go together are an error, before anything is read.
 func (o *History) question(now time.Time) (q history.Question, err error) {
 	if o.JSON && o.CSV {
 		return q, errors.New("--json and --csv: want one of them")
@@ -80,7 +80,7 @@ type runs []story.Run
 
 const noRuns = "no runs are known of that time"
 
-// show prints a line for each run. A run that goes on has no time, and "runs" as its end.
+// show prints a line for each run. A run that goes on has no length, and "runs" as its end.
 func (all runs) show(t *Text, _ time.Time) {
 	if len(all) == 0 {
 		t.Say(0, noRuns)
@@ -138,8 +138,8 @@ func (all runs) csv() [][]string {
 // number is a figure for a program.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// plain is a foreign text that no spreadsheet takes for a formula. Unprintable characters are removed first, since they
-// could hide the sign with which a formula begins.
+// plain is a foreign text in CSV that no spreadsheet takes for a formula, which a user could have put into a job's
+// name. Unprintable characters are removed first, since they could hide the sign with which a formula begins.
 func plain(text string) string {
 	if text = printable.Line(text, LongestSentence); strings.IndexAny(text, "=+-@") == 0 {
 		return "'" + text

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Between reads --since and --until. Without --until the end is now, and a begin in the future is an error. An end in
-// the future is replaced by now, since nothing is recorded from then on. If the begin is in the future, too, the end
-// stays, so that the times remain in order, and the answer is empty.
+// Between reads --since and --until, which bound what a history or a ledger is asked for. Without --until the end is
+// now, and a begin in the future is an error. An end in the future is replaced by now, since nothing is recorded from
+// then on. If the begin is in the future, too, the end stays, so that the times remain in order, and the answer is
+// empty.
 func Between(from, to string, now time.Time) (since, until time.Time, err error) {
 	if since, err = moment(from, now); err != nil {
 		return since, until, fmt.Errorf("--since: %w", err)

@@ -24,7 +24,7 @@ type Past struct {
 	Folder string // of the history; empty: none is named
 }
 
-// archive opens the folder that was named; nil: none is.
+// archive opens the folder of --history; nil without an error: none was named.
 func (s *Past) archive() (*history.Reader, error) {
 	if s.Folder == "" {
 		return nil, nil
@@ -32,8 +32,8 @@ func (s *Past) archive() (*history.Reader, error) {
 	return openHistory(s.Folder)
 }
 
-// fallback opens the usual history folder if no daemon was named and none answered (err). nil: it is not for this case,
-// or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
+// fallback opens the usual history folder if nothing was named and no daemon has answered (err). nil: it is not for
+// this case, or the folder cannot be read. The caller then reports err, since the folder was only a second choice.
 func (s *Past) fallback(err error) *history.Reader {
 	if s.Daemon != "" || s.Ledger != "" || !errors.Is(err, ErrSilent) {
 		return nil
@@ -71,7 +71,7 @@ func (s *Past) story(ctx context.Context, notes io.Writer, job int) (told story.
 	return story.Join(job, passages, now), "rounds in the history", err
 }
 
-// askStory asks a daemon. ErrGone: it is too old to have the page.
+// askStory asks the daemon for a job's story. ErrGone: it is too old to have the page.
 func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err error) {
 	daemon, err := s.client()
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *Past) askStory(ctx context.Context, job int) (told story.Story, err err
 	return told, daemon.Get(ctx, "/story/"+strconv.Itoa(job), &told)
 }
 
-// runs are the runs that the question asks for. more: there are others. They are of the folder that was named, of the
-// ledger that was named, or of the daemon, and of the usual history if none answers.
+// runs are the runs that the question asks for; more says that there are others beyond its bound. They are read from
+// the folder or the ledger that was named, or else from the daemon, and if none answers from the usual history.
 func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
 	past, err := s.archive()
 	switch {
@@ -107,7 +107,7 @@ func (s *Past) runs(ctx context.Context, notes io.Writer, q history.Question) (r
 	return runs, more, err
 }
 
-// askRuns asks a daemon for runs.
+// askRuns asks the daemon for runs, of which more says that there are others. Gaps in its history are told to notes.
 func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
 	words := url.Values{"since": {q.Since.UTC().Format(time.RFC3339)}, "until": {q.Until.UTC().Format(time.RFC3339)}}
 	if q.User != "" {
@@ -134,8 +134,8 @@ func (s *Past) askRuns(ctx context.Context, notes io.Writer, q history.Question)
 	return answer.Runs, answer.More, nil
 }
 
-// round is the text of a kept round with all that is needed to plan it again. It is read where runs are. Only a daemon
-// that does not answer is replaced by the usual history: a round that it does not keep is an error.
+// round is the text of a kept round with all that is needed to plan it again. It is read from where runs are read. Only
+// a daemon that does not answer is replaced by the usual history: a round that it does not keep is an error.
 func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 	past, err := s.archive()
 	switch {
@@ -160,7 +160,7 @@ func (s *Past) round(ctx context.Context, number int) ([]byte, error) {
 	return text, asFailed(err)
 }
 
-// roundOfLedger is a round of the ledger with all that is needed to plan it again, as text.
+// roundOfLedger is the same text for a round of the ledger, which has the last few rounds.
 func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 	reports, err := s.Reports(ctx)
 	if err != nil {
@@ -175,13 +175,13 @@ func (s *Past) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
 		len(reports))}
 }
 
-// keptOf is a report without what planning does not need. The report does not say the daemon's version.
+// keptOf is a report without what planning does not need. The version stays empty, since a report does not say it.
 func keptOf(r *bridge.Report) *replay.Round {
 	return &replay.Round{Round: r.Round, Began: r.Began, External: r.External, Shadow: r.Shadow, Snapshot: r.Snapshot,
 		Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator, Plan: r.Plan}
 }
 
-// tellGaps prints which days of a history could not be read.
+// tellGaps prints which days of a history could not be read: the answer is incomplete then.
 func tellGaps(notes io.Writer, gaps []error) {
 	for _, gap := range gaps {
 		remedy := ""

@@ -31,8 +31,8 @@ var (
 	savingsPlace = place{"--book", "the folder that the daemon's configuration has as savings", UsualSavings}
 )
 
-// wrong is the error of a path that has something else than was wanted. It names the usual path, unless that is the
-// path itself.
+// wrong is the error of a path that has something else (err) than was wanted. It names the usual path, unless that is
+// the path itself.
 func (p place) wrong(path string, err error) error {
 	if p.usual == path {
 		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)
@@ -62,7 +62,7 @@ func (p place) read(path string, err error) error {
 	return err
 }
 
-// reworded is an error in other words.
+// reworded is an error in other words, which still is the same error by errors.Is.
 type reworded struct {
 	error
 	words string
@@ -71,7 +71,8 @@ type reworded struct {
 func (n reworded) Error() string { return n.words }
 func (n reworded) Unwrap() error { return n.error }
 
-// plainFile checks that a ledger may be at a path. It does not open it, since opening a pipe would wait for ever.
+// plainFile checks that a ledger may be at a path: a file that is not empty. It does not open it, since opening a pipe
+// would wait for ever.
 func plainFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -87,7 +88,8 @@ func plainFile(path string) error {
 	return nil
 }
 
-// openLedger opens the ledger of a daemon that is down. While a daemon has it open the error is an Unseen.
+// openLedger opens the ledger of a daemon that is down. While a daemon has it open the error is an Unseen: the path is
+// right, and that daemon is the one to ask.
 func openLedger(path string) (*ledger.Book, error) {
 	if err := plainFile(path); err != nil {
 		return nil, err
@@ -104,7 +106,7 @@ func openLedger(path string) (*ledger.Book, error) {
 	return kept, nil
 }
 
-// openHistory opens the folder of a history.
+// openHistory opens the folder of a history. Its errors say what to name instead.
 func openHistory(path string) (*history.Reader, error) {
 	if err := folder(historyPlace, path); err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func openHistory(path string) (*history.Reader, error) {
 	return past, nil
 }
 
-// folder checks that a folder exists and may be listed.
+// folder checks that a folder is there and may be listed, so that the packages that read it need no errors for users.
 func folder(p place, path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {

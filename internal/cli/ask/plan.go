@@ -59,8 +59,8 @@ func (o *Plan) Run(input io.Reader, out, notes io.Writer, path string) error {
 	return write(out, &planned{plan, cert, cert.String(), &file.Cluster}, o.JSON, time.Time{})
 }
 
-// check finds what is wrong with the flags of a snapshot. The names of policy and allocator are checked before the file
-// is read, so that a mistake in them is not reported as one of the file.
+// check refuses flags that are for a kept round, and wrong names of policy and allocator. It comes before the file is
+// read, so that a mistake in a name is not reported as one of the file.
 func (o *Plan) check() error {
 	for _, f := range []struct{ name, value string }{{"export", o.Export}, {"daemon", o.Daemon}, {"ledger", o.Ledger},
 		{"history", o.Folder}} {
@@ -86,6 +86,7 @@ type planned struct {
 	on *policy.Cluster
 }
 
+// show writes a row for each job, and then how good the plan is.
 func (p *planned) show(t *Text, _ time.Time) {
 	costs := restarting(p.on)
 	var rows [][]string
@@ -116,8 +117,7 @@ func (p *planned) show(t *Text, _ time.Time) {
 	t.write(printable.Line(p.Sentence, 0) + "\n")
 }
 
-// restarting is the cost of a restart of each running job, by job. A running job with a reason in the plan is stopped
-// or restarted.
+// restarting is the cost of a restart of each running job, by ID. The table shows it for those that the plan restarts.
 func restarting(on *policy.Cluster) map[int]time.Duration {
 	costs := map[int]time.Duration{}
 	for i := range on.Jobs {
@@ -128,8 +128,9 @@ func restarting(on *policy.Cluster) map[int]time.Duration {
 	return costs
 }
 
-// Again plans a kept round again and writes the differences. A difference is an error only if the same policy and
-// allocator were asked for and the plan was the built-in planner's.
+// Again plans a kept round again and writes the differences, to see what another version, policy or allocator would do.
+// A difference is an error only if the same policy and allocator were asked for and the plan was the built-in
+// planner's, whose plans are to be reproducible.
 func (o *Plan) Again(ctx context.Context, input io.Reader, out io.Writer) error {
 	if len(o.Profiles) > 0 {
 		return errors.New("--profiles: a kept round brings those of its jobs along: leave it out")

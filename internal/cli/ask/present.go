@@ -28,9 +28,9 @@ type Present struct {
 	started map[int]*policy.Placement // jobs that the last round has started; set by read
 }
 
-// read reads the state, and prints which profiles are missing. From a round it also notes the jobs that the round has
-// started, since the snapshot is from before. The caller applies them (whatif.Case.Started) where it asks for starts. A
-// file has no steps, so it starts none.
+// read reads the state as a case to ask about, and prints which profiles are missing. From a round it also keeps the
+// jobs that the round has started, since the snapshot is from before: the caller applies them (whatif.Case.Started) if
+// it asks for starts. A file has no steps, so it starts none.
 func (p *Present) read(ctx context.Context, input io.Reader, notes io.Writer) (whatif.Case, error) {
 	if p.Snapshot == "" {
 		report, err := p.Latest(ctx)
@@ -80,7 +80,7 @@ func (p *Present) of(report *bridge.Report, notes io.Writer) (whatif.Case, error
 	return caseOf(file, "the last round")
 }
 
-// caseOf is the case of a snapshot, with its policy and allocator by name. from names the snapshot in errors.
+// caseOf is the case of a snapshot, with its policy and allocator found by name. from names the snapshot in errors.
 func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 	who, how, err := policyAndAllocator(file.Policy, file.Allocator)
 	if err != nil {
@@ -90,8 +90,8 @@ func caseOf(file snapshot.File, from string) (whatif.Case, error) {
 	return whatif.Case{Cluster: file.Cluster, Policy: who, Allocator: how, Habits: forecast.Habits(file.Habits)}, nil
 }
 
-// startedBy are the jobs that a round has started, with their placements. Left out are starts that failed, that the
-// round put off, and those of a shadow, which sends none.
+// startedBy are the jobs that a round has started, with their placements: they hold these now, and the snapshot does
+// not say so. Left out are starts that failed, that the round put off, and those of a shadow, which sends none.
 func startedBy(report *bridge.Report) map[int]*policy.Placement {
 	started := map[int]*policy.Placement{}
 	for i := range report.Steps {
@@ -109,7 +109,7 @@ const (
 	fallbackAllocator = "tune"
 )
 
-// policyAndAllocator are the policy and the allocator of these names.
+// policyAndAllocator are the policy and the allocator of these names; empty names stand for the fallbacks.
 func policyAndAllocator(who, how string) (policy.Policy, policy.Allocator, error) {
 	first, err := policy.ParsePolicy(cmp.Or(who, fallbackPolicy))
 	if err != nil {
@@ -165,7 +165,8 @@ type profileSet struct {
 	names    []string                        // missing ones, in the order in which they came
 }
 
-// loadProfileSet has the profiles of these folders, or else the paper's.
+// loadProfileSet has the profiles of these folders, or else the ten of the paper, for jobs whose profiles do not come
+// along with a snapshot.
 func loadProfileSet(folders []string) (*profileSet, error) {
 	s := &profileSet{profiles: map[string]*sensitivity.Profile{}, missing: map[string]int{}}
 	if len(folders) == 0 {
@@ -205,7 +206,8 @@ func (s *profileSet) add(folder fs.FS) error {
 	return nil
 }
 
-// find is the profile that a job names, with or without the extension; nil: there is none, which is counted for tell.
+// find is the profile that a job names, with or without the extension; nil: there is none. The name then counts as
+// missing, for printMissing.
 func (s *profileSet) find(name string) *sensitivity.Profile {
 	p := s.profiles[strings.TrimSuffix(name, profileExtension)]
 	if p == nil {
@@ -220,7 +222,7 @@ func (s *profileSet) find(name string) *sensitivity.Profile {
 // toldNames is how many missing profiles are named.
 const toldNames = 10
 
-// printMissing prints which profiles are missing.
+// printMissing prints which profiles are missing, since their jobs are planned without one.
 func (s *profileSet) printMissing(notes io.Writer) {
 	for i, name := range s.names {
 		if i == toldNames {

@@ -35,7 +35,7 @@ type queue struct {
 	most int
 }
 
-// Run writes the answer.
+// Run writes the queue after the last round, with the counts of all jobs and the list of those that were asked for.
 func (o *Queue) Run(ctx context.Context, out io.Writer, now time.Time) error {
 	if o.Most < 0 {
 		return fmt.Errorf("--most %d: want a number of jobs, or 0 for all", o.Most)
@@ -114,7 +114,7 @@ func reasons(all []story.Reasons) string {
 }
 
 // expected is about when a job starts (the median), and by when with a chance of 90 %. A zero moment is one after the
-// end of the forecast.
+// end of the forecast; nil is no forecast, a dash.
 func expected(s *forecast.Spread) string {
 	const form = "01-02 15:04"
 	switch {

@@ -83,8 +83,8 @@ func (s *Source) client() (Client, error) {
 	return c, nil
 }
 
-// Newest is the number of the last round that a daemon keeps; 0: none. It asks a daemon only, and never reads the usual
-// ledger instead.
+// Newest is the number of the last round that the daemon keeps; 0: none. It is less to read than a report. The usual
+// ledger is never read instead, so that the error says whether a daemon answers.
 func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 	daemon, err := s.client()
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Source) Newest(ctx context.Context) (newest int, err error) {
 }
 
 // Health is what the daemon says of itself. If a ledger was named the error is an Unseen, since a ledger does not have
-// that.
+// that, and the caller goes on without it.
 func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 	if s.Ledger != "" {
 		return d, Unseen{errors.New("a ledger was named, and no daemon asked")}
@@ -113,7 +113,7 @@ func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 	return d, err
 }
 
-// ledgerFile is the path of the ledger of a daemon that is down.
+// ledgerFile is the path of the ledger of a daemon that is down, as a roundReader.
 type ledgerFile string
 
 func (s ledgerFile) Reports(context.Context) (all []bridge.Report, err error) {

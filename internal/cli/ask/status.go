@@ -36,7 +36,8 @@ type standing struct {
 	Last   *story.Standing   `json:"last,omitempty"`
 }
 
-// Run writes the answer. With the state Silent the error may be nil: then the answer is of a ledger.
+// Run writes the answer, and returns how the daemon does. With the state Silent the error may be nil: then no daemon
+// answered, and the answer is of a ledger.
 func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, error) {
 	a, err := o.look(ctx)
 	if err != nil {
@@ -45,9 +46,9 @@ func (o *Status) Run(ctx context.Context, out io.Writer, now time.Time) (State, 
 	return a.State, write(out, a, o.JSON, now)
 }
 
-// look asks the daemon, and the ledger if the daemon does not answer. An error has the state Silent only if neither
-// answered. Any other error comes without a state: a wrong command line, or a daemon that answers for itself and not
-// with its last round.
+// look asks the daemon, and reads the ledger if the daemon does not answer. An error has the state Silent only if
+// neither answered, which the exit status then says. Any other error comes without a state: a wrong command line, or a
+// daemon that answers for itself and not with its last round.
 func (o *Status) look(ctx context.Context) (*standing, error) {
 	a := &standing{State: Silent}
 	daemon, err := o.Health(ctx)
@@ -79,6 +80,7 @@ func (o *Status) look(ctx context.Context) (*standing, error) {
 	return a, nil
 }
 
+// show writes how the daemon does, what its last round did, and what it has counted since its start.
 func (a *standing) show(t *Text, now time.Time) {
 	line := func(title, text string) { t.Say(0, title+": "+text) }
 	if a.Daemon != nil {
@@ -117,7 +119,7 @@ func mode(d *rollout.Standing) string {
 	return "on: it leads"
 }
 
-// showRound describes a round.
+// showRound describes a round with line, which writes a title and a text. At most fewFailed failed steps are listed.
 func showRound(l *story.Standing, line func(title, text string), now time.Time) {
 	failed := ""
 	if n := len(l.Failed); n > 0 {
@@ -153,7 +155,7 @@ func showRound(l *story.Standing, line func(title, text string), now time.Time) 
 // fewFailed is how many failures are shown.
 const fewFailed = 5
 
-// parts says how much of something is given, lent, in use by others, closed and idle.
+// parts says how much of something is given, lent, in use by others, closed and idle. Parts of 0 are left out.
 func parts(a story.Amount) string {
 	all := []string{fmt.Sprintf("%d given", a.Given())}
 	for _, p := range []struct {
@@ -168,7 +170,7 @@ func parts(a story.Amount) string {
 }
 
 // gained is the mean speed of the running jobs relative to their proportional shares, as a clause; empty for 0, which
-// is that no GPU is granted.
+// means that no GPU is granted.
 func gained(gain float64) string {
 	if gain == 0 {
 		return ""

@@ -73,7 +73,7 @@ func (t *Text) Err() error { return asFailed(t.err) }
 // Blank writes an empty line.
 func (t *Text) Blank() { t.write("\n") }
 
-// write keeps the first error.
+// write writes a text, unless an earlier one failed. Err returns that error, so that callers need not check each line.
 func (t *Text) write(text string) {
 	if t.err == nil {
 		_, t.err = io.WriteString(t.out, text)
@@ -109,8 +109,8 @@ func (t *Text) cut(line string) string {
 	return string(letters[:max(0, t.width-1)]) + "…"
 }
 
-// Table writes rows in columns, the first row being the titles. Lines are cut to the width of the terminal. At most
-// most rows are written (0: all), and the others counted.
+// Table writes rows in columns, the first row being the titles. Lines are cut to the width of the terminal, since
+// wrapped ones would not be columns. At most most rows are written (0: all), and the others counted.
 func (t *Text) Table(rows [][]string, most int) {
 	left := 0
 	if most > 0 && len(rows)-1 > most {
@@ -147,7 +147,7 @@ func orDash(n int) string {
 	return strconv.Itoa(n)
 }
 
-// figure is a figure in a table, or a dash if it is unknown, which is 0.
+// figure is a figure in a table; 0 means unknown and is a dash.
 func figure(format string, x float64) string {
 	if x == 0 {
 		return "-"
@@ -163,7 +163,7 @@ func counted(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
-// Ago is a duration in its two largest units.
+// Ago is a duration in its two largest units; what is negative, from clocks that differ, is 0 s.
 func Ago(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -189,7 +189,7 @@ func since(at, now time.Time) string {
 // clockTime is a moment in the time zone of the reader.
 func clockTime(at time.Time) string { return at.Local().Format("2006-01-02 15:04:05") }
 
-// AsOf says of which round an answer is.
+// AsOf says of which round an answer is and how old that is, so that a stopped daemon shows.
 func AsOf(round int, began, now time.Time, shadow bool) string {
 	text := fmt.Sprintf("round %d of %s, %s ago", round, clockTime(began), Ago(now.Sub(began)))
 	if shadow {

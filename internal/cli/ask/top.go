@@ -54,14 +54,14 @@ func (o *Top) Run(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// isDown reports that no daemon was named and the usual one does not answer.
+// isDown reports that no daemon was named and the usual one does not answer: then the usual ledger is read.
 func (o *Top) isDown(ctx context.Context) bool {
 	_, err := o.Newest(ctx)
 	return o.Daemon == "" && errors.Is(err, ErrSilent)
 }
 
 // draw reads the last round, and writes it behind before, which clears the terminal. An empty before asks for the whole
-// answer once; otherwise the picture ends at the terminal's last row. An interrupt (ctx) is no error.
+// answer once; otherwise the answer ends at the terminal's last row. An interrupt (ctx) is no error.
 func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
 	if err := o.look(ctx); err != nil || ctx.Err() != nil {
 		if ctx.Err() != nil {
@@ -86,7 +86,7 @@ func (o *Top) draw(ctx context.Context, out io.Writer, before string, now time.T
 	return asFailed(err)
 }
 
-// look reads the last round, if there was one since the last look. It asks for the number first, since a report may be
+// look reads the last round into o.last, unless that is it already. It asks for the number first, since a report may be
 // large.
 func (o *Top) look(ctx context.Context) error {
 	if o.last.Round > 0 {
@@ -102,6 +102,7 @@ func (o *Top) look(ctx context.Context) error {
 	return nil
 }
 
+// show writes a summary, the running jobs unless only nodes were asked for, and the nodes.
 func (a *top) show(t *Text, now time.Time) {
 	t.Say(0, fmt.Sprintf("%d jobs run on %d of %d GPUs", len(a.Jobs), a.GPUs.Given(), a.GPUs.Total)+gained(a.Gain)+"; "+
 		AsOf(a.Round, a.Began, now, a.Shadow))
@@ -114,7 +115,8 @@ func (a *top) show(t *Text, now time.Time) {
 	t.Table(a.nodes(), 0)
 }
 
-// jobs are the rows of the running jobs, with amounts per node. A job that the round has started is new.
+// jobs are the rows of the running jobs, with cores and memory per node beside those of the share. A job that the round
+// has started is new.
 func (a *top) jobs(now time.Time) [][]string {
 	rows := [][]string{{"JOB", "USER", "GPUS", "GAIN", "CORES", "SHARE", "MEMORY", "SHARE", "SINCE", "NODES", "NAME"}}
 	for i := range a.Jobs {
@@ -132,7 +134,7 @@ func (a *top) jobs(now time.Time) [][]string {
 	return rows
 }
 
-// nodes are the rows of the nodes.
+// nodes are the rows of the nodes, with what is lent and idle of each resource.
 func (a *top) nodes() [][]string {
 	rows := [][]string{{"NODE", "TYPE", "JOBS", "GPUS", "IDLE", "CORES", "LENT", "IDLE", "MEMORY", "LENT", "IDLE",
 		"STATE"}}

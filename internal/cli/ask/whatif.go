@@ -74,8 +74,8 @@ func stopsAfter(ctx context.Context, within time.Duration) func() func() bool {
 	}
 }
 
-// check finds what is wrong with the flags by themselves, before a daemon is asked. The names are checked in a fixed
-// order, so that the same command line has the same error.
+// check refuses flags that do not go together, before a daemon is asked. The names are checked in a fixed order, so
+// that the same command line has the same error.
 func (q *WhatIf) check() error {
 	ofJob := map[string]bool{"--gpus": q.GPUs != 0, "--nodes": q.Nodes != 0, "--checkpoint": q.Checkpoint,
 		"--first": q.First, "--profile": q.Profile != ""}
@@ -165,7 +165,7 @@ func (q *WhatIf) cores() (whatif.Change, error) {
 	return whatif.Cores{Amount: n, How: relative(q.CoresPerNode)}, nil
 }
 
-// relative is how an amount is meant: with a sign it is a difference, without one the new amount.
+// relative is how an amount is meant: with a sign it is added to the present one, without a sign it is the new amount.
 func relative(text string) whatif.How {
 	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
 		return whatif.More
@@ -174,7 +174,7 @@ func relative(text string) whatif.How {
 }
 
 // memory is the change of --memory-per-node. A unit is required. What comes to less than 1 MiB is refused with the
-// rest.
+// rest, since 0 would change nothing.
 func (q *WhatIf) memory() (whatif.Change, error) {
 	if q.MemoryPerNode == "" {
 		return nil, nil
@@ -244,7 +244,7 @@ func (q *WhatIf) firstChange() (whatif.Change, error) {
 	return whatif.First{Job: q.Job}, nil
 }
 
-// profileChange is the change of --profile.
+// profileChange is the change of --profile, a file with another profile for the job.
 func (q *WhatIf) profileChange() (whatif.Change, error) {
 	if q.Profile == "" {
 		return nil, nil
@@ -288,8 +288,8 @@ func (s search) show(t *Text, _ time.Time) {
 // toldTries is how many changes of a kind are listed that do not start the job.
 const toldTries = 6
 
-// tried are the rows of what was tried, by kind. Changes that do not start the job are cut off after toldTries of a
-// kind, and the rest counted in one row. The tries of a kind stand together.
+// tried are the rows of what was tried, by kind of change. Those of a kind stand together in tries. There may be dozens
+// that do not start the job: toldTries of a kind are listed, and the others counted in one row.
 func tried(tries []whatif.Try) (rows [][]string) {
 	vain := 0 // of this kind, without a start
 	for k := range tries {
@@ -370,8 +370,8 @@ func sayJobs(t *Text, what string, jobs []int) {
 	t.Say(0, text)
 }
 
-// placed is a job's place in the outcome in a few words. A gain of 0 is one that the plan does not say, and is shown as
-// the speed with the share.
+// placed is in a few words what becomes of the job that was asked about. A gain of 0 is one that the plan does not say,
+// and is shown as the speed with the share.
 func placed(p *whatif.Place) string {
 	if p.Grant == nil {
 		text := "waits"

@@ -49,7 +49,7 @@ func (a *explained) showWhy(t *Text, now time.Time) {
 }
 
 // remedyOf says what to do about a job that can never start as it is requested; nil for a job that waits for room, its
-// turn or a limit, which may come by itself. foresee makes no estimate for a job with a remedy.
+// turn or a limit, which may come by itself. A job with a remedy gets no forecast.
 func remedyOf(w *bridge.Wait) []string {
 	if w != nil && w.Reason == bridge.Misconfigured {
 		return []string{"no room that comes free helps it: change the request, or ask the administrator"}
@@ -57,8 +57,8 @@ func remedyOf(w *bridge.Wait) []string {
 	return nil
 }
 
-// circumstances are the reason in fixed words, which jobs go before it, and of which round that is. WhyNot does not say
-// whether the round was one in the shadow, so that is not told.
+// circumstances is the rest of the answer in one line: the reason in fixed words, which jobs go before it, and of which
+// round that is. WhyNot does not say whether the round was one in the shadow, so that is not told.
 func (a *explained) circumstances(now time.Time) string {
 	var all []string
 	if a.Why.Wait != nil {
@@ -71,8 +71,8 @@ func (a *explained) circumstances(now time.Time) string {
 	return strings.Join(append(all, AsOf(a.Why.Round, a.Why.Began, now, false)), "; ")
 }
 
-// waitsFor is the reason of a wait in fixed words, and the jobs that wait for room and go before it: n of them, of
-// which next has the numbers of the first.
+// waitsFor is the reason of a wait in fixed words, which scripts and metrics use, and the jobs that wait for room and
+// go before it: n of them, of which next has the numbers of the first.
 func waitsFor(w *bridge.Wait, n int, next []int) string {
 	text := fmt.Sprintf("reason %s, cause %s", w.Reason, w.Cause)
 	var names []string
@@ -104,11 +104,11 @@ func kindOf(k *story.Kind) string {
 	return text + ")"
 }
 
-// fewHolders is how many jobs are named.
+// fewHolders is how many jobs are named that hold something.
 const fewHolders = 6
 
-// holders says which jobs hold what on the nearest node, the one of this kind with the most free. Job 0 stands for all
-// jobs that are not managed.
+// holders says which jobs hold what on the nearest node of a kind, the one with the most free; empty: none does. Job 0
+// stands for all jobs that are not managed.
 func holders(k *story.Kind) string {
 	var all []string
 	for i, h := range k.Holders {
@@ -133,7 +133,7 @@ func holders(k *story.Kind) string {
 	return "on " + k.Nearest + " have " + strings.Join(all, "; ")
 }
 
-// heldBy names the jobs that use up a limit.
+// heldBy names the jobs that use up a limit, as the end of its line; empty: none is known.
 func heldBy(jobs []int) string {
 	text := ""
 	for i, job := range jobs {
