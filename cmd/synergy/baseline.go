@@ -15,7 +15,8 @@ import (
 // noBaseline is the value of --baseline that shows the daemon's schedules only.
 const noBaseline = "none"
 
-// baselineGroup are the options of the schedules without the daemon, and of which part of the users takes part in what.
+// baselineGroup defines the options of the schedules without the daemon, and of which part of the jobs takes part in
+// what.
 func (p *productionOptions) baselineGroup() group {
 	g := newGroup("Without the daemon, next to the schedules of the production engine")
 	g.flags.StringVar(&p.baseline, "baseline", "",
@@ -32,7 +33,7 @@ func (p *productionOptions) baselineGroup() group {
 	return g
 }
 
-// usualBackfill sets the defaults of the times above.
+// usualBackfill sets the defaults of the options bf-interval, bf-resolution and bf-window, before they are defined.
 func (p *productionOptions) usualBackfill() {
 	usual := backfill.Defaults()
 	p.bfInterval, p.bfResolution, p.bfWindow = durationFlag(
@@ -44,7 +45,7 @@ func (p *productionOptions) usualBackfill() {
 	)
 }
 
-// backfill is how Slurm's backfill scheduler is configured.
+// backfill is how Slurm's backfill scheduler is configured in the simulation. A time out of range is an error.
 func (p *productionOptions) backfill() (backfill.Backfill, error) {
 	b := backfill.Defaults()
 	b.Interval, b.Resolution = time.Duration(p.bfInterval), time.Duration(p.bfResolution)
@@ -74,7 +75,7 @@ func (p *productionOptions) habits() (users.Habits, error) {
 	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints, Sharing: p.share}, nil
 }
 
-// mode is how nodes share their GPUs; empty, as the default in the simulator, for turns.
+// mode is how the simulated nodes share their GPUs; empty stands for turns, which is the simulator's default.
 func (p *productionOptions) mode() (share.Mode, error) {
 	m, err := share.ParseMode(p.shareMode)
 	if err != nil {
@@ -86,8 +87,9 @@ func (p *productionOptions) mode() (share.Mode, error) {
 	return m, nil
 }
 
-// baselines are the schedules shown before the daemon's. Without --baseline they are both, if the log says when its
-// jobs started and ended. If a Slurm log does not say it, the reason is written to notes.
+// baselines are the schedules without the daemon, shown before its own for comparison. Without --baseline they are
+// both, if the log says when its jobs started and ended. If a Slurm log does not say it, the reason is written to
+// notes.
 func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Schedule, error) {
 	if !o.changed("baseline") {
 		return usualBaselines(sim.Engine(o.schedules.engine), workloads, notes), nil
@@ -117,7 +119,8 @@ func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Sc
 	return all, nil
 }
 
-// usualBaselines are the baselines without --baseline. The artifact engine has none. They come together or not at all.
+// usualBaselines are the baselines without --baseline: none for the artifact engine, and for the other one both or
+// none.
 func usualBaselines(engine sim.Engine, workloads []sim.Workload, notes io.Writer) []sim.Schedule {
 	if engine != sim.Production {
 		return nil

@@ -16,8 +16,8 @@ func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 	return e, o.asGiven(err)
 }
 
-// buildExperiment is the simulation, with errors that name all options as flags, whether they were typed or stand in a
-// file.
+// buildExperiment is the simulation that the options describe. Its errors name all options as flags, whether they were
+// typed or stand in a file; experiment renames them.
 func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
 	if err := o.misfits(); err != nil {
 		return sim.Experiment{}, err
@@ -62,7 +62,7 @@ func (o *options) buildExperiment(notes io.Writer) (sim.Experiment, error) {
 
 const day = 24 * time.Hour
 
-// check finds what is wrong with the experiment, and what the command cannot do with it.
+// check finds what is wrong with the experiment, such as jobs without end, and what the command cannot write of it.
 func (o *options) check(e sim.Experiment) error {
 	if o.output.record != "" && len(e.Workloads) > 1 {
 		return fmt.Errorf("--record writes one workload, and there are %d: name one load and one seed",
@@ -78,8 +78,8 @@ func (o *options) check(e sim.Experiment) error {
 	return e.Check()
 }
 
-// all are the schedules that the options name. The production engine places jobs as the daemon does, so they have no
-// placement there.
+// all are the schedules that the options name: every policy with every allocator and placement, or those of
+// --scheduler. The production engine places jobs as the daemon does, so they have no placement there.
 func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
 	placements := []string{""}
 	if engine == sim.Artifact {
@@ -103,7 +103,7 @@ func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
 }
 
 // spelled are the schedules of --scheduler, in the artifact's spelling. placement is the default if a schedule names
-// none.
+// none. Only the artifact engine lets a schedule name one.
 func (s schedules) spelled(engine sim.Engine, placement string) ([]sim.Schedule, error) {
 	var all []sim.Schedule
 	for _, text := range s.schedulers {

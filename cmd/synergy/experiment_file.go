@@ -19,8 +19,8 @@ import (
 // mostExperiment bounds the file of an experiment, in bytes.
 const mostExperiment = 256 << 10
 
-// read takes over the keys of an experiment's file, if one is named, except for those that the command line says, too.
-// "-" is the standard input.
+// read sets the options that an experiment's file names, except those that the command line says, too. "-" is the
+// standard input. files has one path, or none: then nothing is read.
 func (o *options) read(stdin io.Reader, files ...string) error {
 	if len(files) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func (o *options) read(stdin io.Reader, files ...string) error {
 	return nil
 }
 
-// takeAll takes over the keys of a YAML text. The error names the line and the key.
+// takeAll sets the options that a YAML text names. The error names the line and the key.
 func (o *options) takeAll(text []byte) error {
 	root, err := document.Read(text, "keys with values, as load: 9")
 	if err != nil {
@@ -102,8 +102,8 @@ func (o *options) noKey(name string) error {
 	return fmt.Errorf("there is no key %.40q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// texts are the texts of a key's value: one, which a list gives with commas between, or several for an option that can
-// be given again.
+// texts are the texts of a key's value, to be set one after another: one, in which a list has commas between its items,
+// or several for an option that can be given again.
 func texts(f *pflag.Flag, value document.Value) ([]string, error) {
 	items := value.List
 	if value.Kind == document.Text {
@@ -131,8 +131,8 @@ var wants = map[string]string{
 	"bool": "want true or false", "int": "want a whole number, as 3", "float64": "want a number, as 0.5",
 }
 
-// unfit says what an option wants in place of the text that pflag refused. A type of ours that repeats the text in its
-// error has said it already.
+// unfit says what an option wants in place of the text that pflag refused with err. A type of ours that repeats the
+// text in its error has said it already.
 func unfit(f *pflag.Flag, text string, err error) string {
 	want, known := wants[f.Value.Type()]
 	if !known {
@@ -144,7 +144,7 @@ func unfit(f *pflag.Flag, text string, err error) string {
 	return fmt.Sprintf("%.40q: %s", text, want)
 }
 
-// valueInFile is an option's value as a file has it.
+// valueInFile is an option's value as a file has it, to print the file that gives the same figures again.
 func valueInFile(value pflag.Value) string {
 	many, is := value.(pflag.SliceValue)
 	if !is {
@@ -168,8 +168,8 @@ func inFile(text string) string {
 	return strconv.Quote(text)
 }
 
-// noFlag is the error for a flag that there is not. It says which key does the same, for one release in which scripts
-// may still have it as a flag.
+// noFlag is the error for a flag that there is not. Some options were flags and are only keys of the file today: for
+// these it says how to write the key.
 func (o *options) noFlag(c *cobra.Command, err error) error {
 	absent, is := errors.AsType[*pflag.NotExistError](err)
 	if is && o.known.Lookup(absent.GetSpecifiedName()) != nil {
@@ -182,8 +182,8 @@ func (o *options) noFlag(c *cobra.Command, err error) error {
 // asFlag finds the options that a message names. Messages write all of them as flags.
 var asFlag = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
-// asGiven has an error name options as they are given: keys of a file without dashes, and the file and the line where
-// the first that is named stands there. The error that is returned still wraps err.
+// asGiven rewords an error so that it names options as they are given: keys of a file without dashes, and the file and
+// the line where the first that is named stands there. The error that is returned still wraps err; nil stays nil.
 func (o *options) asGiven(err error) error {
 	if err == nil {
 		return nil

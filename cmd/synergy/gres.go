@@ -61,6 +61,7 @@ build without NVIDIA's library, no slurmctld. docs/node-setup.md has the JSON fo
 	return command
 }
 
+// groups defines the flags of synergy gres.
 func (o *gresOptions) groups() []group {
 	lines, check, job, output := newGroup("Lines"), newGroup("Check"), newGroup("Use"), newGroup("Output")
 	lines.flags.IntVar(&o.layout.Shards, "shards", 0, "divide each GPU into `N` shards, with one Type per device")
@@ -82,7 +83,7 @@ func (o *gresOptions) groups() []group {
 	return []group{lines, check, job, output}
 }
 
-// validate refuses impossible values, and options that do not go together, before a driver or Slurm is asked.
+// validate refuses impossible values, and options that do not go together, before the driver or Slurm is asked.
 func (o *gresOptions) validate() error {
 	switch {
 	case o.layout.Shards < 0 || o.layout.Shards > maxShards:
@@ -106,7 +107,7 @@ func (o *gresOptions) validate() error {
 	return nil
 }
 
-// watches reports whether the command shows how busy GPUs are.
+// watches reports whether the command shows how busy GPUs are, in place of what the node has.
 func (o *gresOptions) watches() bool { return o.job > 0 || o.gpus != "" }
 
 // maxShards is more shards than anyone would divide a GPU into.
@@ -147,7 +148,8 @@ func (o *gresOptions) read() (inventory.Node, error) {
 	return n, nil
 }
 
-// look reads this host's GPUs.
+// look reads this host's GPUs through NVIDIA's library. Without a driver the error is unseen: the command line was
+// right.
 func (o *gresOptions) look() (inventory.Node, error) {
 	name, err := o.nodeName()
 	if err != nil {
@@ -168,7 +170,7 @@ func (o *gresOptions) look() (inventory.Node, error) {
 // host is this machine for the GPU library, with the folder in which an MPS daemon is found if it is not the usual one.
 func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
 
-// nodeName is Slurm's name of this node.
+// nodeName is Slurm's name of this node: that of --node, or of the job, or else the host's short name.
 func (o *gresOptions) nodeName() (string, error) {
 	long, err := os.Hostname()
 	short, _, _ := strings.Cut(long, ".")
@@ -203,7 +205,7 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// show writes the inventory and the lines of Slurm's configuration that fit it.
+// show writes the inventory and the lines of Slurm's configuration that fit it, or with --json the inventory alone.
 func (o *gresOptions) show(n inventory.Node, stdout io.Writer) error {
 	lines, err := n.Lines(o.layout)
 	if err != nil {

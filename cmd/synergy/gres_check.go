@@ -25,9 +25,9 @@ type verdict struct {
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// compare writes where Slurm is wrong about the node. If slurmd cannot read its gres.conf, the comparison with
-// slurmctld is still made, and the error is returned at the end. A file or a flag that is wrong (not unseen) ends it at
-// once.
+// compare writes where Slurm is wrong about the node; a difference is an error, for the exit status. If slurmd cannot
+// read its gres.conf, the comparison with slurmctld is still made, and the error is returned at the end. A file or a
+// flag that is wrong (not unseen) ends it at once.
 func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
 	records, blind := o.records(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
@@ -53,7 +53,8 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 	return blind
 }
 
-// tell writes the verdict. In JSON no difference is [] and not null, and signs such as < are left as they are.
+// tell writes the verdict as text or JSON. In JSON no difference is [] and not null, and signs such as < are left as
+// they are.
 func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
 	if o.json == "" {
 		return asFailed(writeVerdict(stdout, v))
@@ -106,8 +107,8 @@ func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// records is gres.conf as slurmd reads it: from a file, or from slurmd itself if the node is this one. It is nil
-// without a slurmd, and nothing is compared with it.
+// records is gres.conf as slurmd reads it, from a file or from slurmd itself. nil without an error: the node is not
+// this one, or there is no slurmd here; then gres.conf is not compared.
 func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)
@@ -142,7 +143,8 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 	return records, nil
 }
 
-// slurmCommand runs one of Slurm's programs and returns its output. It is an error if that is larger than maxFile.
+// slurmCommand runs one of Slurm's programs and returns its output. It is an error if that takes longer than patience,
+// or if the output is larger than maxFile, of which the rest is dropped.
 func slurmCommand(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -161,7 +163,7 @@ func slurmCommand(ctx context.Context, name string, args ...string) (stdout, std
 // bounded keeps the first maxFile bytes that are written to it, and notes whether there were more.
 type bounded struct {
 	bytes.Buffer
-	lost bool
+	lost bool // something was dropped
 }
 
 // Write takes all that it is given, so that a program that writes too much still ends by itself.
@@ -179,7 +181,7 @@ func (b *bounded) err() error {
 	return nil
 }
 
-// lastWords is the last line that a program wrote, after a colon.
+// lastWords is the last line that a program wrote, after a colon, to be added to an error; empty: it wrote nothing.
 func lastWords(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	if last := inventory.Printable(strings.TrimSpace(lines[len(lines)-1])); last != "" {

@@ -16,7 +16,7 @@ import (
 // sampleFunc takes one sample of the GPUs that were asked for.
 type sampleFunc func() (nvml.Sample, error)
 
-// watch shows how busy GPUs are, once, or again and again until it is interrupted or the job has ended.
+// watch shows how busy GPUs are, once, or with --every until it is interrupted or the job has ended.
 func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	if o.every > 0 && o.json != "" && o.json != stdioName {
 		return errors.New("--every: want --json without a file: each look is a line on the standard output")
@@ -40,8 +40,8 @@ func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	return o.sampleRepeatedly(ctx, at, stdout)
 }
 
-// target returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at that
-// time.
+// target returns the function that samples the GPUs: those of --gpus, or those that the job's processes use at the time
+// of the sample, since a job may start processes later.
 func (o *gresOptions) target(sampler *nvml.Sampler) (sampleFunc, error) {
 	if o.gpus != "" {
 		minors, err := inventory.ParseSet(o.gpus)
@@ -54,7 +54,7 @@ func (o *gresOptions) target(sampler *nvml.Sampler) (sampleFunc, error) {
 	}, err
 }
 
-// once takes one sample and prints it. With --json each sample is one line.
+// once takes one sample of the GPUs and prints it. With --json each sample is one line.
 func (o *gresOptions) once(at sampleFunc, stdout io.Writer) error {
 	sample, err := at()
 	if err != nil {
@@ -66,8 +66,8 @@ func (o *gresOptions) once(at sampleFunc, stdout io.Writer) error {
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-// sampleRepeatedly samples again and again. If the job's control group existed and is gone, the job has ended. At the
-// first sample that is an error: there is no such job on this node.
+// sampleRepeatedly prints a sample every o.every until ctx ends. If the job's control group existed and is gone, the
+// job has ended. At the first sample that is an error: there is no such job on this node.
 func (o *gresOptions) sampleRepeatedly(ctx context.Context, at sampleFunc, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
@@ -105,7 +105,8 @@ type use struct {
 	Error  string      `json:"error,omitempty"`
 }
 
-// writeSampleJSON writes a sample on one line. A GPU that cannot be read has its error, and unknown figures.
+// writeSampleJSON writes a sample of a job's GPUs on one line; job is 0 with --gpus. A GPU that cannot be read has its
+// error, and unknown figures.
 func writeSampleJSON(w io.Writer, job int, s nvml.Sample) error {
 	all := looked{inventory.Version, job, s.At, []use{}}
 	for _, r := range s.GPUs {

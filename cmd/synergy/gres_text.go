@@ -28,6 +28,7 @@ func writeNode(w io.Writer, n inventory.Node, lines inventory.Lines) error {
 	return err
 }
 
+// counted is a number of things, in words for none.
 func counted(n int, word string) string {
 	switch n {
 	case 0:
@@ -97,7 +98,7 @@ func writeLines(w io.Writer, n inventory.Node, lines inventory.Lines) {
 	}
 }
 
-// writeSample prints how busy GPUs are.
+// writeSample prints how busy GPUs are, a line for each. What the driver does not tell is a dash.
 func writeSample(w io.Writer, s nvml.Sample) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s\n", s.At.Format("2006-01-02 15:04:05"))

@@ -19,7 +19,7 @@ type group struct {
 
 func newGroup(title string) group { return group{title, newSet(title), newSet(title)} }
 
-// newSet is a set of options that keep their order.
+// newSet is a set of options that the help shows in the order in which they are defined.
 func newSet(title string) *pflag.FlagSet {
 	set := pflag.NewFlagSet(title, pflag.ContinueOnError)
 	set.SortFlags = false
@@ -41,7 +41,7 @@ func (g group) usages(width int) string {
 	return strings.TrimRight(g.flags.FlagUsagesWrapped(width)+keys, "\n") + "\n"
 }
 
-// grouped gives a command its options, and shows them by groups in its help.
+// grouped gives a command the flags of its groups, and shows flags and keys by groups in its help.
 func grouped(command *cobra.Command, groups ...group) {
 	command.Flags().SortFlags = false
 	for _, g := range groups {

@@ -58,7 +58,8 @@ FILE is - for the standard input.`,
 // mostDays is how far back the command line for sacct may ask: ten years.
 const mostDays = 3650
 
-// run prints the command line for sacct, or checks what sacct printed. --days is of the first, --output of the second.
+// run prints the command line for sacct, or with a file checks what sacct printed. --days is of the first, --output of
+// the second.
 func (i *importing) run(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
 	switch {
@@ -75,8 +76,8 @@ func (i *importing) run(c *cobra.Command, args []string) error {
 	return i.read(c, args[0], given("output"))
 }
 
-// read checks one file, and writes the trace if asked to. What the records were is told on the standard error if the
-// trace goes to the standard output.
+// read checks that a file of sacct has all columns that a simulation needs, says what its records were, and with writes
+// makes a trace of it. The summary goes to the standard error if the trace goes to the standard output.
 func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	t, err := openTrace(c, path, string(trace.Sacct))
 	if err != nil {
@@ -99,7 +100,7 @@ func (i *importing) read(c *cobra.Command, path string, writes bool) error {
 	return save("output", i.file, c.OutOrStdout(), func(w io.Writer) error { return trace.WriteSacct(w, t) })
 }
 
-// account says what the records of a file were, and how many jobs they gave.
+// account says what the records of a file were, and how many jobs they gave, so that a site sees what is left out.
 func account(w io.Writer, t *trace.Trace) {
 	line := func(count int, what string) {
 		if count > 0 {

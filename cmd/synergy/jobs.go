@@ -13,7 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// workloads are the jobs that the options name. What is left out of a log is written to notes.
+// workloads are the jobs that the options name: drawn, recorded in a trace, or made from a site's log. What is left out
+// of a log is written to notes.
 func (o *options) workloads(g simSetup, notes io.Writer) ([]sim.Workload, error) {
 	if o.recorded.trace == "" {
 		return o.drawn(g)
@@ -43,7 +44,8 @@ func tell(notes io.Writer, t *trace.Trace) {
 	}
 }
 
-// drawn are the workloads of generated jobs, one for each load and seed.
+// drawn are the workloads of generated jobs, one for each load and seed. Jobs that are all there from the beginning
+// have no load.
 func (o *options) drawn(g simSetup) ([]sim.Workload, error) {
 	config := workload.Config{Classes: g.classes, Jobs: o.recorded.jobs}
 	var err error
@@ -90,7 +92,7 @@ func (d generatorOptions) models() (workload.Split, workload.Assign, error) {
 	return split, assign, nil
 }
 
-// mix is the distribution of the jobs' GPUs.
+// mix is the name of the distribution of the jobs' GPUs.
 func (d generatorOptions) mix() string {
 	if d.multigpu {
 		return string(workload.PaperMix)
@@ -98,7 +100,7 @@ func (d generatorOptions) mix() string {
 	return d.gpus
 }
 
-// coming is how jobs arrive.
+// coming is the name of the way in which jobs arrive.
 func (d generatorOptions) coming() string {
 	if d.static {
 		return string(workload.Static)
@@ -106,7 +108,7 @@ func (d generatorOptions) coming() string {
 	return d.arrivals
 }
 
-// series are the loads (jobs an hour) and the seeds; each pair is a workload.
+// series are the loads (jobs an hour) and the seeds of the options; each pair of them is a workload.
 func (d generatorOptions) series() (loads []float64, seeds []int64, err error) {
 	if loads, err = parseLoads(d.load); err != nil {
 		return nil, nil, fmt.Errorf("--load %w", err)
@@ -135,7 +137,8 @@ func (d generatorOptions) name() string {
 	return strings.Join(parts, ", ")
 }
 
-// replayed is the workload of a recorded trace.
+// replayed is the workload of a recorded trace, whose jobs have models and iterations. Options that draw jobs would
+// have no effect on it and are errors, and so is a trace that does not fit the cluster or its models.
 func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 	for _, name := range o.ofDrawing {
 		if o.changed(name) {
@@ -173,7 +176,7 @@ func (o *options) replayed(t *trace.Trace, g simSetup) ([]sim.Workload, error) {
 }
 
 // atOnce moves all arrivals to the beginning, a millisecond apart, which keeps their order. Jobs that all arrive within
-// the first second stay as they are.
+// the first second stay as they are, as those of a trace that was drawn like this.
 func atOnce(jobs []trace.Job) []trace.Job {
 	if len(jobs) == 0 || jobs[len(jobs)-1].Arrival <= 1 {
 		return jobs
@@ -221,8 +224,8 @@ func (o *options) logged(t *trace.Trace, g simSetup, notes io.Writer) ([]sim.Wor
 	return all, nil
 }
 
-// checkFits checks that the cluster, if there is one, has enough GPUs for each job of a log. synergy trace convert has
-// none.
+// checkFits checks that the cluster has enough GPUs for each job of a log, which would wait for ever otherwise. synergy
+// trace convert has no cluster, and any job fits.
 func (g simSetup) checkFits(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
@@ -235,13 +238,13 @@ func (g simSetup) checkFits(jobs []trace.Job) error {
 	return nil
 }
 
-// comesAtRate reports whether arrivals are drawn at a load.
+// comesAtRate reports whether arrivals are drawn at a load, and not taken from the log or all at the beginning.
 func comesAtRate(a workload.LogArrivals) bool {
 	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
 }
 
-// logRules says how jobs are made from the entries of a log. What no option names is taken from the log. Errors of
-// package workload begin with the name of the option.
+// logRules says how jobs are made from the entries of a log: which are kept, and what is drawn for them. What no option
+// names is taken from the log. Errors of package workload begin with the name of the option.
 func (o *options) logRules(g simSetup) (workload.FromLog, error) {
 	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
 		Compress: o.fromLog.compress}
@@ -276,7 +279,7 @@ func (o *options) valueOrLog(name, value string) string {
 	return "log"
 }
 
-// ranges reads which jobs of a log are kept.
+// ranges adds to rules which jobs of a log are kept, by how long they ran (--keep) and when they came (--submitted).
 func (l fromLog) ranges(rules *workload.FromLog) error {
 	if l.keep == "paper" {
 		rules.Keep = workload.PaperKeep()

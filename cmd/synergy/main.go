@@ -53,9 +53,8 @@ func collectLess() {
 	}
 }
 
-// run runs the command line and returns the exit code. A command that ended with a code of its own and without a cause
-// has said everything: its code is passed on without a message. Other errors are usage errors, unless their type says
-// otherwise.
+// run runs the command line and returns the exit code. An exitError without a cause is of a command that has said
+// everything: its code is passed on without a message. Other errors are usage errors, unless their type says otherwise.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -139,7 +138,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	return root
 }
 
-// removedCommand is a command of an earlier release. It says what does the same today.
+// removedCommand is a hidden command of an earlier release. It fails and says what does the same today, for scripts and
+// habits that still have the old name.
 func removedCommand(name, instead string) *cobra.Command {
 	return &cobra.Command{Use: name, Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, _ []string) error {

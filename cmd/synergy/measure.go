@@ -63,7 +63,7 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 
 // run measures the job if the daemon asks for that. An error costs only the measurement, and shows in the exit status.
 // It ends well and does nothing outside of a job, if the daemon does not ask, or if another process of the job measures
-// already.
+// already, since every batch script may call it.
 func (o *measureOptions) run(ctx context.Context) error {
 	if o.window < time.Second || o.total < o.window || o.total > inside.DefaultTotal {
 		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window,
@@ -104,7 +104,7 @@ func (o *measureOptions) run(ctx context.Context) error {
 	return o.say(ctx, manager, points)
 }
 
-// say writes the measured curve into the job's comment, or prints it with --print.
+// say writes the measured curve into the job's comment, where the daemon reads it, or prints it with --print.
 func (o *measureOptions) say(ctx context.Context, manager inside.Slurm, points []profiler.Point) error {
 	word := inside.Word(points, time.Now())
 	if o.anyway {
@@ -118,7 +118,8 @@ func (o *measureOptions) say(ctx context.Context, manager inside.Slurm, points [
 	return nil
 }
 
-// job is what is measured. Its iterations are read from these files of its output, unless options name others.
+// job is what is measured: the processes and cores, and where iterations are read. output are the files to which the
+// job prints, which are read unless options name others.
 func (o *measureOptions) job(output []string) (inside.Job, error) {
 	pattern, err := local.ParsePattern(o.text)
 	if err != nil {

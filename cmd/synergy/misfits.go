@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 )
 
-// misfits finds options that mean nothing together.
+// misfits refuses options that mean nothing together: one of them would have no effect.
 func (o *options) misfits() error {
 	checks := []func() error{o.misfitEngine, o.misfitWorkload, o.misfitSchedules, o.misfitOutput}
 	for _, check := range checks {
@@ -109,8 +109,8 @@ func (o *options) misfitOutput() error {
 	return o.misfitPaths()
 }
 
-// misfitPaths finds output files that would overwrite each other, the trace or an experiment, as --json experiment.yaml
-// would.
+// misfitPaths refuses output files that would overwrite each other, the trace or an experiment, as --json
+// experiment.yaml would.
 func (o *options) misfitPaths() error {
 	paths := make(map[string]string)
 	for _, s := range o.sheets() {

@@ -35,7 +35,7 @@ type options struct {
 	ofDrawing, ofLogs, ofProduction, ofArtifact []string
 
 	file  string         // the experiment's, for messages; empty: none was named
-	lines map[string]int // of the options that it says
+	lines map[string]int // the line of each option that the file says
 }
 
 // generatorOptions says how a workload is drawn.
@@ -107,8 +107,8 @@ var example = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// applyExample takes over the example if no workload is named, except for options that were given. It returns what it
-// took, or nothing if a workload is named.
+// applyExample sets the options to the example's values if no workload is named, except those that were given. It
+// returns what it set, for a remark to the user; empty: a workload is named.
 func (o *options) applyExample() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
@@ -133,6 +133,7 @@ const (
 	endsInRounds = "rounds"
 )
 
+// workloadGroup defines the options of which workload is simulated, and how much of it.
 func (o *options) workloadGroup() group {
 	g := newGroup("Workload")
 	g.flags.StringVar(&o.recorded.trace, "trace", "",
@@ -146,6 +147,7 @@ func (o *options) workloadGroup() group {
 	return g
 }
 
+// drawingGroup defines the options by which jobs are drawn.
 func (o *options) drawingGroup() group {
 	g := newGroup("Workload that is drawn, without --trace")
 	g.flags.StringVar(&o.generator.load, "load", defaultLoad,
@@ -171,6 +173,7 @@ func (o *options) drawingGroup() group {
 	return g
 }
 
+// logGroup defines the options of which jobs of a site's log are used.
 func (o *options) logGroup() group {
 	g := newGroup("Workload of a site's log, with --trace; where not named, durations, arrivals and\n" +
 		"gpus (log, one, powers, powers-or-one, up or down) are the log's")
@@ -183,6 +186,7 @@ func (o *options) logGroup() group {
 	return g
 }
 
+// siteGroup defines the options of the cluster and the profiles.
 func (o *options) siteGroup() group {
 	g := newGroup("Cluster")
 	g.flags.StringVar(&o.site.cluster, "cluster", "16x8:24:500",
@@ -194,6 +198,7 @@ func (o *options) siteGroup() group {
 	return g
 }
 
+// scheduleGroup defines the options of which schedules are compared, and by which engine.
 func (o *options) scheduleGroup() group {
 	g := newGroup("Schedules, all of which are compared")
 	g.flags.StringVar(&o.schedules.policy, "policy", "fifo",
@@ -210,6 +215,7 @@ func (o *options) scheduleGroup() group {
 	return g
 }
 
+// productionGroup defines the options that only the production engine has, the daemon's rules and Slurm's delays.
 func (o *options) productionGroup() group {
 	g := newGroup("Production engine")
 	p := &o.production
@@ -233,6 +239,7 @@ func (o *options) productionGroup() group {
 	return g
 }
 
+// artifactGroup defines the options that only the artifact engine has.
 func (o *options) artifactGroup() group {
 	g := newGroup("Artifact engine")
 	g.flags.StringVar(&o.schedules.placement, "placement", "random",
@@ -243,6 +250,7 @@ func (o *options) artifactGroup() group {
 	return g
 }
 
+// outputGroup defines the options of what is written, and where.
 func (o *options) outputGroup() group {
 	g := newGroup(outputTitle)
 	g.flags.StringVar(&o.output.json, "json", "",
@@ -264,7 +272,7 @@ func (o *options) outputGroup() group {
 // outputTitle is the title of the options that do not change the figures.
 const outputTitle = "Output"
 
-// newOptions defines all options, with their defaults.
+// newOptions defines all options, with their defaults, and which of them have no meaning in which case.
 func newOptions() *options {
 	o := &options{
 		schedules: schedules{round: durationFlag(5 * time.Minute)},
@@ -295,7 +303,8 @@ func newOptions() *options {
 	return o
 }
 
-// subset is a group of some of the options. Flags of synergy sim are flags here, too, and its keys are keys.
+// subset is a group of some of the options, for a command that has not all of them. Flags of synergy sim are flags
+// here, too, and its keys are keys.
 func (o *options) subset(title string, names ...string) group {
 	g := newGroup(title)
 	for _, name := range names {
@@ -308,7 +317,7 @@ func (o *options) subset(title string, names ...string) group {
 	return g
 }
 
-// preset gives an option another default.
+// preset gives an option another default for one command, before its flags are read.
 func (o *options) preset(name, value string) {
 	f := o.all.Lookup(name)
 	if err := f.Value.Set(value); err != nil {
@@ -317,8 +326,8 @@ func (o *options) preset(name, value string) {
 	f.DefValue = value
 }
 
-// define gives the command its options. Flags in the groups that are no options are the command's own, and no keys of
-// its file.
+// define gives the command its options, as flags and as keys of its file. Flags in the groups that are no options are
+// the command's own, and no keys of its file.
 func (o *options) define(command *cobra.Command, groups ...group) {
 	grouped(command, groups...)
 	for _, g := range groups {
@@ -336,8 +345,8 @@ func (o *options) define(command *cobra.Command, groups ...group) {
 // changed reports whether an option was given.
 func (o *options) changed(name string) bool { return o.all.Changed(name) }
 
-// command is the command line that gives the same figures again. What only a file can say stands behind it, as the
-// standard input. Options that do not change the figures are left out.
+// command is the command line that gives the same figures again, which a report shows. What only a file can say stands
+// behind it, as the standard input. Options that do not change the figures are left out.
 func (o *options) command() string {
 	words, keys := []string{"synergy", "sim"}, ""
 	for _, g := range o.groups {

@@ -22,7 +22,8 @@ type sheet struct {
 	write        func(w io.Writer, e sim.Experiment, runs []outcome.Run) error
 }
 
-// sheets are the files that the options name. The standard output is none of them: deliver writes to it.
+// sheets are the files that the options name, each with the function that writes it. The standard output is none of
+// them: deliver writes to it.
 func (o *options) sheets() []sheet {
 	all := []sheet{
 		{"jobs-out", o.output.jobs, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJobs(w, runs) }},
@@ -42,9 +43,9 @@ func (o *options) sheets() []sheet {
 // stdioName names the standard output.
 const stdioName = "-"
 
-// record writes the drawn jobs: as many as there are, and of an endless workload (0) as many as any simulation needed.
-// It states the ratio of cores to GPUs, unless it is the one that a file without a ratio has. With profiles of the
-// user's own the ratio is 0, and none is stated.
+// record writes the drawn jobs as a trace, by which the same workload can be simulated again: as many as there are, and
+// of an endless workload (0) as many as any simulation needed. It states the ratio of cores to GPUs, unless it is the
+// one that a file without a ratio has. With profiles of the user's own the ratio is 0, and none is stated.
 func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 	drawn := e.Workloads[0]
 	count := len(drawn.Jobs) + drawn.Draw.Jobs
@@ -84,7 +85,7 @@ type draft struct {
 	file *os.File
 }
 
-// drafts opens all files that the options name, and makes the report's folder.
+// drafts opens all files that the options name, and makes the report's folder, before the simulation begins.
 func (o *options) drafts() ([]*draft, error) {
 	if dir := o.output.report; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -125,7 +126,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// discard removes unfinished files.
+// discard closes and removes unfinished files, so that the old ones stay.
 func discard(drafts []*draft) {
 	for _, d := range drafts {
 		d.file.Close()
@@ -139,8 +140,8 @@ func discard(drafts []*draft) {
 // which stays when the command fails.
 func (d *draft) replaces() bool { return d.file.Name() != d.path }
 
-// finish writes a file and puts it in its place. A file that could not be written completely is discarded. A file in
-// which some simulations have no figures is kept, and the error says which.
+// finish writes a file and puts it in its place. A file that could not be written completely is discarded, and the old
+// one stays. A file in which some simulations have no figures is kept, and the error says which.
 func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	const readable = 0o644
 	out := &latch{Writer: d.file}
@@ -214,7 +215,8 @@ func (o *options) reportOptions(e sim.Experiment) report.Options {
 		Family: func(model string) string { return family(e, model) }}
 }
 
-// family is the task of a model, by its profile or the paper's table; empty: unknown.
+// family is the task of a model, such as image, by its profile or else the paper's table; empty: unknown. The report
+// colours jobs by it.
 func family(e sim.Experiment, model string) string {
 	if p, known := e.Site.Profiles[model]; known {
 		return p.Task

@@ -32,8 +32,8 @@ type examination struct {
 	paper     exam.Paper
 	policy    string
 	allocator string
-	only      string
-	sum       string
+	only      string // a file with the one cluster to ask about; empty: clusters are drawn
+	sum       string // the program's SHA-256; empty: not checked
 	verbose   bool
 	save      string
 }
@@ -67,7 +67,8 @@ the one that you want is not asked.`,
 	return command
 }
 
-// run starts the plugin, asks it for plans, and prints which promises they keep.
+// run starts the plugin, asks it for plans, and prints which promises they keep. A broken promise is an error, for the
+// exit status.
 func (e *examination) run(c *cobra.Command, path string) error {
 	if err := e.read(); err != nil {
 		return err
@@ -102,7 +103,8 @@ func (e *examination) run(c *cobra.Command, path string) error {
 	return nil
 }
 
-// read takes over the values of the flags.
+// read checks the flags and turns them into the examination's settings. With --only it reads that cluster and asks
+// about no other.
 func (e *examination) read() (err error) {
 	if e.paper.Policy, err = policy.ParsePolicy(e.policy); err != nil {
 		return fmt.Errorf("--policy: %w", err)
@@ -137,7 +139,8 @@ func (e *examination) listener(out io.Writer) func(string) {
 	return func(line string) { fmt.Fprintf(out, "plugin: %q\n", line) }
 }
 
-// pronounce prints the verdict as a table.
+// pronounce prints the verdict as a table, then what was wrong with the first plan that broke each promise. wanted is
+// how many snapshots were to be asked.
 func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range v.Lines {
@@ -172,7 +175,8 @@ func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 // tidy rounds a time to what is worth showing.
 func tidy(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
-// keep writes the first cluster on which a promise was broken.
+// keep writes the first cluster on which a promise was broken into the file of --save, by which --only asks about it
+// again.
 func (e *examination) keep(v exam.Verdict) error {
 	first := v.First()
 	if e.save == "" || first == nil {

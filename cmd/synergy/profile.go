@@ -118,7 +118,7 @@ func readProfiles(paths []string) (all []profileFile, err error) {
 	return all, nil
 }
 
-// checkGPUs checks that a job of so many GPUs fits on the node.
+// checkGPUs checks that a job of so many GPUs fits on the node for which a profile's worth is said.
 func checkGPUs(gpus int, node gres.Vector) error {
 	if gpus < 1 || gpus > node.GPUs {
 		return fmt.Errorf("--gpus %d: want 1 to %d, which the node of --node has", gpus, node.GPUs)
@@ -165,7 +165,8 @@ func checkCommand() *cobra.Command {
 	return command
 }
 
-// summary is a profile in a line, with what would improve it.
+// summary is a profile in a line, with what would improve it. A profile promises nothing below the fewest cores that
+// were measured.
 func summary(p profileFile) string {
 	text := fmt.Sprintf("%s on %s, %d × %d sizes", p.Model, p.GPUType, len(p.CoresPerGPU), len(p.MemoryPerGPU))
 	if p.Source == "" {
@@ -197,7 +198,7 @@ mean; where they differ by more than 10 % that is said.`,
 	return command
 }
 
-// merge merges the profiles, prints where they disagree, and writes the result if it is a valid profile.
+// merge writes a profile with all sizes of the profiles, if it is a valid one, and prints where they disagree.
 func merge(paths []string, out string, stdout, stderr io.Writer) error {
 	all, err := readProfiles(paths)
 	if err != nil {

@@ -52,8 +52,8 @@ func (o *localOptions) task(c *cobra.Command, k *keptRuns, q profiler.Question) 
 // grace is how long a trainer has to end when a trial is over.
 const grace = 15 * time.Second
 
-// trainer is the task's trainer on these CPUs. With Confine a running trainer can go on with other cores, so that not
-// each trial needs a start.
+// trainer is the task's trainer on these CPUs, which measures one trial after another. With Confine a running trainer
+// can go on with other cores, so that not each trial needs a start.
 func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
@@ -82,7 +82,7 @@ func (t task) saver(trainer *local.Trainer) profiling.Saver {
 	return trainer
 }
 
-// saving is what is wrong with a --checkpoint; nil: nothing.
+// saving is what is wrong with a --checkpoint; nil: nothing. It is said before a job is submitted for it.
 func saving(text string) error {
 	_, err := parseRequest(text)
 	return err
@@ -94,7 +94,8 @@ var signals = map[string]syscall.Signal{
 	"TERM": syscall.SIGTERM,
 }
 
-// parseRequest reads USR1@60, the form of the directive synergy-checkpoint.
+// parseRequest reads USR1@60, the form of the directive synergy-checkpoint: how the trainer is asked to save, and how
+// many seconds that may take.
 func parseRequest(text string) (r local.Request, err error) {
 	const usual, most = 60, 3600 // seconds, as in the directive
 	if strings.HasSuffix(text, "/steps") {
@@ -124,7 +125,7 @@ type jobReport struct {
 	Error string `json:"error,omitempty"` // why it could not measure
 }
 
-// tell writes how far the job is into the file that the submitting command reads.
+// tell writes how far the job is into the file by which the submitting command follows it.
 func (t task) tell(is jobReport) error {
 	text, err := json.Marshal(is)
 	if err != nil {
@@ -178,7 +179,8 @@ func readTask(path string) (t task, err error) {
 	return t, nil
 }
 
-// measure measures inside the job.
+// measure measures inside the job, on node, until everything is known or the budget is used up. Each run is written to
+// a file at once, by which the submitting command and a later job go on.
 func (t task) measure(c *cobra.Command, node string) error {
 	cpus, err := t.cpus()
 	if err != nil {

@@ -76,6 +76,7 @@ type listedEntry struct {
 	Scatter float64 `json:"scatter"`
 }
 
+// listJSON writes the learned profiles for programs.
 func listJSON(w io.Writer, all []*learned.Entry) error {
 	lines := make([]listedEntry, 0, len(all))
 	for _, e := range all {
@@ -88,6 +89,7 @@ func listJSON(w io.Writer, all []*learned.Entry) error {
 	return writeAll(w, append(text, '\n'))
 }
 
+// listTable writes a line for each learned profile.
 func listTable(w io.Writer, all []*learned.Entry) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "user\tjob name\tGPU\tpoints\treports\tcertain\titerations/s by cores a GPU\tlast")
@@ -103,7 +105,8 @@ func listTable(w io.Writer, all []*learned.Entry) error {
 	return t.Flush()
 }
 
-// curve is the learned curve in a few words; points from progress reports have a star.
+// curve is the learned curve in a few words, as iterations a second by cores a GPU. Points from progress reports have a
+// star, since these were not measured on purpose.
 func curve(e *learned.Entry) string {
 	if len(e.Points) == 0 {
 		return "forgotten: a job ran otherwise"
@@ -122,7 +125,7 @@ func curve(e *learned.Entry) string {
 	return strings.Join(said, ", ")
 }
 
-// shownText is a user's text as a terminal may show it.
+// shownText is a user's text as a terminal may show it: without control characters, and cut.
 func shownText(text string) string {
 	const most = 40
 	quoted := strconv.QuoteToGraphic(text)
@@ -133,8 +136,8 @@ func shownText(text string) string {
 	return quoted
 }
 
-// write writes an ordinary profile made from a learned one. It is read again before it is written, since others will
-// name it.
+// write writes an ordinary profile made from the learned one of --export. It is read again before it is written, since
+// jobs will name it.
 func (o *listOptions) write(all []*learned.Entry, stdout io.Writer) error {
 	all = slices.DeleteFunc(all, func(e *learned.Entry) bool { return e.Job != o.export })
 	switch {

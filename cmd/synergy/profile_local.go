@@ -46,6 +46,7 @@ type localOptions struct {
 	job              jobOptions
 }
 
+// groups defines the flags of synergy profile, with their defaults.
 func (o *localOptions) groups() []group {
 	o.budget, o.patient = durationFlag(5*time.Minute), durationFlag(2*time.Minute)
 	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"),
@@ -106,7 +107,7 @@ func (o *localOptions) groups() []group {
 	return []group{what, job, from, cache, about, out}
 }
 
-// run measures here or in a job.
+// run checks the flags, and measures the trainer on this machine or in a job.
 func (o *localOptions) run(c *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		return errors.New("want the trainer behind --, as synergy profile -- ./train.sh")
@@ -125,7 +126,8 @@ func (o *localOptions) run(c *cobra.Command, command []string) error {
 	return o.runHere(c, command)
 }
 
-// runHere measures on this machine.
+// runHere measures on this machine and writes the profile. What an earlier, interrupted call has measured is not
+// measured again.
 func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	if o.job.partition != "" || len(o.job.sbatch) > 0 {
 		return errors.New("--partition, --sbatch: are for a job, and with --local there is none")
@@ -177,8 +179,8 @@ func (o *localOptions) interrupted(ctx context.Context, err error, path string, 
 	return failed{err}
 }
 
-// validate refuses impossible values, and a cache of which a part is missing. The default of --node only says what the
-// profile is worth, so the job need not fit on it.
+// validate refuses impossible values, and a cache of which a part is missing. The default of --node is only the kind of
+// node for which the profile's worth is said, so the job need not fit on it.
 func (o *localOptions) validate(c *cobra.Command) error {
 	if err := checkGPUs(o.gpus, o.node.Vector); err != nil && c.Flags().Changed("node") {
 		return err
@@ -211,8 +213,9 @@ func (o *localOptions) validate(c *cobra.Command) error {
 	return nil
 }
 
-// name fills in the names of files. They are named after the last word of the command, as a trainer's script is, or
-// after its program if that word is an option or a value.
+// name fills in the names of the profile, the model, the log and the progress file, as far as no option names them.
+// They are named after the last word of the command, as a trainer's script is, or after its program if that word is an
+// option or a value.
 func (o *localOptions) name(command []string) {
 	base := filepath.Base(command[len(command)-1])
 	if strings.HasPrefix(base, "-") || strings.ContainsAny(base, " =") {
@@ -262,7 +265,8 @@ func (o *localOptions) question(can coreRange, usual gres.Memory) (q profiler.Qu
 	return q, nil
 }
 
-// cores reads 1-16, or 2,4,8. The default is from one core a GPU to what is usual.
+// cores reads --cores, as 1-16, or 2,4,8, ascending. The default is from one core a GPU to can.usual; more than
+// can.most is an error.
 func (o *localOptions) cores(can coreRange) (all []int, err error) {
 	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
@@ -292,7 +296,7 @@ func (o *localOptions) cores(can coreRange) (all []int, err error) {
 	return all, nil
 }
 
-// memory reads GB of the whole job, ascending. An amount below 1 MiB counts as 1 MiB.
+// memory reads --memory, GB of the whole job, ascending; usual is the default. An amount below 1 MiB counts as 1 MiB.
 func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) {
 	if o.size.memory == "" {
 		return []gres.Memory{max(1, usual)}, nil
@@ -308,7 +312,7 @@ func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) 
 	return slices.Compact(all), nil
 }
 
-// machineMemory is this machine's memory by /proc/meminfo, or 1 GB if that cannot be read.
+// machineMemory is this machine's memory in MiB by /proc/meminfo, or 1 GB if that cannot be read.
 func machineMemory() gres.Memory {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err == nil {
@@ -340,7 +344,7 @@ type runsKey struct {
 	Virtual int           `json:"virtual_cpus,omitempty"`
 }
 
-// kept is what an earlier run of the same command has measured.
+// kept is what an earlier call with the same command has measured; empty with --fresh, or if there was none.
 func (o *localOptions) kept(command []string, q profiler.Question) (*keptRuns, error) {
 	k := &keptRuns{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: runsKey{command, o.gpus,
 		q.Memory, o.virtual}}
@@ -353,8 +357,8 @@ func (o *localOptions) kept(command []string, q profiler.Question) (*keptRuns, e
 	return k, nil
 }
 
-// read reads the file. It is an error if the file answers another question, or has impossible values: it is written by
-// a job, and a user may have edited it.
+// read reads the file of earlier runs. It is an error if the file answers another question, or has impossible values:
+// it is written by a job, and a user may have edited it.
 func (k *keptRuns) read() error {
 	text, err := readFile(k.path)
 	if err != nil {
@@ -401,7 +405,7 @@ const mostGPUMemory = 1 << 20
 // longest is the longest checkpoint or start that a profile may say, in seconds.
 const longest = 86400
 
-// write keeps what is measured, after each trial.
+// write keeps what is measured in the file, after each trial, so that an interrupted measurement can go on.
 func (k *keptRuns) write(r profiling.Record) error {
 	k.Record = r
 	text, err := json.Marshal(k)
@@ -417,8 +421,8 @@ type place struct {
 	many string // how many such nodes there are, if known
 }
 
-// deliver writes the profile and says what it is worth. A node with fewer GPUs than the job is passed over. The picture
-// is for the first kind.
+// deliver writes the profile, and says what it is worth on the kinds of nodes in places, of which there is at least
+// one. A node with fewer GPUs than the job is passed over. The picture is for the first kind.
 func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
 	places []place) error {
 	// One point is no curve, unless only one number of cores was to be tried.
@@ -483,7 +487,7 @@ func (o *localOptions) says(
 // say.
 func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)/10) }
 
-// source says where, when and how well the profile was measured.
+// source says where, when and how well the profile was measured, so that its readers know how far to trust it.
 func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	host, _ := os.Hostname()
 	where, how := cmp.Or(plainASCII(host), "an unnamed host"), " --local"

@@ -43,7 +43,8 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 	return command
 }
 
-// plot writes the picture of a profile, with the measured points if they are known.
+// plot writes the picture of a profile to path, or to two files if that has no extension. curve has the measured
+// points; nil: only the profile is known. option is the flag that named the path, for errors.
 func (o *showOptions) plot(p *sensitivity.Profile, curve *profiler.Curve, path, option string, stdout io.Writer) error {
 	drawn := o.figure(p, curve)
 	kinds := []string{".png", ".svg"}
@@ -115,8 +116,8 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 	return o.marked(f, panel, p, curve, share, knee)
 }
 
-// marked adds the measured points, the share and the knee. Without a curve the points are those of the profile, which
-// does not say how far they scatter.
+// marked adds the measured points, the share and the knee to the figure, and returns it. Without a curve the points are
+// those of the profile, which does not say how far they scatter.
 func (o *showOptions) marked(
 	f figure.Figure, panel *figure.Panel, p *sensitivity.Profile, curve *profiler.Curve, share, knee sensitivity.Share,
 ) figure.Figure {
@@ -161,8 +162,8 @@ func ticks(most, share, knee float64) []figure.Name {
 	return names
 }
 
-// band is the range in which the curve lies. It begins at the least number of cores that was measured, since the curve
-// says nothing below.
+// band is the range in which the curve lies, up to most cores a GPU. It begins at the least number of cores that was
+// measured, since the curve says nothing below.
 func (o *showOptions) band(c profiler.Curve, most float64) figure.Band {
 	band := figure.Band{Style: figure.StyleOf(fitStyle)}
 	const steps = 200

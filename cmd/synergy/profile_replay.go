@@ -94,6 +94,7 @@ func replayAll(models []replay.Model) replayed {
 	return said
 }
 
+// encode writes the result as JSON.
 func (r replayed) encode(w io.Writer) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -102,6 +103,7 @@ func (r replayed) encode(w io.Writer) error {
 	return writeAll(w, append(text, '\n'))
 }
 
+// table writes the result as a line for each model, and one for all if there are several.
 func (r replayed) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "model\tasked for, cores\tpoints\tmean error\tp90\tworst\tstopped because")

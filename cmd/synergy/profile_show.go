@@ -21,6 +21,7 @@ type showOptions struct {
 	gpus int
 }
 
+// group defines the options of the node and the job.
 func (o *showOptions) group() group {
 	o.node = paperNode()
 	where := newGroup("Where")
@@ -98,7 +99,7 @@ func (o *showOptions) show(w io.Writer, p profileFile) error {
 // worth is what a profile promises on the node, in words.
 func (o *showOptions) worth(p *sensitivity.Profile) string { return o.worthOn(p, "") }
 
-// worthOn is worth with a remark on how many such nodes there are.
+// worthOn is worth with many, a remark on how many such nodes there are; empty: none.
 func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
@@ -141,7 +142,8 @@ far the others are off the first; and what each would have a job given on a node
 	return command
 }
 
-// compare prints the rates of all profiles side by side, with their differences from the first in percent.
+// compare prints the rates of all profiles side by side, with their differences from the first in percent. Above them
+// it says in what the profiles differ so that the rates are not comparable.
 func (o *showOptions) compare(w io.Writer, all []profileFile) error {
 	for _, p := range all[1:] {
 		for _, d := range differences(all[0].Profile, p.Profile) {
@@ -192,7 +194,7 @@ func differences(a, b *sensitivity.Profile) (all []string) {
 	return all
 }
 
-// axis is every number of cores that any of the profiles has.
+// axis is every number of cores a GPU that any of the profiles has, ascending: the rows of compare.
 func axis(all []profileFile) (cores []float64) {
 	for _, p := range all {
 		cores = append(cores, p.CoresPerGPU...)

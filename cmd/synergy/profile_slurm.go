@@ -27,8 +27,8 @@ type jobOptions struct {
 	sbatch    []string
 }
 
-// runJob measures in one job through Slurm. If an earlier call has measured everything already, no job is submitted and
-// the profile is made of what is kept.
+// runJob measures in one job through Slurm and writes the profile. If an earlier call has measured everything already,
+// no job is submitted and the profile is made of what is kept.
 func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	options, err := slurmjob.Options(o.job.sbatch)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t task) unfinished(r profiling.Record) bool {
 }
 
 // withDirectives is the trainer's script if it has #SBATCH lines; empty: none has. sbatch reads such lines only in the
-// script that it is given, which is ours.
+// script that it is given, which is ours, so the user has to name their options with --sbatch.
 func withDirectives(command []string) string {
 	const most = 64 << 10 // bytes: directives stand at the beginning of a script
 	for _, path := range command {
@@ -115,7 +115,8 @@ type hosts struct {
 	gpuType   string            // that the job asks for; empty: any
 }
 
-// askSite asks Slurm for its nodes.
+// askSite asks Slurm on which nodes the job can run. It is an error if none has as many GPUs of the type that is asked
+// for.
 func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 	nodes, err := slurmjob.Nodes(c.Context())
 	if errors.Is(err, slurmjob.ErrNone) {
@@ -170,11 +171,11 @@ func gpusOf(nodes []slurmjob.Node) string {
 // timesShare is how many times the share is tried at most by default: as much as any model of the paper can use.
 const timesShare = 4
 
-// share is the proportional share on the most frequent kind of node.
+// share is the proportional share of a job with so many GPUs on the most frequent kind of node.
 func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-// coreRange is how many cores the job can ask for: without --cores up to four times the share, or the node if that is
-// smaller, and with it as many as the largest node has. Virtual cores are all used.
+// coreRange is how many cores a job with so many GPUs can ask for: without --cores up to four times the share, or the
+// node if that is smaller, and with it as many as the largest node has. Virtual cores (above 0) are all used.
 func (s *hosts) coreRange(gpus, virtual int) coreRange {
 	most := 0
 	for _, shape := range s.shapes {
@@ -206,16 +207,16 @@ func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
 type measurement struct {
 	options *localOptions
 	task    task
-	kept    *keptRuns
-	told    *teller
+	kept    *keptRuns // what is measured so far
+	told    *teller   // prints how it goes
 	site    *hosts
-	sbatch  []string
-	folder  string // of the job's files, beside the profile
+	sbatch  []string // further options for sbatch
+	folder  string   // of the job's files, beside the profile
 
 	job     slurmjob.ID
-	shown   int    // runs whose line was printed
-	said    string // the last sentence on the job's state
-	outcome jobReport
+	shown   int       // runs whose line was printed
+	said    string    // the last sentence on the job's state
+	outcome jobReport // the last report of the job
 }
 
 // Files of a job, in its folder.
@@ -253,9 +254,10 @@ func (m *measurement) run(ctx context.Context) error {
 	return err
 }
 
-// underWay looks for a job of an earlier call that still measures, for instance because its terminal was closed. It is
-// an error if that job measures something else. A number that cannot be read, and a job that has ended or that Slurm
-// has forgotten, are of a call that is over.
+// underWay looks for a job of an earlier call that still measures, for instance because its terminal was closed, and
+// takes it over as m.job. false: there is none, and one has to be submitted. It is an error if that job measures
+// something else. A number that cannot be read, and a job that has ended or that Slurm has forgotten, are of a call
+// that is over.
 func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	text, err := os.ReadFile(m.at(numberFile))
 	if err != nil {
@@ -318,7 +320,8 @@ func (m *measurement) submit(ctx context.Context) error {
 	return nil
 }
 
-// write writes the files that the job needs, and those that it will write to.
+// write writes the files that the job needs, and those that it will write to: an NFS client reads a file anew that
+// existed before.
 func (m *measurement) write() error {
 	text, err := json.MarshalIndent(m.task, "", "  ")
 	if err != nil {
@@ -343,7 +346,7 @@ func (m *measurement) write() error {
 	return m.kept.write(m.kept.Record)
 }
 
-// copySelf writes this program to a file.
+// copySelf writes this program to a file, which the job runs.
 func copySelf(path string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -368,8 +371,8 @@ func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// name is the model's name as a part of the job's. Users choose that name, so other characters are replaced, and it is
-// cut.
+// name is the model's name as a part of the job's name. Users choose it, so other characters than letters, digits,
+// dots, dashes and underscores are replaced, and it is cut.
 func (m *measurement) name() string {
 	const most = 40
 	name := notInNames.ReplaceAllString(m.options.about.Model, "_")
@@ -382,7 +385,8 @@ func (m *measurement) size() gres.Vector {
 	return gres.Vector{GPUs: q.GPUs, CPUs: q.Cores[len(q.Cores)-1], Memory: q.Memory[len(q.Memory)-1]}
 }
 
-// gpuType is the user's, or else that of the trials so far.
+// gpuType is the type that the job asks for: the user's, or else that of the trials so far, since runs on two types are
+// not one curve; empty: any.
 func (m *measurement) gpuType() string { return cmp.Or(m.site.gpuType, m.kept.GPU) }
 
 // limit is the job's time limit: the budget, a last trial that begins at its end, and the time for leaving.
@@ -403,8 +407,8 @@ const (
 	soon        = 20 * time.Second
 )
 
-// follow watches the job until it has ended. The job's own files say so first, as a rule; Slurm is asked less often,
-// for a job that ended without a report.
+// follow watches the job until it has ended, and returns how the measurement ended. The job's own files say so first,
+// as a rule; Slurm is asked less often, for a job that ended without a report.
 func (m *measurement) follow(ctx context.Context) error {
 	var status slurmjob.Status
 	var asked time.Time
@@ -433,7 +437,8 @@ func (m *measurement) follow(ctx context.Context) error {
 	}
 }
 
-// ask asks Slurm, and prints what has changed. If slurmctld does not answer, the job goes on and is followed further.
+// ask asks Slurm for the job's state, and prints what has changed. If slurmctld does not answer, it returns the state
+// before, and the job is followed further.
 func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
 	status, err := slurmjob.Look(ctx, m.job)
 	switch {
@@ -452,7 +457,7 @@ func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob
 	return status, nil
 }
 
-// once prints a sentence, unless it was the last one printed.
+// once prints a sentence, unless it was the last one printed, as the same state is seen at each look.
 func (m *measurement) once(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
 	if text != m.said {
@@ -495,7 +500,7 @@ func (m *measurement) look() {
 // next is the trial that the job makes now, which the estimator decides alike here and there.
 func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Question, m.kept.Runs).Next }
 
-// measured is the result of a job that reported its end.
+// measured is the error of a job that reported its end; nil: it measured everything.
 func (m *measurement) measured() error {
 	if m.outcome.Error != "" {
 		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.leftoverText())}
@@ -503,8 +508,9 @@ func (m *measurement) measured() error {
 	return nil
 }
 
-// endWithoutReport returns the error of a measurement whose job has ended without a last report. The report may still
-// be on its way over a shared file system, so over looks for it for two seconds; nil: it came, and all is well.
+// endWithoutReport returns the error of a measurement whose job Slurm says has ended (status, or err) without a last
+// report. The report may still be on its way over a shared file system, so it is looked for during two seconds more;
+// nil: it came, and all is well.
 func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Status, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -531,7 +537,7 @@ func (m *measurement) endWithoutReport(ctx context.Context, status slurmjob.Stat
 }
 
 // noReportText says why a job that got a node may have reported nothing: the last line of its output, or that the node
-// does not see the folder.
+// does not see the folder. It goes on behind the state of the job.
 func (m *measurement) noReportText() string {
 	text, _ := readFile(m.at(outputFile))
 	if last := lastWords(string(text)); last != "" {
@@ -541,7 +547,7 @@ func (m *measurement) noReportText() string {
 		m.folder)
 }
 
-// leftoverText says what is left of an unfinished measurement.
+// leftoverText says what is left of an unfinished measurement, as the end of an error.
 func (m *measurement) leftoverText() string {
 	if len(m.kept.Runs) == 0 {
 		return "nothing was measured"
@@ -550,7 +556,8 @@ func (m *measurement) leftoverText() string {
 		m.kept.path)
 }
 
-// cancel cancels the job of a command that the user interrupts.
+// cancel cancels the job of a command that the user interrupts, waits until it has ended, and returns the error that
+// says so.
 func (m *measurement) cancel() error {
 	const patience = 15 * time.Second
 	ctx, stop := context.WithTimeout(context.Background(), patience)

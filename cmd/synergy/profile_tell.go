@@ -28,7 +28,8 @@ type teller struct {
 	spent  time.Duration            // measured in the current trial
 }
 
-// newTeller begins to tell. Without a terminal that obeys control codes there is no bar, and only the lines.
+// newTeller begins to tell of a measurement of q, now. Without a terminal that obeys control codes there is no bar, and
+// only the lines.
 func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
 	t := &teller{out: out, q: q, began: time.Now(), budget: budget}
 	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
@@ -50,7 +51,7 @@ func (t *teller) resumed(r profiling.Record) {
 	}
 }
 
-// begins shows a bar while a trial goes on.
+// begins shows a bar while a trial goes on. It counts how long the trial measures, for its line.
 func (t *teller) begins(trial profiler.Trial) {
 	t.clear()
 	if !trial.Prolongs {
@@ -64,7 +65,7 @@ func (t *teller) begins(trial profiler.Trial) {
 	t.gone.Go(func() { t.move(trial, t.ending) })
 }
 
-// move draws the bar until ending is closed.
+// move draws the bar until ending is closed. It runs beside the measurement, which waits for it in clear.
 func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
 	const pause = 200 * time.Millisecond
 	for {
@@ -89,7 +90,8 @@ func (t *teller) clear() {
 	}
 }
 
-// ends prints the line of a trial that has ended. A trial that is to be prolonged has no line yet.
+// ends prints the line of a trial that has ended; d is the decision after it. A trial that is to be prolonged has no
+// line yet, since its result will change.
 func (t *teller) ends(trial profiler.Trial, d profiler.Decision) {
 	t.clear()
 	if d.Stop != "" || !d.Next.Prolongs {
@@ -135,7 +137,7 @@ func (t *teller) starts(trial profiler.Trial) {
 	}
 }
 
-// ran prints the line of a run that another process has made.
+// ran prints the line of a run that another process has made; d is the decision after it.
 func (t *teller) ran(run profiler.Run, d profiler.Decision) {
 	t.clear()
 	t.spent = 0
@@ -145,7 +147,8 @@ func (t *teller) ran(run profiler.Run, d profiler.Decision) {
 	t.line(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
 }
 
-// printRemarks prints what was unusual, a sentence each.
+// printRemarks prints what was unusual in a measurement that is over, a sentence each. d is the last decision; without
+// a reason to stop it means that the time of --budget was over.
 func (t *teller) printRemarks(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
 		if run.Fault != "" {

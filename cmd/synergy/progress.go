@@ -55,7 +55,7 @@ func (b *bar) show(p sim.Progress) {
 // clear makes room for the table.
 func (b *bar) clear() { _ = b.drawn.Clear() }
 
-// describe says how far it is in words: 3/12 runs, 45210 jobs, 13.2 days simulated, 12s left.
+// describe says how far the experiment is, as: 3/12 runs, 45210 jobs, 13.2 days simulated, 12s left.
 func describe(p sim.Progress, elapsed time.Duration) string {
 	const day = 24 * 60 * 60
 	text := fmt.Sprintf("%d/%d runs, %d jobs, %.1f days simulated", p.Ended, p.Runs, p.Finished, p.Simulated/day)

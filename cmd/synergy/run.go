@@ -96,7 +96,7 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	return command
 }
 
-// run runs the command and ends with its exit code. A size that is not known only costs the variables of --env.
+// run runs COMMAND and ends with its exit code. A size that is not known only costs the variables of --env.
 func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	if len(argv) == 0 {
 		return errors.New("want a command behind --, as synergy run -- python train.py")
@@ -149,8 +149,9 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 	return l, nil
 }
 
-// target is which processes get the signal. srun passes signals on to its tasks, but TERM, INT and QUIT make it end
-// them. So for a COMMAND srun in a job and one of these signals, scancel signals the tasks past it, as with --steps.
+// target is which processes get the signal that asks to save (send). srun passes signals on to its tasks, but TERM, INT
+// and QUIT make it end them. So for a COMMAND srun in a job and one of these signals, scancel signals the tasks past
+// it, as with --steps.
 func (o *runOptions) target(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
 	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,
@@ -174,8 +175,8 @@ func (o *runOptions) target(command string, send syscall.Signal) (launcher.Targe
 // jobName is a job, or a task of an array.
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all
-// tasks, so a task is named as 17_3.
+// stepsOf is the job as scancel takes it, which signals its steps. The last task of an array has the array's own
+// number, which would mean all tasks, so a task is named as 17_3.
 func stepsOf(getenv func(string) string) (string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
@@ -190,7 +191,7 @@ func stepsOf(getenv func(string) string) (string, error) {
 	return job, nil
 }
 
-// inform gives the command its size in its environment, if asked for, and warns if the signal will not reach it.
+// inform warns if the signal will not reach this process, and with --env gives COMMAND its size in its environment.
 func (o *runOptions) inform(l *launcher.Command) error {
 	if other := launcher.Unheard(l.On, os.Getenv("SLURM_TASK_PID")); other != "" && os.Getenv("SLURM_JOB_ID") != "" {
 		l.Say(fmt.Sprintf("%s would reach %s and not this process, and end it: begin the line with exec", o.on, other))

@@ -68,7 +68,7 @@ func (b *beside) accompany(l *launcher.Command, getenv func(string) string) erro
 }
 
 // printed are the files in which iterations are looked for: the file of --watch, the files that the command prints to,
-// or those of the batch script, to which srun copies what a task prints to a pipe.
+// or those of the batch script (ofJob), to which srun copies what a task prints to a pipe.
 func (b *beside) printed(ofJob []string) (files []string) {
 	if b.watched != "" {
 		return []string{b.watched}

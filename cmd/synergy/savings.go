@@ -56,7 +56,8 @@ have been. docs/savings.md says what is assumed.`,
 	return command
 }
 
-// run reads the ledger of savings, compares it with accounting if --sacct is given, and writes the outputs.
+// run adds up the ledger of savings for the time that was asked for, compares it with accounting if --sacct is given,
+// and writes the outputs.
 func (o *saved) run(c *cobra.Command, now time.Time) error {
 	since, until, err := ask.Between(o.since, o.until, now)
 	if err != nil {
@@ -95,7 +96,8 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	return o.tell(c.OutOrStdout(), days, realised, since, until)
 }
 
-// tell writes the files, and the table unless one of them goes to the standard output.
+// tell writes the files that were named, and the table unless one of them goes to the standard output. realised is nil
+// without --sacct.
 func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	if o.csv != "" {
 		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days, realised) }); err != nil {
@@ -136,7 +138,8 @@ type bookedSums struct {
 	Accounting *accounting `json:"accounting,omitempty"` // with --sacct
 }
 
-// showDays prints the table, and sentences on how certain the sums are, for shadow mode and for real rounds.
+// showDays prints a row for each day and sentences on how certain the sums are. Shadow mode and real rounds have sums
+// of their own, since in the first nothing was really saved.
 func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
@@ -177,7 +180,8 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	return nil
 }
 
-// byAccounting is what accounting has shown for real rounds.
+// byAccounting is what accounting has shown for real rounds, as a sentence that goes on; empty in the shadow and
+// without --sacct.
 func byAccounting(realised *savings.Realised, s savings.Sums, shadow bool) string {
 	if realised == nil || shadow {
 		return ""
@@ -209,7 +213,7 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 // runs prints seconds of runs in hours.
 func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
 
-// writeDays writes all sums as CSV, in seconds and GPU-seconds, under their names in the ledger.
+// writeDays writes all sums as CSV, a line for each day, in seconds and GPU-seconds, under their names in the ledger.
 func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	table := csv.NewWriter(w)
 	header := []string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",

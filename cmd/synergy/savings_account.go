@@ -17,7 +17,8 @@ import (
 // comparedDays is how far back accounting is asked for, since runs before the switch-on are needed, too.
 const comparedDays = 60
 
-// realised compares the runs of the ledger with what sacct printed. nil: not asked for.
+// realised compares the runs of the ledger with what sacct printed, to check how long they really took; nil without an
+// error: it was not asked for. If the log has none of the runs, or has them at another time of day, that is printed.
 func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.Time) (*savings.Realised, error) {
 	if o.sacct == "" {
 		return nil, nil
@@ -69,8 +70,8 @@ func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.
 
 // accounts are the jobs of a log that ended well in their only run, by ID. An ID may occur again.
 type accounts struct {
-	begin time.Time
-	jobs  map[string][]trace.Entry
+	begin time.Time                // of the log; times of its entries are in seconds since then
+	jobs  map[string][]trace.Entry // by ID
 }
 
 // accountsOf are the jobs of a log that can be compared. Times of a job that failed, or that was requeued, do not say
@@ -97,8 +98,8 @@ const (
 	exactly = 2 * time.Second
 )
 
-// of finds the job of a run, and when it ended. Its number is not enough, since Slurm may use it again, so the start
-// must agree.
+// of finds the job of a run of the ledger, and when it ended. Its number is not enough, since Slurm may use it again,
+// so the start must agree. found is false, too, if the job failed or was requeued.
 func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
 		if a.at(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
@@ -109,6 +110,7 @@ func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 }
 
 // shifted reports whether the job of a run started at a time that differs by a time zone, as in a log without zones.
+// The user is told so, since such a log would fit no run.
 func (a accounts) shifted(r book.Run) bool {
 	return slices.ContainsFunc(a.jobs[fmt.Sprint(r.Job)], func(e trace.Entry) bool {
 		by := a.at(e.Told.Past.Started).Sub(r.Started).Round(zones)
@@ -152,8 +154,8 @@ func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
 var accountingColumns = []string{"accounting_runs", "accounting_said", "accounting_ran", "accounting_within",
 	"accounting_saved_low", "accounting_saved_high"}
 
-// accountingFields are these columns for a day: the result for all runs, and what it means for the day. They are empty
-// in shadow mode, and if too few runs could be compared.
+// accountingFields are the additional fields of a day's line in CSV: the result for all runs, and what it means for the
+// day. They are empty in shadow mode, and if too few runs could be compared.
 func accountingFields(realised *savings.Realised, d book.Day) []string {
 	fields := make([]string, len(accountingColumns))
 	if d.Shadow {

@@ -32,7 +32,7 @@ func canonicalNames(words []string) []string {
 	return all
 }
 
-// cross combines every policy with every allocator and every placement.
+// cross combines every policy with every allocator and every placement, all of which are compared.
 func cross(policies, allocators, placements []string) []sim.Schedule {
 	var all []sim.Schedule
 	for _, p := range policies {

@@ -93,6 +93,7 @@ type expectedWait struct {
 	Overhead  float64 `json:"overhead"`            // of the other
 }
 
+// run predicts what the jobs of the arguments would be on one GPU together, and writes it.
 func (o *predictOptions) run(out io.Writer, args []string) error {
 	if !(o.memory > 0 && o.memory <= 1024) {
 		return fmt.Errorf("--memory %g: want GiB, more than 0 and at most 1024", o.memory)
@@ -152,8 +153,8 @@ func readCandidate(arg string, place int) (candidate, error) {
 	return c, nil
 }
 
-// set reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them, which
-// begins with a class, and may go on behind it: that is no class here.
+// set reads one word of a job, as busy=0.5. mem and class are read as the directive synergy-share has them. That begins
+// with a class, and more may stand behind it, which is no class here.
 func (c *candidate) set(name, value string) error {
 	switch name {
 	case "mem": // in the form of the directive
@@ -188,7 +189,8 @@ func (c *candidate) set(name, value string) error {
 // shareModes are the ways to share a GPU, in the order in which they are shown.
 var shareModes = []predict.Mode{predict.Slicing, predict.Turns, predict.LookAhead, predict.Fill}
 
-// expect predicts speeds, memory and the planner's decision for the jobs.
+// expect predicts the jobs' speeds in each mode of sharing, their memory, and whether the planner would put them on one
+// GPU.
 func (o *predictOptions) expect(jobs []candidate) *sharePrediction {
 	a := &sharePrediction{Speeds: map[predict.Mode][]float64{}}
 	var tenants []predict.Tenant
@@ -234,7 +236,7 @@ func (o *predictOptions) wait(jobs []candidate) *expectedWait {
 	return a
 }
 
-// refusals say why the planner would not put the jobs on one GPU that is shared in this mode.
+// refusals say why the planner would not put the jobs on one GPU that is shared in this mode; none: it would.
 func (a *sharePrediction) refusals(mode predict.Mode) (why []string) {
 	important := 0
 	for i, j := range a.Jobs {
@@ -266,7 +268,7 @@ func (a *sharePrediction) refusals(mode predict.Mode) (why []string) {
 // hundredths rounds a speed down to hundredths, so that a refused speed is not shown as one that would do.
 func hundredths(speed float64) float64 { return math.Floor(100*speed) / 100 }
 
-// requiredSpeed is the part of its speed that a job of this class must keep beside others.
+// requiredSpeed is the part of its speed alone that a job of this class must keep beside others.
 func requiredSpeed(class share.Class) float64 {
 	if class == share.High {
 		return share.HighKeeps
@@ -315,7 +317,7 @@ func (a *sharePrediction) show(s *ask.Text) {
 	a.verdict(s)
 }
 
-// verdict says what the planner would do, which is usually the same in both modes.
+// verdict says what the planner would do, which is usually the same in both modes, and each reason against it once.
 func (a *sharePrediction) verdict(s *ask.Text) {
 	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
 	switch {

@@ -63,7 +63,7 @@ prediction; or why it shares none. It asks the daemon for that, or reads the led
 // answerOfBroker is how long the command waits for the broker.
 const answerOfBroker = 5 * time.Second
 
-// ofNode shows the state of this node's broker. If none answers the answer is unknown, and no usage error.
+// ofNode shows the state of this node's broker. If none answers the error is unseen: the command line was right.
 func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	path, err := filepath.Abs(o.socket)
 	if err != nil {
@@ -87,7 +87,8 @@ func (o *shareStatusOptions) ofNode(ctx context.Context, out io.Writer) error {
 	return asFailed(s.Err())
 }
 
-// showBroker prints the broker's state, GPU by GPU.
+// showBroker prints the broker's state: its GPUs one by one, then jobs that are stopped wrongly, and requests that it
+// refused.
 func showBroker(s *ask.Text, status *wire.Status) {
 	s.Say(0, fmt.Sprintf("broker %s, up for %s, policy %s", ask.Cell(status.Release, ask.LongestName),
 		ask.Ago(seconds(status.Up)), ask.Cell(status.Policy, ask.LongestName)))
@@ -158,7 +159,7 @@ func showGPU(s *ask.Text, g *wire.GPU) {
 // shownRows is how many clients of a GPU are shown.
 const shownRows = 50
 
-// secondsText is a time in seconds from the broker, which may be microseconds.
+// secondsText is a time in seconds from the broker as text. It may be microseconds.
 func secondsText(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%.2f ms", s*1000)

@@ -104,7 +104,8 @@ func placeIn(report *bridge.Report, id int) *policy.Placement {
 	return nil
 }
 
-// describeDevice describes the shared GPU that the job has a slot on.
+// describeDevice describes the shared GPU that the job has a slot on (at): which jobs are there and how fast each is by
+// prediction, or that it is alone there.
 func (a *sharing) describeDevice(report *bridge.Report, at *policy.Placement) {
 	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
 	var tenants []predict.Tenant
@@ -176,7 +177,8 @@ func (a *sharing) describeAlone(j *policy.Job, mode predict.Mode) {
 	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}
 }
 
-// addReducedSpeed adds that a job alone on a GPU does not have all of it.
+// addReducedSpeed adds that a job alone on a GPU does not have all of it, if its predicted speed says so: MPS limits a
+// client also while it is alone. a.With has the one job.
 func (a *sharing) addReducedSpeed(mode predict.Mode) {
 	if speed := a.With[0].Speed; speed < 1 {
 		a.Mode = mode
@@ -208,7 +210,7 @@ func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predic
 	return t
 }
 
-// obstacles are what keeps a job from sharing, whichever other jobs there are.
+// obstacles are what keeps a job from sharing, whichever other jobs there are; none: it depends on the others.
 func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	t := tenantOf(report, j, placeIn(report, j.ID))
 	for _, found := range report.Unruly {
@@ -230,7 +232,8 @@ func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	return all
 }
 
-// tooBusy says beside which jobs an important job would lose too much, for each mode in use on the nodes.
+// tooBusy says beside which jobs a job of class high would lose more than it may, for each mode in use on the nodes;
+// none: it can be beside any job.
 func tooBusy(report *bridge.Report, t predict.Tenant) (all []string) {
 	fills := slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool {
 		return slices.ContainsFunc(n.Devices, func(d policy.Device) bool { return d.Mode == share.Fill })

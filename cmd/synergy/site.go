@@ -45,9 +45,9 @@ func (o *options) readSetup() (simSetup, error) {
 	return g, err
 }
 
-// open is the cluster and the ratio of the models' table. named: --cluster was given. If only one of --cluster and
-// --ratio is given, the other follows from it; if both are, they must agree. Servers with a ratio that the table does
-// not have use its first column, as in the published program.
+// open is the cluster and the ratio of cores to GPUs for which the models' table is read. named: --cluster was given.
+// If only one of --cluster and --ratio is given, the other follows from it; if both are, they must agree. Servers with
+// a ratio that the table does not have use its first column, as in the published program.
 func (s site) open(named bool) (cluster.Cluster, int, error) {
 	if s.ratio != 0 && !measured(s.ratio) {
 		return cluster.Cluster{}, 0, unmeasured(s.ratio)
@@ -89,7 +89,7 @@ func (s site) describe() (cluster.Cluster, error) {
 	return c, nil
 }
 
-// withRatio is the cluster with this number of cores per GPU.
+// withRatio is the cluster with this number of cores per GPU on each server.
 func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
 	var other cluster.Cluster
 	for _, g := range c.Groups {
@@ -110,7 +110,7 @@ func ratioOf(c cluster.Cluster) int {
 	return 0
 }
 
-// read reads the profiles, by model.
+// read reads the profiles of --profiles, by model, or else those of the paper.
 func (s site) read() (map[string]*sensitivity.Profile, error) {
 	if s.profiles == "" {
 		return sim.Profiles(profiles.FS)

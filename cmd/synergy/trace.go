@@ -75,7 +75,7 @@ FILE is - for the standard input.`,
 	return command
 }
 
-// openTrace reads a file, or the standard input for "-".
+// openTrace reads a trace from a file, or from the standard input for "-". format is its name; empty: it is recognised.
 func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	f, err := trace.ParseFormat(format)
 	if err != nil {
@@ -87,7 +87,7 @@ func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
 	return trace.Open(path, f)
 }
 
-// asFailed wraps an error that no better command line would have prevented.
+// asFailed wraps an error that no better command line would have prevented, for the exit status; nil stays nil.
 func asFailed(err error) error {
 	if err != nil {
 		return failed{err}
@@ -96,7 +96,7 @@ func asFailed(err error) error {
 }
 
 // save writes a file, whole or not at all, or to the standard output for "-". A file whose name ends in .gz is
-// compressed.
+// compressed. option is the flag that named the path, for errors.
 func save(option, path string, stdout io.Writer, write func(io.Writer) error) error {
 	switch path {
 	case stdioName:
@@ -125,7 +125,7 @@ func save(option, path string, stdout io.Writer, write func(io.Writer) error) er
 	return failed{fmt.Errorf("--%s %s: %w", option, path, withoutPath(err))}
 }
 
-// compressed writes through gzip. Closing it writes the rest, whose error counts, too.
+// compressed makes a function that writes through gzip. Closing it writes the rest, whose error counts, too.
 func compressed(write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		packed := gzip.NewWriter(w)

@@ -69,7 +69,7 @@ without dashes.`,
 // targets are the formats that can be written.
 var targets = []trace.Format{trace.Recorded, trace.Condensed}
 
-// run converts one file.
+// run converts one file, or says what of the options does not fit.
 func (v *conversion) run(c *cobra.Command, path string) error {
 	to, err := trace.ParseFormat(v.to)
 	if err != nil || !slices.Contains(targets, to) {
@@ -90,7 +90,8 @@ func (v *conversion) run(c *cobra.Command, path string) error {
 	return save("output", v.file, c.OutOrStdout(), write)
 }
 
-// writer is the function that writes the converted trace.
+// writer is the function that writes the converted trace. The conversion is done before, so that an error leaves the
+// old file.
 func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (func(io.Writer) error, error) {
 	if to == trace.Condensed {
 		entries, err := v.entries(c, t)
@@ -103,7 +104,7 @@ func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (
 	return func(w io.Writer) error { return writeRecorded(w, jobs, ratio) }, err
 }
 
-// misfit finds options that mean nothing for this conversion.
+// misfit refuses options that have no effect on this conversion, and impossible values.
 func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 	idle, why := v.idleOptions(t, to)
 	for _, name := range idle {
@@ -135,7 +136,8 @@ func (v *conversion) idleOptions(t *trace.Trace, to trace.Format) (names []strin
 	return nil, ""
 }
 
-// jobs are the jobs of the recorded trace, and the ratio for which their iterations are counted.
+// jobs are the jobs of the recorded trace that is written, and the ratio of cores to GPUs for which their iterations
+// are counted.
 func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, error) {
 	if t.Format == trace.Recorded {
 		ratio, err := v.ratio(t)
@@ -163,8 +165,8 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 	return made[0].Jobs, g.ratio, nil
 }
 
-// ratio is the ratio for which iterations were or will be counted. For a trace that does not state it, it is --ratio.
-// One that states it is not converted for another.
+// ratio is the ratio of cores to GPUs for which iterations were or will be counted. For a trace that does not state it,
+// it is --ratio. One that states it is not converted for another.
 func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
@@ -177,7 +179,7 @@ func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	return ratio, nil
 }
 
-// modelSetup is the models of the jobs.
+// modelSetup is the models of the jobs, for a setup without a cluster.
 func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	ratio, err := v.ratio(t)
 	if err != nil {
@@ -187,8 +189,8 @@ func (v *conversion) modelSetup(t *trace.Trace) (simSetup, error) {
 	return simSetup{classes: classes, ratio: ratio}, err
 }
 
-// entries are the entries of a log. Recorded jobs become entries as if all had run at the proportional share, for whole
-// milliseconds and at least one.
+// entries are the entries of the condensed log. Recorded jobs become entries as if all had run at the proportional
+// share, for whole milliseconds and at least one.
 func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
 	if t.Format != trace.Recorded {
 		tell(c.ErrOrStderr(), t)

@@ -49,7 +49,8 @@ FILE is an experiment as for synergy sim. Of its keys it may have those that --h
 	return command
 }
 
-// ofOneTrace describes options as a command has them that writes one trace.
+// ofOneTrace describes options as a command has them that writes one trace, and gives --ratio the default of such
+// traces.
 func (o *options) ofOneTrace() {
 	for name, usage := range map[string]string{
 		"jobs":   "the first `N` of the jobs that are kept (default all)",
@@ -71,6 +72,7 @@ func paperModels(ratio int) ([]workload.Class, error) {
 	return workload.Paper(ratio)
 }
 
+// measured reports whether the paper's models were measured with so many cores for each GPU.
 func measured(ratio int) bool { return ratio >= models.LeastRatio && ratio <= models.MostRatio }
 
 func unmeasured(ratio int) error {
@@ -83,7 +85,7 @@ func outputFlag(g group, output *string) {
 		"write to `FILE`, compressed if it ends in .gz; - is the standard output")
 }
 
-// mostJobs bounds what is kept in memory.
+// mostJobs bounds the jobs that are drawn, since they are all kept in memory.
 const mostJobs = 10_000_000
 
 // generate draws the jobs that the options describe.
@@ -116,7 +118,7 @@ func (o *options) generate() ([]trace.Job, error) {
 	return jobs, nil
 }
 
-// single checks that the options describe one trace.
+// single refuses options that describe several traces, of which only one can be written.
 func (o *options) single() error {
 	loads, seeds, err := o.generator.series()
 	switch {

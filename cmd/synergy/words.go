@@ -18,7 +18,7 @@ import (
 // most is how many loads or seeds one command may name. Each of them is simulated once for every schedule.
 const most = 1000
 
-// list splits a list as fifo,srtf. Empty and repeated words are errors.
+// list splits a list as fifo,srtf, in small letters. Empty and repeated words are errors.
 func list(text string) ([]string, error) {
 	var words []string
 	seen := make(map[string]bool)
@@ -58,8 +58,8 @@ func parseLoads(text string) ([]float64, error) {
 	return loads, nil
 }
 
-// steps lists the numbers of a range, its end included. They are rounded to nine decimals, so that 0.1 three times is
-// 0.3.
+// steps lists the numbers of a range, its end included; text is the range as typed, for errors. The numbers are rounded
+// to nine decimals, so that 0.1 three times is 0.3.
 func steps(text string, first, last, step float64) ([]float64, error) {
 	const written = 1e9
 	// A step that is missing by a rounding error only still counts.
@@ -197,8 +197,8 @@ func withJSONFile(args []string) []string {
 	return all
 }
 
-// normalizeArgs is spelled for commands whose --json takes a file. For the others it is a switch, and the arguments
-// stay as they are. So do those of an unknown command, for which another function has the error.
+// normalizeArgs is withJSONFile for commands whose --json takes a file. For the others it is a switch, and the
+// arguments stay as they are. So do those of an unknown command, whose error comes from elsewhere.
 func normalizeArgs(root *cobra.Command, args []string) []string {
 	if command, _, err := root.Find(args); err == nil {
 		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
@@ -217,7 +217,7 @@ func words[T ~string](terms ...T) []string {
 	return names
 }
 
-// listed completes the last word of a list.
+// listed completes the last word of a list in which words have commas between.
 func listed(choices []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
@@ -231,7 +231,7 @@ func listed(choices []string) cobra.CompletionFunc {
 	}
 }
 
-// quoted is a word as a shell reads it.
+// quoted is a word as a shell reads it, in quotes only where it needs them.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||

@@ -83,7 +83,7 @@ type planned struct {
 	Certificate bound.Certificate `json:"certificate"`
 	Sentence    string            `json:"sentence"`
 
-	on *policy.Cluster
+	on *policy.Cluster // what was planned
 }
 
 // show writes a row for each job, and then how good the plan is.
