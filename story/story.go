@@ -122,6 +122,7 @@ func grantText(d *policy.Decision) string {
 		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
 }
 
+// count is a number of things in words.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -488,6 +488,7 @@ func (q *question) reserved(k *Kind) string {
 		r.From.UTC().Format("2006-01-02 15:04 UTC"), limit(q.job.TimeLimit))
 }
 
+// limit is a job's time limit in words; 0: it has none.
 func limit(d time.Duration) string {
 	if d == 0 {
 		return "unlimited time"

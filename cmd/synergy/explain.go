@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// explainCommand is synergy explain: its help and its flags. Package ask answers.
 func explainCommand() *cobra.Command {
 	var o ask.Explain
 	command := &cobra.Command{

@@ -174,6 +174,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// err is the error of a program that wrote more than is kept; nil: all of it is there.
 func (b *bounded) err() error {
 	if b.lost {
 		return fmt.Errorf("wrote more than %d bytes", maxFile)

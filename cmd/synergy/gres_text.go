@@ -39,6 +39,7 @@ func counted(n int, word string) string {
 	return fmt.Sprintf("%d %ss", n, word)
 }
 
+// mpsDaemon says whether a daemon of MPS runs on the node.
 func mpsDaemon(n inventory.Node) string {
 	if n.MPSDaemon {
 		return "MPS daemon running"
@@ -80,6 +81,7 @@ func numberOrDash(n int) string {
 	return strconv.Itoa(n)
 }
 
+// dash is a text, or a dash if it is empty: unknown.
 func dash(text string) string {
 	if text == "" {
 		return "-"
@@ -113,6 +115,7 @@ func writeSample(w io.Writer, s nvml.Sample) error {
 	return t.Flush()
 }
 
+// percent is a part in percent, or a dash if the driver does not tell it.
 func percent(n int) string {
 	if n == nvml.Unknown {
 		return "-"
@@ -120,6 +123,7 @@ func percent(n int) string {
 	return strconv.Itoa(n) + " %"
 }
 
+// inMemory is an amount of memory, or a dash if the driver does not tell it.
 func inMemory(m gres.Memory) string {
 	if m == nvml.Unknown {
 		return "-"

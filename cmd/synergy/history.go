@@ -8,6 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// historyCommand is synergy history: its help and its flags. Package ask answers.
 func historyCommand() *cobra.Command {
 	var o ask.History
 	command := &cobra.Command{

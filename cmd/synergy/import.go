@@ -30,6 +30,7 @@ type importing struct {
 	file string
 }
 
+// importSacctCommand is synergy import sacct: its help and its flags.
 func importSacctCommand() *cobra.Command {
 	i := &importing{}
 	command := &cobra.Command{

@@ -33,6 +33,7 @@ const (
 // version is set by the linker.
 var version string
 
+// main runs the command line, unless this process was started for another purpose.
 func main() {
 	// This program also starts itself, as the shim before a trainer and as the guardian of a measurement. Such a
 	// process does not return from these two.
@@ -93,6 +94,7 @@ type unseen struct{ error }
 
 func (u unseen) Unwrap() error { return u.error }
 
+// rootCommand is synergy with all its commands, and hidden ones for names of earlier releases.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "synergy",

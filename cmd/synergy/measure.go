@@ -24,6 +24,7 @@ type measureOptions struct {
 	anyway                           bool
 }
 
+// measureCommand is synergy measure: its help and its flags.
 func measureCommand() *cobra.Command {
 	var o measureOptions
 	command := &cobra.Command{

@@ -10,6 +10,7 @@ import (
 // it had been left out.
 type nonEmptyFlag struct{ text *string }
 
+// Set takes over the flag's value, and refuses an empty one.
 func (g nonEmptyFlag) Set(text string) error {
 	if text == "" {
 		return errors.New("is empty: leave the flag out, or say what it is for")
@@ -18,6 +19,7 @@ func (g nonEmptyFlag) Set(text string) error {
 	return nil
 }
 
+// String is the default in the help; pflag also calls it on a zero value.
 func (g nonEmptyFlag) String() string {
 	if g.text == nil {
 		return ""

@@ -6,6 +6,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// planCommand is synergy plan: its help and its flags. With --round it plans a kept round again, and takes no file.
 func planCommand() *cobra.Command {
 	o := ask.Plan{Version: programVersion()}
 	command := &cobra.Command{

@@ -17,6 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
 )
 
+// pluginCommand has the command about planner plugins.
 func pluginCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plugin",
@@ -38,6 +39,7 @@ type examination struct {
 	save      string
 }
 
+// pluginCheckCommand is synergy plugin check: its help and its flags.
 func pluginCheckCommand() *cobra.Command {
 	var e examination
 	command := &cobra.Command{

@@ -14,6 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
+// profileCommand is synergy profile, which measures, with its subcommands, which work on profiles.
 func profileCommand() *cobra.Command {
 	var o localOptions
 	command := &cobra.Command{

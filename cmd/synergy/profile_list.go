@@ -26,6 +26,7 @@ type listOptions struct {
 // learnedDir is the folder that the shipped configuration names, in a comment.
 const learnedDir = "/var/lib/synergy-slurmd/learned"
 
+// listCommand is synergy profile list: its help and its flags.
 func listCommand() *cobra.Command {
 	var o listOptions
 	command := &cobra.Command{
@@ -106,7 +107,7 @@ func listTable(w io.Writer, all []*learned.Entry) error {
 }
 
 // curve is the learned curve in a few words, as iterations a second by cores a GPU. Points from progress reports have a
-// star, since these were not measured on purpose.
+// star, since they include the time for validations and checkpoints.
 func curve(e *learned.Entry) string {
 	if len(e.Points) == 0 {
 		return "forgotten: a job ran otherwise"

@@ -15,6 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
+// plotCommand is synergy profile plot: its help and its flags.
 func plotCommand() *cobra.Command {
 	var o showOptions
 	var out string

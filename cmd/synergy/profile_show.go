@@ -38,6 +38,7 @@ func (o *showOptions) read(paths []string) ([]profileFile, error) {
 	return readProfiles(paths)
 }
 
+// showCommand is synergy profile show: its help and its flags.
 func showCommand() *cobra.Command {
 	var o showOptions
 	command := &cobra.Command{
@@ -114,6 +115,7 @@ func size(v gres.Vector) string {
 	return fmt.Sprintf("%s and %g GB", several(v.CPUs, "core"), float64(v.Memory)/float64(gres.Gigabyte))
 }
 
+// several is a number of things in words.
 func several(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -121,6 +123,7 @@ func several(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// compareCommand is synergy profile compare: its help and its flags.
 func compareCommand() *cobra.Command {
 	var o showOptions
 	command := &cobra.Command{

@@ -8,6 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// queueCommand is synergy queue: its help and its flags. Package ask answers.
 func queueCommand() *cobra.Command {
 	var o ask.Queue
 	command := &cobra.Command{

@@ -33,6 +33,7 @@ type runOptions struct {
 // catches signals before it knows its command.
 var ignored = launcher.Ignored()
 
+// runCommand is synergy run: its help and its flags. Flags behind COMMAND are the trainer's.
 func runCommand() *cobra.Command {
 	var o runOptions
 	command := &cobra.Command{
@@ -215,6 +216,7 @@ type exitError struct {
 	cause error
 }
 
+// Error is the cause, or how the command ended.
 func (e exitError) Error() string {
 	if e.cause == nil {
 		return fmt.Sprintf("ended with %d", e.code)

@@ -21,6 +21,7 @@ type beside struct {
 	window                  time.Duration
 }
 
+// add defines the flags of where iterations are read and how the job is measured.
 func (b *beside) add(flags *pflag.FlagSet) {
 	flags.StringVar(&b.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
 	flags.StringVar(&b.watched, "watch", "",

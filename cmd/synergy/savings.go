@@ -27,6 +27,7 @@ type saved struct {
 	sacct              string
 }
 
+// savingsCommand is synergy savings: its help and its flags.
 func savingsCommand() *cobra.Command {
 	var o saved
 	command := &cobra.Command{

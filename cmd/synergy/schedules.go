@@ -24,6 +24,7 @@ func canonicalName(word string) string {
 	return word
 }
 
+// canonicalNames are our names for policies, allocators or placements.
 func canonicalNames(words []string) []string {
 	var all []string
 	for _, word := range words {

@@ -28,6 +28,7 @@ type predictOptions struct {
 	json   bool
 }
 
+// sharePredictCommand is synergy share predict: its help and its flags.
 func sharePredictCommand() *cobra.Command {
 	var o predictOptions
 	command := &cobra.Command{

@@ -27,6 +27,8 @@ type shareStatusOptions struct {
 	json   bool
 }
 
+// shareStatusCommand is synergy share status. Without a job it asks the broker of this node, with one the daemon, so
+// the flags of the other are errors.
 func shareStatusCommand() *cobra.Command {
 	var o shareStatusOptions
 	command := &cobra.Command{

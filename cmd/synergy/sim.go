@@ -12,6 +12,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
+// simCommand is synergy sim: its help, with all options as flags or keys of an experiment's file.
 func simCommand() *cobra.Command {
 	o := newOptions()
 	command := &cobra.Command{

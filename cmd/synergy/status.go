@@ -14,6 +14,7 @@ const (
 	statusSilent = 2 // no daemon answered, or the command line is wrong
 )
 
+// statusCommand is synergy status. Its exit status says how the daemon does, for monitoring.
 func statusCommand() *cobra.Command {
 	var o ask.Status
 	command := &cobra.Command{

@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// topCommand is synergy top: its help and its flags. If the output is no terminal, the answer is written once.
 func topCommand() *cobra.Command {
 	var o ask.Top
 	command := &cobra.Command{

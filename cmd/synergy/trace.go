@@ -43,6 +43,7 @@ A file in any of these formats is recognised from what it holds, also when it is
 	return command
 }
 
+// inspectCommand is synergy trace inspect: its help and its flags.
 func inspectCommand() *cobra.Command {
 	o, json := newOptions(), ""
 	command := &cobra.Command{

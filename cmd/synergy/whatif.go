@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/internal/cli/ask"
 )
 
+// whatIfCommand is synergy what-if: its help and its flags. Package ask answers.
 func whatIfCommand() *cobra.Command {
 	var q ask.WhatIf
 	command := &cobra.Command{

@@ -140,6 +140,7 @@ func hoursWithin(r *story.Run, since, until time.Time) float64 {
 	return max(0, end.Sub(begin).Hours())
 }
 
+// minTime is the earlier of two moments.
 func minTime(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

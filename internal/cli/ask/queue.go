@@ -97,6 +97,7 @@ func (q *queue) show(t *Text, now time.Time) {
 	t.Table(rows, q.most)
 }
 
+// waiting says how many jobs wait.
 func waiting(n int) string {
 	if n == 1 {
 		return "1 job waits"

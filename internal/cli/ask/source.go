@@ -116,6 +116,7 @@ func (s *Source) Health(ctx context.Context) (d rollout.Standing, err error) {
 // ledgerFile is the path of the ledger of a daemon that is down, as a roundReader.
 type ledgerFile string
 
+// Reports are the reports of the rounds that the ledger keeps.
 func (s ledgerFile) Reports(context.Context) (all []bridge.Report, err error) {
 	err = s.read(func(book *ledger.Book) error {
 		all, err = book.Reports()
@@ -124,6 +125,7 @@ func (s ledgerFile) Reports(context.Context) (all []bridge.Report, err error) {
 	return all, err
 }
 
+// Latest is the report of the last round; ErrNoRound: the ledger has none.
 func (s ledgerFile) Latest(context.Context) (last bridge.Report, err error) {
 	err = s.read(func(book *ledger.Book) error {
 		last, err = book.Latest()
