@@ -184,7 +184,7 @@ func (o *gresOptions) nodeName() (string, error) {
 // maxFile bounds the files that are read, in bytes.
 const maxFile = 4 << 20
 
-// readFile reads a file, or the standard input for "-". The file may be somebody else's, so its size is bounded.
+// readFile reads a file, or the standard input for "-". The file may be another user's, so its size is bounded.
 func readFile(path string) ([]byte, error) {
 	in := io.Reader(os.Stdin)
 	if path != stdioName {

@@ -86,7 +86,7 @@ func writeVerdict(w io.Writer, v verdict) error {
 	return err
 }
 
-// asked names the sources, as the end of a sentence.
+// asked says that these sources have the GPUs as they are, as the end of a sentence.
 func asked(sources []string) string {
 	if len(sources) == 1 {
 		return sources[0] + " has them"

@@ -47,7 +47,7 @@ func main() {
 // and saves much time.
 const garbage = 400 // percent of the live heap
 
-// collectLess sets it, unless the environment has GOGC.
+// collectLess sets garbage as GOGC, unless the environment has GOGC.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)

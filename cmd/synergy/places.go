@@ -30,7 +30,7 @@ func (g nonEmptyFlag) String() string {
 // Type is the type's name in the help.
 func (g nonEmptyFlag) Type() string { return "string" }
 
-// nonEmptyVar defines such a flag.
+// nonEmptyVar defines a flag of the group whose value may not be empty; value is its default.
 func (g group) nonEmptyVar(to *string, name, value, usage string) {
 	*to = value
 	g.flags.Var(nonEmptyFlag{to}, name, usage)
@@ -52,5 +52,5 @@ func (g group) addHistoryFlags(s *ask.Past) {
 		"(default, where no daemon answers and nothing is named: "+ask.UsualHistory+")")
 }
 
-// profileExtension is that of a profile's file.
+// profileExtension is the extension of a profile's file.
 const profileExtension = ".json"

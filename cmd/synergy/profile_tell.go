@@ -108,8 +108,8 @@ func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
 	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.result(trial, d), t.spent.Seconds())
 }
 
-// result is the measured rate of the trial, by the curve that it gave. With less memory it says something about memory,
-// and is no point of the curve.
+// result is the measured rate of the trial, by the curve after it (d). With less memory than the most a trial says
+// something about memory, and is no point of the curve.
 func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
 	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
 		return "measured with less memory"

@@ -85,8 +85,8 @@ func (b *beside) printed(ofJob []string) (files []string) {
 	return files
 }
 
-// measure measures the process pid and all that it starts, with fewer of the job's cores at a time. count is its
-// iterations so far.
+// measure measures the process pid and all that it starts, with fewer of the job's cores at a time, and returns the
+// points of the curve. count is its iterations so far.
 func (b *beside) measure(ctx context.Context, pid int, job string, count func() int64) ([]profiler.Point, error) {
 	tree, err := inside.TreeOf(pid)
 	if err != nil {

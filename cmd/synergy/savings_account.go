@@ -74,8 +74,8 @@ type accounts struct {
 	jobs  map[string][]trace.Entry // by ID
 }
 
-// accountsOf are the jobs of a log that can be compared. Times of a job that failed, or that was requeued, do not say
-// how long it takes.
+// accountsOf are the jobs of a log that can be compared with the ledger. Times of a job that failed, or that was
+// requeued, do not say how long it takes.
 func accountsOf(t *trace.Trace) accounts {
 	a := accounts{t.Begin, map[string][]trace.Entry{}}
 	for _, e := range t.Entries {

@@ -55,7 +55,7 @@ func Named(name string) (Client, error) {
 	return Client{at: at, client: &http.Client{Timeout: answerLimit}}, nil
 }
 
-// BySocket is the client of whatever listens at a unix socket.
+// BySocket is the client of the program that listens at a unix socket: a daemon, or a broker.
 func BySocket(path string) Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -124,7 +124,7 @@ func (c Client) Latest(ctx context.Context) (last bridge.Report, err error) {
 	return last, err
 }
 
-// Get reads a page as JSON. ErrGone: there is no such page; ErrSilent: nobody answers.
+// Get reads a page as JSON. ErrGone: there is no such page; ErrSilent: no daemon answers.
 func (c Client) Get(ctx context.Context, path string, into any) error {
 	text, err := c.Text(ctx, path)
 	if err != nil {
@@ -136,7 +136,7 @@ func (c Client) Get(ctx context.Context, path string, into any) error {
 	return nil
 }
 
-// Text is the content of a page, whose path may have a query. ErrGone: there is no such page; ErrSilent: nobody
+// Text is the content of a page, whose path may have a query. ErrGone: there is no such page; ErrSilent: no daemon
 // answers. All errors in reading it are of type Unseen, since the command line was right.
 func (c Client) Text(ctx context.Context, path string) ([]byte, error) {
 	path, query, _ := strings.Cut(path, "?")
