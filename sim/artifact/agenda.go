@@ -11,18 +11,18 @@ const (
 
 // event is an event in the artifact's queue.
 type event struct {
-	at   float64
+	at   float64 // seconds
 	kind kind
-	job  int32
+	job  int32 // unused by the next round
 }
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.kind < b.kind }
 
 // agenda is the artifact's queue of events, a heap that behaves exactly like CPython's heapq. Events of equal time and
-// kind come out in an order that depends on the heap's layout alone. That order is visible in only three cases: jobs
-// that arrive together keep it; when a run stops with the last job of its window, other jobs that end at the same time
-// may or may not have ended; and if amounts are not exact, they are subtracted in this order. In all other cases the
-// engine keeps no agenda.
+// kind come out in an order that depends on the heap's layout alone. That order changes the result in only three cases:
+// jobs that arrive together keep it in the queue; when a run stops with the last job of its window, other jobs that end
+// at the same time may or may not have ended; and if amounts are not exact, they are subtracted in this order. In all
+// other cases the engine keeps no agenda, which saves time.
 type agenda []event
 
 func (a *agenda) push(e event) {
@@ -30,7 +30,7 @@ func (a *agenda) push(e event) {
 	a.rise(len(*a) - 1)
 }
 
-// rise moves the event at i up as long as it is strictly before its parent.
+// rise moves the event at i up as long as it is strictly before its parent, as heapq does.
 func (a agenda) rise(i int) {
 	e := a[i]
 	for i > 0 {
@@ -67,17 +67,18 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// isOrderVisible says whether the order of equal future events can be visible, in one of the three cases of agenda.
-// With at most one arrival left, the layout of the agenda does not depend on its previous content, so it can be opened
-// when it is needed.
+// isOrderVisible says whether the order of equal future events can change the result, so that an agenda must be kept:
+// amounts are not exact, or several jobs are still to arrive, and the run ends with a window or some of them arrive
+// together. With at most one arrival left, the agenda's layout does not depend on its previous content, so a new one
+// can be opened when the window ends.
 func (e *engine) isOrderVisible() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)
 }
 
-// expect puts the lease ends of this round and the next round on the agenda, if it is needed. It opens one when amounts
-// are exact no longer, and for the round that ends the window. Since at most one arrival is left then, earlier events
-// do not matter.
+// expect puts the lease ends of this round and the next round, both at the time next (seconds), on the agenda if it is
+// needed. It opens one when amounts have ceased to be exact, and for the round that ends the window. Earlier events do
+// not matter to that one, since at most one arrival is left then.
 func (e *engine) expect(next float64) {
 	e.ordered = e.ordered && e.isOrderVisible()
 	if !e.ordered && (!e.exact || e.lastOfWindow()) {
@@ -92,7 +93,7 @@ func (e *engine) expect(next float64) {
 	e.agenda.push(event{next, schedule, 0})
 }
 
-// openAgenda starts a new agenda with the known future arrivals.
+// openAgenda starts a new agenda with the known future arrivals. The caller adds the next round.
 func (e *engine) openAgenda() {
 	e.ordered, e.agenda = true, e.agenda[:0]
 	for i := e.arrived; i < len(e.jobs); i++ {
@@ -100,8 +101,9 @@ func (e *engine) openAgenda() {
 	}
 }
 
-// lastOfWindow says whether this round completes the window while other jobs end with it. That is known at its
-// beginning, when its iterations are credited.
+// lastOfWindow says whether this round completes the window while jobs outside it end too, so that the order of the
+// ends decides which of them count as finished. This is known when the round begins, because its iterations are
+// credited then.
 func (e *engine) lastOfWindow() bool {
 	if !e.windowed() {
 		return false

@@ -2,9 +2,9 @@ package artifact
 
 import "fmt"
 
-// allocate gives jobs their resources in the order of the queue, beginning behind the jobs that it has already seen:
-// those that again has given another round. It sums the amounts held only if they have changed. Opt holds nothing on
-// servers and sums its options itself.
+// allocate gives jobs their resources in the order of the queue. It begins behind the jobs that have kept their places
+// (e.seen). It is an error if a job can never be served. What jobs hold is summed only if it has changed; Opt holds
+// nothing on servers, so optimize sums it.
 func (e *engine) allocate(now float64) error {
 	var err error
 	before := len(e.allocated)
@@ -25,12 +25,13 @@ func (e *engine) allocate(now float64) error {
 	return err
 }
 
-// rounded explains why jobs may fit nowhere although there is room, and what helps.
+// rounded ends the errors about jobs that fit nowhere although there is room: why, and what helps.
 const rounded = ", since the shares of a GPU are rounded and all of them together are more than the server: " +
 	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
 
-// stuck finds a cluster that would stay empty for ever although jobs wait, which is possible only if amounts are not
-// exact. While jobs are still to arrive it is no error, since one of them may fit.
+// stuck returns an error if no job was served and none ever will be, because the first one does not fit even on the
+// empty cluster. That is possible only if amounts are not exact. nil if no job waits, or while jobs are still to
+// arrive, since one of them may fit.
 func (e *engine) stuck() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
@@ -39,8 +40,9 @@ func (e *engine) stuck() error {
 	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
-// grantFitting serves every job with no more GPUs than are free. The artifact does so for all policies but LAS. Without
-// a free GPU it stops, and the jobs behind are not seen.
+// grantFitting tries every job with no more GPUs than are free, and skips the others, as the artifact does for all
+// policies but LAS. Without a free GPU it stops; the jobs behind cannot affect the placement and are not added to
+// e.seen.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.seen)
 	for ; k < len(e.queue) && e.free > 0; k++ {
@@ -56,9 +58,9 @@ func (e *engine) grantFitting(now float64) error {
 	return nil
 }
 
-// grantSelected serves the jobs whose GPUs fit on the cluster, in the order of the queue, as the paper describes. If a
-// round selects other jobs than the one before, it starts from an empty cluster; so if some have places already, the
-// selection is the last one, and nothing is left to do.
+// grantSelected selects jobs by their GPUs, as the paper describes, and then places them; the artifact does so for LAS
+// only. If jobs hold resources already, they have kept their places, which requires that the same jobs would be
+// selected again (unchanged). Then nothing is left to do.
 func (e *engine) grantSelected(now float64) error {
 	if len(e.allocated) > 0 {
 		return nil
@@ -75,7 +77,8 @@ func (e *engine) grantSelected(now float64) error {
 	return nil
 }
 
-// selectJobs selects jobs by their GPUs alone, without placing them.
+// selectJobs selects jobs in the order of the queue whose GPUs fit on the whole cluster, without placing them; jobs
+// that need more GPUs than are left are skipped.
 func (e *engine) selectJobs() {
 	e.selected, e.left = e.selected[:0], e.count*e.gpus
 	for k := 0; k < len(e.queue) && e.left > 0; k++ {
@@ -88,8 +91,9 @@ func (e *engine) selectJobs() {
 	}
 }
 
-// grant tries to place a job. A greedy or proportional job that does not fit waits; under Tune that is an error, with
-// which the artifact ends. tune has set the speed to 1 if the job got only its share.
+// grant tries to place job i, and starts it if it fits. A greedy or proportional job that does not fit waits for the
+// next round. Under Tune that is an error, because the artifact ends there. A speed of 1 after tune means that the job
+// got only its share.
 func (e *engine) grant(i int32, now float64) error {
 	j := &e.jobs[i]
 	iterations := j.atDemand
@@ -114,7 +118,8 @@ func (e *engine) grant(i int32, now float64) error {
 	return nil
 }
 
-// start lets a job run in this round. It counts as a start unless the job ran in the round before.
+// start lets job i run in the round that begins now, and credits it with the iterations. It counts as a start unless
+// the job ran in the round before.
 func (e *engine) start(i int32, now float64, iterations int64) {
 	j := &e.jobs[i]
 	if j.lastRound != e.run.Held-1 {

@@ -26,11 +26,11 @@ type Policy string
 // The policies, as the artifact implements them.
 const (
 	FIFO   Policy = "fifo"
-	SRTF   Policy = "srtf"
-	LAS    Policy = "las"
-	FTF    Policy = "ftf"
-	DRF    Policy = "drf"
-	Tetris Policy = "tetris"
+	SRTF   Policy = "srtf"   // shortest remaining time first
+	LAS    Policy = "las"    // least attained service first, in GPU-seconds
+	FTF    Policy = "ftf"    // finish-time fairness of Themis
+	DRF    Policy = "drf"    // dominant resource fairness: the smallest dominant part of the cluster first
+	Tetris Policy = "tetris" // the smallest remaining volume first, time by resources
 )
 
 // Allocator decides how much jobs get.

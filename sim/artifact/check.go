@@ -19,7 +19,7 @@ const (
 	mostJobs = 10_000_000 // in modes in which all jobs are known from the beginning
 )
 
-// check finds invalid settings.
+// check returns an error for the first setting that is invalid; nil: all are valid.
 func (c Config) check() error {
 	switch {
 	case !slices.Contains([]Policy{FIFO, SRTF, LAS, FTF, DRF, Tetris}, c.Policy):
@@ -44,7 +44,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// models returns the models for the ratio in the configuration, or else for that of the servers.
+// models returns the table of models for the ratio in the configuration, or else for that of the servers. It is an
+// error if there is no table for the ratio, or if Opt is to use another one than its matrices.
 func (c Config) models(s *shape) ([]models.Model, error) {
 	ratio := cmp.Or(c.Ratio, s.ratio())
 	if c.Allocator == Opt && ratio != optRatio {
@@ -60,7 +61,8 @@ func (c Config) models(s *shape) ([]models.Model, error) {
 	return set, err
 }
 
-// check finds jobs that cannot be simulated.
+// check returns an error for a job that cannot be simulated. Most would otherwise wait for ever or are mistakes of
+// units.
 func (e *engine) check(given trace.Job) error {
 	id, known := models.Find(given.Model)
 	most := e.count * e.gpus
@@ -86,6 +88,7 @@ func (e *engine) check(given trace.Job) error {
 	return e.checkPlace(given)
 }
 
+// names lists the models that a job may name, for the error about another one.
 func (e *engine) names() []string {
 	var names []string
 	for _, m := range e.models {
@@ -94,8 +97,8 @@ func (e *engine) names() []string {
 	return names
 }
 
-// checkPlace requires arrivals in order, and ascending IDs in mode Generated. There jobs are read one by one, so the
-// order takes the place of findTwins, and shows when no job of the window can follow.
+// checkPlace requires arrivals in order, and ascending IDs in mode Generated. There jobs are read one by one, so
+// ascending IDs take the place of findTwins, and show when no job of the window can follow.
 func (e *engine) checkPlace(given trace.Job) error {
 	if !(given.Arrival >= 0 && given.Arrival <= longest) {
 		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, longest)
@@ -114,7 +117,7 @@ func (e *engine) checkPlace(given trace.Job) error {
 	return nil
 }
 
-// findTwins finds an ID that two jobs have.
+// findTwins returns an error if two jobs have the same ID, by which the window and the outcome identify jobs.
 func (e *engine) findTwins() error {
 	ids := make([]int, len(e.given))
 	for i, given := range e.given {
@@ -129,7 +132,8 @@ func (e *engine) findTwins() error {
 	return nil
 }
 
-// checkWindow requires a job in the window, once all jobs are known.
+// checkWindow returns an error if the window has no job, since the simulation would not end with it. It can tell only
+// once all jobs are known, and returns nil before.
 func (e *engine) checkWindow() error {
 	if !e.windowed() || !e.sourceEmpty {
 		return nil

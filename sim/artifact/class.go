@@ -13,8 +13,8 @@ const storagePerGPU = 62.5
 
 // class is what all jobs of one model and number of GPUs have in common.
 type class struct {
-	model  models.Model
-	id     int // of the model
+	model  models.Model // the row of the table
+	id     int          // of the model
 	gpus   int
 	n      float64 // gpus as a float64
 	speed  float64 // with its demand, relative to the proportional share
@@ -33,17 +33,18 @@ type class struct {
 // request is an amount that jobs of one class ask for, as a whole and per GPU, with a cache of where it does not fit.
 type request struct {
 	whole, slice vector
-	// The cache is valid as long as engine.opening is unchanged, since until then nothing is given back. No server
-	// before first has room for a slice; none says that the whole wish fits nowhere.
+	// The cache is valid as long as engine.releaseCount is the same, since nothing has been given back until then. No
+	// server before first has room for a slice; fitsNowhere says that the request as a whole fits nowhere.
 	releaseCount int
 	first        int
 	fitsNowhere  bool
 }
 
-// newRequest makes a wish; a slice is its part for one GPU.
+// newRequest makes a request for this amount; a slice is its part for one GPU.
 func newRequest(whole vector) request { return request{whole: whole, slice: whole.over(whole[gpu])} }
 
-// newClass computes the demand of a job: the best case of its model, limited to one server.
+// newClass computes what jobs of a model with this number of GPUs ask for, and how many iterations they complete in a
+// round of so many seconds. This is the same for all of them, so it is computed once.
 func newClass(s *shape, id int, model models.Model, gpus int, round float64) *class {
 	c := &class{model: model, id: id, gpus: gpus, n: float64(gpus)}
 	want, speed := s.best(model, gpus)
@@ -84,8 +85,9 @@ func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) 
 	return want, speed
 }
 
-// slowed is the speed with fewer cores than in the best case. If the best case equals the share (m5 with 6 cores per
-// GPU), the artifact divides by zero and aborts; here cores beyond the share add nothing.
+// slowed is the speed with got cores, fewer than the best cores with which it would be speed: on the line from there to
+// speed 1 at the share (all in cores of the job). If the best case equals the share (m5 with 6 cores per GPU), the
+// artifact divides by zero and aborts; here cores beyond the share add nothing.
 func (s *shape) slowed(speed, best, got, share float64) float64 {
 	excess, slope := float64(best)-share, 0.0
 	if excess != 0 {
@@ -94,8 +96,8 @@ func (s *shape) slowed(speed, best, got, share float64) float64 {
 	return 1 + float64(slope*(got-share))
 }
 
-// iterations is how many whole iterations fit in a round. The rest of the round is lost. The bound keeps the conversion
-// to int64 defined for iterations that take nearly no time.
+// iterations is how many whole iterations fit in a round (both in seconds). The rest of the round is lost. The bound
+// keeps the conversion to int64 defined for iterations that take nearly no time.
 func iterations(round, iteration float64) int64 {
 	if whole := math.Floor(round / iteration); whole < 1<<62 {
 		return int64(whole)
@@ -103,8 +105,8 @@ func iterations(round, iteration float64) int64 {
 	return 1 << 62
 }
 
-// binary says whether the arithmetic on the class's amounts is exact: the amounts have few binary digits, and its GPUs
-// are a power of two, so any part of them has few as well.
+// binary says whether the arithmetic on the class's amounts is exact (engine.exact): the amounts have few binary
+// digits, and its GPUs are a power of two, so any part of them has few as well.
 func (c *class) binary() bool {
 	d, f := c.demand.whole, c.fair.whole
 	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && hasFewDigits(d[:]...) && hasFewDigits(f[:]...)

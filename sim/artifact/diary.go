@@ -14,13 +14,13 @@ type recorder struct {
 	started int      // jobs started in this round
 	asked   int      // GPUs of all jobs in the queue
 	staying int      // jobs that ran in the round before and have not finished
-	open    [][]int  // by job: the indices of its spans in run.Spans in the last round in which it ran
-	taken   [][]bool // GPUs in use, by server
-	devices []int    // of the job that is being recorded
+	open    [][]int  // by job: the indices in run.Spans of its spans in the last round in which it ran
+	taken   [][]bool // by server and GPU: whether a job recorded so far in this round has it
+	devices []int    // GPUs of the job that is being recorded
 }
 
-// record records the state of the cluster right after a round. Jobs that run and were not started now also ran in the
-// round before; of those that could go on (staying), the others were stopped.
+// record records the state of the cluster right after a round, if that is wanted. Jobs that run and were not started
+// now also ran in the round before; of those that could go on (staying), the others were stopped.
 func (e *engine) record(now float64) {
 	if !e.Detail {
 		return
@@ -40,7 +40,7 @@ func (e *engine) record(now float64) {
 	e.recording.changed, e.recording.started = false, 0
 }
 
-// prolong extends the spans of all running jobs by one round.
+// prolong extends the spans of all running jobs to the end of this round (seconds), when no placement has changed.
 func (e *engine) prolong(to float64) {
 	for _, i := range e.allocated {
 		for _, k := range e.recording.open[i] {
@@ -49,8 +49,8 @@ func (e *engine) prolong(to float64) {
 	}
 }
 
-// recordPlaces determines which GPUs each job has. All GPUs are free at the beginning of a round, so this follows from
-// the order in which jobs were placed.
+// recordPlaces determines which GPUs each running job has, which the simulation itself does not need. All GPUs are free
+// at the beginning of a round, so this follows from the order in which jobs were placed.
 func (e *engine) recordPlaces(now float64) {
 	d := &e.recording
 	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
@@ -99,7 +99,8 @@ func (e *engine) spanOf(before []int, span outcome.Span) int {
 	return len(e.run.Spans) - 1
 }
 
-// take returns the GPUs that a part gets, ascending: the first free ones of its server, or the last ones.
+// take marks the GPUs of a part as used and returns them, ascending: the first free ones of its server, or the last
+// ones.
 func (d *recorder) take(p *part) []int {
 	taken, from := d.taken[p.server], len(d.devices)
 	for n, k := 0, 0; n < p.gpus; k++ {
@@ -117,7 +118,7 @@ func (d *recorder) take(p *part) []int {
 	return d.devices[from:]
 }
 
-// inOrder sorts spans by their start.
+// inOrder sorts spans by their start, as outcome.Run requires.
 func inOrder(spans []outcome.Span) {
 	slices.SortFunc(spans, func(a, b outcome.Span) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))

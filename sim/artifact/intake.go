@@ -14,8 +14,8 @@ import (
 // windowed says whether the simulation ends with the window.
 func (e *engine) windowed() bool { return e.Window != outcome.Window{} }
 
-// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning. A source with more than
-// mostJobs counts as endless.
+// takeAll reads all jobs, in the modes in which the artifact knows them from the beginning, and checks that no ID
+// occurs twice. A source with more than mostJobs counts as endless, which is an error.
 func (e *engine) takeAll(ctx context.Context) error {
 	for !e.sourceEmpty {
 		if err := e.take(); err != nil {
@@ -34,7 +34,8 @@ func (e *engine) takeAll(ctx context.Context) error {
 	return e.findTwins()
 }
 
-// take reads the next job from the source, if there is one. With it, amounts may cease to be exact.
+// take reads the next job from the source and checks it; at the end of the source it only sets sourceEmpty. If the
+// job's amounts have too many binary digits, arithmetic is no longer exact from here on.
 func (e *engine) take() error {
 	given, more := e.Jobs.Next()
 	if !more {
@@ -58,8 +59,8 @@ func (e *engine) take() error {
 	return nil
 }
 
-// findTies finds the last job that arrives at the same time as the one before it: up to that one, the order of equal
-// arrivals can be visible (see agenda).
+// findTies finds the last job that arrives at the same time as the one before it. Until that job has arrived, an agenda
+// is needed, because its layout decides the order of equal arrivals in the queue.
 func (e *engine) findTies() {
 	for i := 1; i < len(e.jobs); i++ {
 		if e.jobs[i].arrival == e.jobs[i-1].arrival {
@@ -68,7 +69,8 @@ func (e *engine) findTies() {
 	}
 }
 
-// classOf returns the class of a checked job, and makes it if it is new. The classes of a model are sorted by GPUs.
+// classOf returns the class of a job that has passed check, and makes it if it is new. The classes of a model are
+// sorted by GPUs, and e.sizes by descending GPUs, the order in which Tune serves jobs under LAS.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
 	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs,
@@ -87,8 +89,8 @@ func (e *engine) classOf(given trace.Job) *class {
 	return c
 }
 
-// begin prepares the first round and returns its time. In mode Generated it takes one job only: the next one is drawn
-// when that has arrived.
+// begin reads the jobs, opens the agenda if it is needed, and returns the time of the first round in seconds. In mode
+// Generated it reads one job only: the next one is drawn when that has arrived. A source without jobs is an error.
 func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	if e.Mode == Generated {
 		err = e.take()
@@ -109,7 +111,8 @@ func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	return first, e.checkWindow()
 }
 
-// firstRound is the time of the first round, which depends on the mode.
+// firstRound is the time of the first round in seconds, which depends on the mode as in the artifact. A replay begins
+// at the first multiple of the round at which a job has arrived.
 func (e *engine) firstRound() float64 {
 	switch e.Mode {
 	case Static:
@@ -121,7 +124,8 @@ func (e *engine) firstRound() float64 {
 	}
 }
 
-// admit lets all jobs arrive whose time has come.
+// admit appends all jobs to the queue that arrive by now. In mode Generated each arrival draws the next job, which may
+// be due as well.
 func (e *engine) admit(now float64) error {
 	for {
 		i, due := e.nextArrival(now)
@@ -138,8 +142,8 @@ func (e *engine) admit(now float64) error {
 	}
 }
 
-// nextArrival returns the next job that arrives by now; from the agenda, if that is kept. There the ends of leases and
-// the round that are due now are events, too, so an arrival before them is due.
+// nextArrival returns the next job that arrives by now; due is false if there is none. With an agenda the job comes
+// from there. The round that is due now is on it too, so an arrival at its head is before that and therefore due.
 func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	switch {
 	case e.ordered && e.agenda[0].kind == arrival:
@@ -150,7 +154,8 @@ func (e *engine) nextArrival(now float64) (i int32, due bool) {
 	return int32(e.arrived), true
 }
 
-// takeNext reads the job that the artifact draws when the one before has arrived.
+// takeNext reads the next job in mode Generated, when the one before has arrived, as the artifact does. It goes on the
+// agenda at this point, because the layout depends on that.
 func (e *engine) takeNext() error {
 	if err := e.take(); err != nil {
 		return err
@@ -161,7 +166,7 @@ func (e *engine) takeNext() error {
 	return nil
 }
 
-// arrive appends a job to the queue.
+// arrive appends job i to the queue, which the policy then sorts again. Urgent jobs come first.
 func (e *engine) arrive(i int32) {
 	j := &e.jobs[i]
 	e.arrived++

@@ -16,7 +16,7 @@ func (c choice) plus(other choice) choice {
 // group is a number of equal jobs.
 type group struct {
 	choices []choice // at least one
-	count   int
+	count   int      // of the jobs
 }
 
 // knapsack makes one choice for each job such that the total value is maximal within two capacities: the first program
@@ -28,32 +28,32 @@ type group struct {
 // and the limit is doubled until there is one. No other solution can be better than the best of these.
 type knapsack struct {
 	groups       []group
-	cpus, memory int64 // capacities
-	prices       point
-	limit        float64
-	behind       []span // by group: what the groups after it can take
+	cpus, memory int64   // capacities
+	prices       point   // those that give the lowest bound
+	limit        float64 // how much worth a solution may lose
+	behind       []span  // by group: what the groups after it can take
 
 	// Memory that the next call of solve uses again.
-	area, cut []point
-	ranked    []ranked
-	tally     []int32
-	counts    []int32
-	moves     []move
-	layers    [][]state
-	seen      map[[2]int64]int32
+	area, cut []point            // see findPrices
+	ranked    []ranked           // choices of the present group within the limit
+	tally     []int32            // by choice: how many jobs make it in the move that is being built
+	counts    []int32            // the tallies of all moves, one after the other
+	moves     []move             // of the present group
+	layers    [][]state          // by the number of groups that the states include
+	seen      map[[2]int64]int32 // index in the new layer of the state with these cores and memory
 }
 
-// span is the least and the most that groups can take together.
+// span is the least and the most that groups can take together, whatever their jobs choose.
 type span struct{ leastCPUs, mostCPUs, leastMemory, mostMemory int64 }
 
-// ranked is a choice with the loss of one job that makes it.
+// ranked is a choice with the loss of one job that makes it, compared with the best choice at the prices.
 type ranked struct {
 	choice
-	index int
+	index int // in group.choices
 	loss  float64
 }
 
-// move is a choice for each job of a group.
+// move is a choice for each job of a group, as sums over its jobs.
 type move struct {
 	choice // the sums over all jobs
 	loss   float64
@@ -72,7 +72,8 @@ type state struct {
 // of worth.
 const firstLimit = 100
 
-// solve returns how many jobs make each choice, for all groups one after the other. A solution must exist.
+// solve returns how many jobs make each choice, for all groups one after the other. A solution must exist, since
+// otherwise the limit is doubled for ever.
 func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
 	k.groups, k.cpus, k.memory = groups, cpus, memory
 	k.findPrices()
@@ -84,7 +85,8 @@ func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
 	}
 }
 
-// lookBehind sums what the groups after each group can take, from the last one on.
+// lookBehind sums what the groups after each group can take, from the last one on. With it the search drops a state
+// early whose rest cannot fit or would leave too much unused.
 func (k *knapsack) lookBehind() {
 	k.behind = append(k.behind[:0], make([]span, len(k.groups)+1)...)
 	for i := len(k.groups) - 1; i >= 0; i-- {
@@ -102,7 +104,8 @@ func (k *knapsack) lookBehind() {
 	}
 }
 
-// search enumerates the solutions that lose no more than the limit, and returns whether there are any.
+// search enumerates the solutions that lose no more than the limit, and returns whether there are any. If not, the
+// caller tries a higher limit.
 func (k *knapsack) search() bool {
 	for len(k.layers) <= len(k.groups) {
 		k.layers = append(k.layers, nil)
@@ -116,7 +119,8 @@ func (k *knapsack) search() bool {
 	return len(k.layers[len(k.groups)]) > 0
 }
 
-// listMoves lists the joint choices of a group's jobs within the limit, by loss.
+// listMoves lists in k.moves the ways in which the jobs of a group can choose together without losing more than the
+// limit, sorted by loss. Choices of which one job alone loses more are left out.
 func (k *knapsack) listMoves(g *group) {
 	_, best := g.best(k.prices)
 	k.ranked, k.moves = k.ranked[:0], k.moves[:0]
@@ -132,7 +136,8 @@ func (k *knapsack) listMoves(g *group) {
 }
 
 // deal assigns the choice of this rank to 0, 1, 2, … of the remaining jobs, and the later ranks to the others by
-// recursion. Jobs that remain after the last rank make the best choice, rank 0, which loses nothing.
+// recursion, and appends each complete move. Jobs that remain after the last rank make the best choice, rank 0, which
+// loses nothing.
 func (k *knapsack) deal(rank, left int, m move) {
 	if rank >= len(k.ranked) {
 		k.take(0, left, &m)
@@ -150,7 +155,7 @@ func (k *knapsack) deal(rank, left int, m move) {
 	}
 }
 
-// take adds n jobs with the choice of this rank to a move.
+// take adds n jobs with the choice of this rank to a move and to the tally.
 func (k *knapsack) take(rank, n int, m *move) {
 	r, jobs := &k.ranked[rank], int64(n)
 	k.tally[r.index] = int32(n)
@@ -158,8 +163,9 @@ func (k *knapsack) take(rank, n int, m *move) {
 	m.loss += float64(float64(n) * r.loss)
 }
 
-// extend adds a group to all states, in every way that may lead to a solution within the limit. Moves are sorted by
-// loss, so after the first one that exceeds the limit none is left.
+// extend adds group i to all states of the layer before, in every way that may lead to a solution within the limit. Of
+// states with equal amounts it keeps the most valuable, which leaves the later groups the same choices. Moves are
+// sorted by loss, so after the first one that exceeds the limit none is left.
 func (k *knapsack) extend(i int) {
 	next := k.layers[i+1][:0]
 	if k.seen == nil {
@@ -190,8 +196,8 @@ func (k *knapsack) extend(i int) {
 	k.layers[i+1] = next
 }
 
-// leads says whether a state can lead to a solution: what is left suffices for the groups behind it, and what they
-// cannot use does not lose more than the limit allows.
+// leads says whether a state can lead to a solution: what it leaves suffices for the groups behind it, and what these
+// cannot use does not lose more than the limit allows, since unused capacity loses its price.
 func (k *knapsack) leads(s *state, behind *span) bool {
 	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
 	if cpus < behind.leastCPUs || memory < behind.leastMemory {
@@ -202,8 +208,9 @@ func (k *knapsack) leads(s *state, behind *span) bool {
 	return s.loss+idle <= k.limit
 }
 
-// takers traces the best solution back through the groups. Of solutions with equal value, it takes the one with fewer
-// cores, then with less memory.
+// takers returns how many jobs make each choice in the best solution, which it traces back through the groups. Of
+// solutions with equal value, it takes the one with fewer cores, then with less memory, so the result does not depend
+// on the order of the search.
 func (k *knapsack) takers() []int32 {
 	last := k.layers[len(k.groups)]
 	best := slices.MinFunc(last, func(a, b state) int {

@@ -14,7 +14,7 @@ import (
 // checked. The artifact uses a wrong size of that machine for all policies but FIFO and SRTF, with which the program
 // has no solution; here all policies use the right size.
 
-// optRatio is the cores per GPU for which the sensitivity matrices are valid.
+// optRatio is the cores per GPU for which the sensitivity matrices are valid, so Opt requires it.
 const optRatio = 3
 
 // The units of a choice: millionths of a core and of a GB, and ten-thousandths of the speed at the proportional share.
@@ -23,16 +23,17 @@ const (
 	speeds  = 1e4
 )
 
-// option is an amount that a job can get.
+// option is an amount that a job can get under Opt.
 type option struct {
 	choice
-	credit int64 // iterations of one round
-	held   vector
+	credit int64  // iterations of one round
+	held   vector // for all its GPUs
 }
 
-// newOptions returns the useful amounts for a job of the class, the fastest first: those with which it is not slower
-// than with its proportional share, and for which no smaller amount is as fast. If the matrix does not contain the
-// share, its speed is 1, that of the model's table.
+// newOptions returns the amounts from which Opt chooses for a job of the class, the fastest first. They come from the
+// model's sensitivity matrix, without those with which the job is slower than with its proportional share, and those
+// for which an amount that is no larger is as fast. If the matrix does not contain the share, its speed is 1, that of
+// the model's table. A round is in seconds.
 func newOptions(s *shape, c *class, round float64) []option {
 	share := newOption(c, s.fair[cpu], s.fair[memory], 1, round)
 	var all []option
@@ -59,8 +60,8 @@ func newOptions(s *shape, c *class, round float64) []option {
 	return useful
 }
 
-// newOption is an amount of cores and GB per GPU with its speed relative to the proportional share. Amounts are rounded
-// down to their units, as the capacities are.
+// newOption is an amount of cores and GB per GPU with its speed relative to the proportional share. The amounts are
+// rounded down to whole units, as the capacities are, so that the knapsack is exact.
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
@@ -73,19 +74,21 @@ func newOption(c *class, cpus, gb, speed, round float64) option {
 
 func (o option) sameAs(other option) bool { return o.choice == other.choice }
 
-// worseThan says whether another option is as valuable, takes no more, and is different.
+// worseThan says whether another option is as valuable, takes no more, and is different. Such an option need never be
+// chosen.
 func (o option) worseThan(other option) bool {
 	return other.worth >= o.worth && other.cpus <= o.cpus && other.memory <= o.memory && !o.sameAs(other)
 }
 
-// chooser is the state of a class under opt.
+// chooser is the state of a class under Opt: its options, and how many of its jobs get which in this round.
 type chooser struct {
-	options []option
-	choices []choice // of the options
+	options []option // the fastest first
+	choices []choice // the options' values and amounts, for the knapsack
 	jobs    int      // selected in this round
 	takers  []int32  // by option: how many jobs are still to get it
 }
 
+// newChooser prepares the options of a class once; rounds choose from them. A round is in seconds.
 func newChooser(s *shape, c *class, round float64) chooser {
 	o := chooser{options: newOptions(s, c, round)}
 	for _, option := range o.options {
@@ -94,20 +97,21 @@ func newChooser(s *shape, c *class, round float64) chooser {
 	return o
 }
 
-// optimizer caches solutions, since the same numbers of jobs recur.
+// optimizer solves the program of each round, and caches solutions, since the same numbers of jobs recur.
 type optimizer struct {
 	knapsack knapsack
-	known    map[string][]int32
-	groups   []group
-	open     []*chooser // the classes of the groups
-	key      []byte
+	known    map[string][]int32 // solutions by key: how many jobs take each option, for all groups one after the other
+	groups   []group            // the selected jobs of each class with several options
+	open     []*chooser         // the classes of the groups
+	key      []byte             // of the present round: the groups and the capacities
 }
 
 // mostKnown is the most cached solutions.
 const mostKnown = 1 << 16
 
-// optimize gives every selected job an option. Of the jobs of a class, those first in the policy's order get the faster
-// ones. If some jobs have been given another round already, the selection is the last one, and nothing is left to do.
+// optimize gives every selected job an option, and lets it run. Of the jobs of a class, those first in the policy's
+// order get the faster ones. If jobs run already, they have been given another round because the same jobs would be
+// selected again (unchanged); then nothing is left to do.
 func (e *engine) optimize(now float64) {
 	if len(e.allocated) > 0 {
 		return
@@ -124,16 +128,17 @@ func (e *engine) optimize(now float64) {
 	}
 }
 
-// pick takes the fastest option that is left.
+// pick takes the fastest option that is still to be given to a job of the class. One must be left, since chooseOptions
+// has counted the selected jobs.
 func (c *chooser) pick() *option {
 	at := slices.IndexFunc(c.takers, func(n int32) bool { return n > 0 })
 	c.takers[at]--
 	return &c.options[at]
 }
 
-// chooseOptions determines how many selected jobs of each class get which option. This depends only on the numbers of
-// jobs, which are therefore the key of the cache. Jobs of a class with one option leave nothing to choose: their
-// amounts are taken off the capacities before.
+// chooseOptions determines how many selected jobs of each class get which option, which is stored in takers. This
+// depends only on the numbers of jobs and the capacities, which are therefore the key of the cache. Jobs of a class
+// with one option leave nothing to choose: their amounts are taken off the capacities before.
 func (e *engine) chooseOptions() {
 	o := &e.opt
 	cpus, memory := int64(e.total[cpu]*amounts), int64(e.total[memory]*amounts)
@@ -156,7 +161,7 @@ func (e *engine) chooseOptions() {
 	o.share(cpus, memory)
 }
 
-// countSelected counts the selected jobs of each class.
+// countSelected counts the selected jobs of each class, because the program treats equal jobs as a group.
 func (e *engine) countSelected() {
 	for _, ofModel := range e.classes {
 		for _, c := range ofModel {
@@ -168,8 +173,8 @@ func (e *engine) countSelected() {
 	}
 }
 
-// share stores in every class of the groups how many jobs take each option. A full cache is emptied, since it holds no
-// record of which solutions recur.
+// share stores in every class of the groups how many jobs take each option, from the cache or from a new solution
+// within these capacities. A full cache is emptied, since it does not record which solutions recur.
 func (o *optimizer) share(cpus, memory int64) {
 	takers, known := o.known[string(o.key)]
 	if !known {

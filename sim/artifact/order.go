@@ -4,14 +4,14 @@ import "slices"
 
 // entry is a job in the queue.
 type entry struct {
-	key, arrival float64
-	late         int32 // 0: urgent, 1: not
+	key, arrival float64 // the policy's value, smaller first; seconds
+	late         int32   // 0: urgent, 1: not
 	job          int32
 	place        int32 // position in the queue before sorting
 }
 
-// before is the artifact's order. Its sorts are stable and in place, so equal jobs keep their order of the round
-// before.
+// before is the artifact's order: urgent jobs, then the policy's key, then arrival. Its sorts are stable and in place,
+// so jobs equal in all of these keep their order of the round before.
 func (a *entry) before(b *entry) bool {
 	switch {
 	case a.late != b.late:
@@ -36,21 +36,23 @@ var keys = map[Policy]key{
 	Tetris: volume,
 }
 
-// fairness is the key of FTF. It is the finish-time fairness of Themis, but sorted the wrong way round: the job that is
-// best off comes first.
+// fairness is the key of FTF: the time from arrival to the expected finish, divided by the time that the job would take
+// with its share. It is the finish-time fairness of Themis, but sorted the wrong way round, as in the artifact: the job
+// that is best off comes first.
 func fairness(e *engine, j *job, now float64) float64 {
 	return ((now - j.arrival) + e.remaining(j)) / (j.model.Iteration * float64(j.total))
 }
 
-// volume is the key of Tetris: the remaining time, weighted by the parts of the cluster's GPUs, cores and memory that
-// the job demands.
+// volume is the key of Tetris: the remaining seconds, weighted by the parts of the cluster's GPUs, cores and memory
+// that the job demands.
 func volume(e *engine, j *job, _ float64) float64 {
 	left := e.remaining(j)
 	return float64(float64(j.parts[gpu]*left)+float64(j.parts[cpu]*left)) + float64(j.parts[memory]*left)
 }
 
-// remaining is the time that a job would still need at its speed in the round before. That speed is outdated: it is 1
-// if the job was downgraded in that round.
+// remaining is the time in seconds that a job would still need at its speed in the round before; under Proportional
+// always at the speed of the share. The speed before is outdated if the job was downgraded in that round, but the
+// artifact sorts by it.
 func (e *engine) remaining(j *job) float64 {
 	left := float64(j.model.Iteration * float64(j.total-j.executed))
 	if e.Allocator == Proportional {
@@ -59,10 +61,12 @@ func (e *engine) remaining(j *job) float64 {
 	return left / j.speed
 }
 
-// steady says whether the keys of jobs never change.
+// steady says whether a job's key never changes. The queue then needs sorting only after an arrival or when a job
+// becomes urgent, and rounds in which nothing happens can be skipped.
 func (p Policy) steady() bool { return p == FIFO || p == DRF }
 
-// sort sorts the queue by the policy. FIFO ignores urgency, so its queue is always sorted.
+// sort sorts the queue by the policy. FIFO has no key and ignores urgency, so its queue is always sorted. With steady
+// keys it is sorted only when a job has arrived or become urgent.
 func (e *engine) sort(now float64) {
 	if e.key == nil || e.Policy.steady() && !e.unsorted {
 		return
@@ -79,9 +83,9 @@ func (e *engine) sort(now float64) {
 	e.reorder()
 }
 
-// reorder sorts a queue in which few jobs are out of place. It removes each job that must not follow its predecessor,
-// together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them in again. No
-// two entries are equal, since they differ in their places, so an unstable sort serves.
+// reorder sorts the queue. In most rounds few jobs are out of place, so it removes each job that must not follow its
+// predecessor, together with that predecessor, since either may be misplaced; sorts the removed jobs; and merges them
+// in again. No two entries are equal, since they differ in their places, so an unstable sort serves.
 func (e *engine) reorder() {
 	kept := 0
 	e.strays = e.strays[:0]
@@ -107,7 +111,8 @@ func (e *engine) reorder() {
 	e.merge(kept, e.strays)
 }
 
-// merge merges sorted strays into the first n entries of the queue, from the end, where there is room for them.
+// merge merges sorted strays into the first n entries of the queue, which are sorted as well. It fills the queue from
+// the end, where there is room for the strays, so that no entry is overwritten before it is moved.
 func (e *engine) merge(n int, strays []entry) {
 	for to, m := len(e.queue)-1, len(strays); m > 0; to-- {
 		if n > 0 && strays[m-1].before(&e.queue[n-1]) {
@@ -123,9 +128,9 @@ func (e *engine) merge(n int, strays []entry) {
 // tooLong is how long a job may go without running before it becomes urgent, in seconds.
 const tooLong = 1000 * 3600
 
-// flagStarving permanently marks jobs as urgent that have not run for a thousand hours. They come first from the next
-// round on, except under FIFO, which knows no urgency. The queue is searched only when some job may have waited that
-// long (oldestWait).
+// flagStarving marks jobs as urgent for good that have not run for a thousand hours, as the artifact does. They come
+// first from the next round on, except under FIFO, which knows no urgency. To save time, the queue is searched only
+// when some job may have waited that long (oldestWait), which is then determined anew.
 func (e *engine) flagStarving(now float64) {
 	e.becameUrgent = false
 	if e.key == nil || now-e.oldestWait <= tooLong {
@@ -143,7 +148,8 @@ func (e *engine) flagStarving(now float64) {
 	}
 }
 
-// bySize sorts the selected jobs by descending GPUs, stably: it appends them once more, size by size.
+// bySize sorts the selected jobs by descending GPUs, in which order Tune serves them; jobs of equal size keep the order
+// of the policy. It appends them once more, size by size, and removes the first copy.
 func (e *engine) bySize() {
 	chosen := len(e.selected)
 	for _, size := range e.sizes {

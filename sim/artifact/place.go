@@ -1,7 +1,7 @@
 package artifact
 
-// place places a job where the wish fits, by the run's placement. If it does not fit, nothing changes, and the wish is
-// not tried again until something is freed.
+// place places job i where the request fits, by the placement of the configuration. If it does not fit, nothing changes
+// and place returns false; the request is then not tried again until something is freed.
 func (e *engine) place(i int32, w *request) bool {
 	e.refresh(w)
 	if w.fitsNowhere {
@@ -24,7 +24,7 @@ func (e *engine) place(i int32, w *request) bool {
 	return true
 }
 
-// refresh clears the cache of where the wish does not fit, if something was freed since.
+// refresh clears the cache of where the request does not fit, if something was freed since it was filled.
 func (e *engine) refresh(w *request) {
 	if w.releaseCount != e.releaseCount {
 		w.releaseCount, w.first, w.fitsNowhere = e.releaseCount, 0, false
@@ -43,9 +43,10 @@ func (e *engine) occupy(i int32, j *job) {
 	e.free -= j.gpus
 }
 
-// firstFit takes free GPUs in the order of their numbers, each with a slice of the wish, wherever a slice fits. The
-// GPUs of a server have consecutive numbers, and once a slice does not fit on a server, no other slice does. Servers
-// before the first with room are skipped for this wish until something is freed.
+// firstFit takes free GPUs in the order of their numbers, each with a slice of the request, wherever a slice fits, and
+// returns whether there are enough. The GPUs of a server have consecutive numbers, and once a slice does not fit on a
+// server, no other slice does, so servers can be tried one after the other. Those before the first with room are
+// skipped for this request until something is freed.
 func (e *engine) firstFit(w *request, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
@@ -58,7 +59,8 @@ func (e *engine) firstFit(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// slices adds a part with as many slices as fit on the server, at most most, and returns how many.
+// slices adds a part with as many slices of the request as fit on the server, at most most, and returns how many. 0:
+// none fits, and no part is added.
 func (e *engine) slices(number int, w *request, most int) int {
 	s := &e.servers[number]
 	if s.free == 0 || !s.left.covers(&w.slice) {
@@ -75,8 +77,8 @@ func (e *engine) slices(number int, w *request, most int) int {
 }
 
 // consolidate places a job on one server if possible, the one with the fewest free GPUs, and otherwise slice by slice,
-// on servers with few free GPUs first. A slice takes the last free GPUs of its server, as in the artifact; so does a
-// job with one GPU, which the artifact places only in this way.
+// on servers with few free GPUs first. It returns whether the job fits. A slice takes the last free GPUs of its server,
+// as in the artifact; so does a job with one GPU, which the artifact places only in this way.
 func (e *engine) consolidate(w *request, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {
@@ -98,7 +100,7 @@ func (e *engine) consolidate(w *request, gpus int) bool {
 	return gpus == 0
 }
 
-// tightest returns the server with the fewest free GPUs among those on which the whole wish fits.
+// tightest returns the server with the fewest free GPUs among those on which the whole request fits.
 func (e *engine) tightest(w *request) (number int, found bool) {
 	least := e.gpus + 1
 	for s := range e.servers {
@@ -109,7 +111,8 @@ func (e *engine) tightest(w *request) (number int, found bool) {
 	return number, least <= e.gpus
 }
 
-// fits says whether a slice fits in addition to what the job is about to hold.
+// fits says whether a slice fits in addition to what the job is about to hold, which is not yet subtracted from what is
+// left.
 func (s *server) fits(held, slice *vector) bool {
 	for r := range slice {
 		if s.left[r]-held[r] < slice[r] {
@@ -119,7 +122,7 @@ func (s *server) fits(held, slice *vector) bool {
 	return true
 }
 
-// add and take change what is used of a server with this capacity. The network is never counted.
+// add adds an amount to what is used of a server with this capacity. The network is never counted.
 func (s *server) add(capacity, amount *vector) {
 	for r := range network {
 		s.used[r] += amount[r]
@@ -127,6 +130,7 @@ func (s *server) add(capacity, amount *vector) {
 	}
 }
 
+// take subtracts an amount from what is used of a server with this capacity. The network is never counted.
 func (s *server) take(capacity, amount *vector) {
 	for r := range network {
 		s.used[r] -= amount[r]
@@ -134,7 +138,8 @@ func (s *server) take(capacity, amount *vector) {
 	}
 }
 
-// release subtracts what a job held from what is used. If amounts are not exact, this leaves residues.
+// release subtracts what a job held from what is used. If amounts are not exact, this leaves residues, as in the
+// artifact.
 func (e *engine) release(j *job) {
 	for _, p := range e.parts[j.from:j.to] {
 		e.servers[p.server].take(&e.server, &p.held)

@@ -20,7 +20,8 @@ func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	return bound + float64(price.cpus*float64(k.cpus)) + float64(price.memory*float64(k.memory)), slack
 }
 
-// best returns the choice with the highest value after payment; the first one of equals.
+// best returns the choice with the highest value after payment at these prices, and that value; the first one of
+// equals.
 func (g *group) best(price point) (index int, value float64) {
 	value = math.Inf(-1)
 	for i := range g.choices {
@@ -31,7 +32,7 @@ func (g *group) best(price point) (index int, value float64) {
 	return index, value
 }
 
-// after is the value of a choice after payment.
+// after is the value of a choice after payment: its worth minus the price of its amounts.
 func (c *choice) after(price point) float64 {
 	return float64(c.worth) - float64(price.cpus*float64(c.cpus)) - float64(price.memory*float64(c.memory))
 }
@@ -42,8 +43,9 @@ const (
 	leastArea = 1e-16 // relative to the first area
 )
 
-// findPrices minimises the bound, a convex function of the prices, by cutting planes through the centre of gravity of
-// the remaining area.
+// findPrices finds the prices with the lowest bound, by cutting planes: the bound is a convex function of the prices,
+// so its slope at the centre of gravity of the remaining area shows which half can be removed. Positions in the area
+// are parts of the highest prices, 0 to 1. The closer the bound, the fewer solutions the search enumerates.
 func (k *knapsack) findPrices() {
 	top := k.dearest()
 	k.prices = point{}
@@ -66,8 +68,8 @@ func (k *knapsack) findPrices() {
 	}
 }
 
-// dearest returns prices so high that every job makes its cheapest choices of cores and of memory. The search for the
-// best prices needs no higher ones. The tiny initial values keep them above 0.
+// dearest returns prices so high that every job makes its cheapest choices of cores and of memory. The best prices are
+// not higher, so they limit the search. The tiny initial values keep them above 0.
 func (k *knapsack) dearest() point {
 	top := point{math.SmallestNonzeroFloat32, math.SmallestNonzeroFloat32}
 	for _, g := range k.groups {
@@ -86,7 +88,8 @@ func (k *knapsack) dearest() point {
 	return top
 }
 
-// keepBelow removes the half of the area in which the bound rises.
+// keepBelow removes the part of the area beyond the line through a point, on the side to which the slope points. The
+// bound is higher there, so the best prices are in the rest.
 func (k *knapsack) keepBelow(through, slope point) {
 	height := func(p point) float64 {
 		return float64((p.cpus-through.cpus)*slope.cpus) + float64((p.memory-through.memory)*slope.memory)
@@ -106,7 +109,7 @@ func (k *knapsack) keepBelow(through, slope point) {
 	k.area, k.cut = k.cut, k.area
 }
 
-// centroid returns the centre of gravity of a convex area, and its size.
+// centroid returns the centre of gravity of a convex area, and its size. The size is 0 if the area is empty or a line.
 func centroid(area []point) (centre point, size float64) {
 	if len(area) < 3 {
 		return point{}, 0

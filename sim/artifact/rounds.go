@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// simulate holds rounds until the simulation ends. At one moment jobs arrive first, then leases end, then the round is
-// held: the order of the artifact's events (see kind).
+// simulate holds rounds until the window is complete, Until is reached, or no job is left. At one moment jobs arrive
+// first, then the leases of the last round end, then the next round is held, because the artifact handles events of
+// equal time in this order.
 func (e *engine) simulate(ctx context.Context) error {
 	now, err := e.begin(ctx)
 	if err != nil {
@@ -39,14 +40,15 @@ func (e *engine) simulate(ctx context.Context) error {
 	return e.checkWindow()
 }
 
-// hasNoJobs says whether no job is left and none is to arrive. Like the artifact, a Strict replay ends as soon as no
-// job is there.
+// hasNoJobs says whether no job is left and none is to arrive, which ends the simulation. Like the artifact, a Strict
+// replay ends as soon as no job is there, even if more are to arrive.
 func (e *engine) hasNoJobs() bool {
 	strict := e.Strict && e.Mode != Generated
 	return len(e.queue) == 0 && (strict || e.arrived == len(e.jobs))
 }
 
-// tell reports progress from time to time, and returns the error of a cancelled context.
+// tell calls Progress and checks the context, but only in every 256th iteration of the main loop, to save time. Its
+// error is that of a cancelled context.
 func (e *engine) tell(ctx context.Context, now float64) error {
 	const often = 256
 	if e.turns++; e.turns%often != 0 {
@@ -58,10 +60,11 @@ func (e *engine) tell(ctx context.Context, now float64) error {
 	return ctx.Err()
 }
 
-// endLeases ends the round before: all resources are returned, and jobs that have finished leave. It returns whether
-// the last job of the window has finished: then the simulation ends at once, and later jobs of the same moment remain
-// unfinished. With an agenda, leases end in its order. If amounts are exact, clear empties the servers at once, and
-// only if anything has changed.
+// endLeases ends the round before: all jobs that ran in it return their resources, and those that are done leave the
+// queue. complete says that the last job of the window has finished. The simulation then ends at once, and other jobs
+// that end at the same moment may remain unfinished, as in the artifact. With an agenda, leases end in its order. If
+// amounts are exact, nothing is subtracted here: clear empties the servers, and only if the next round's placement
+// differs.
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {
@@ -87,7 +90,8 @@ func (e *engine) endLeases(now float64) (complete bool) {
 	return false
 }
 
-// finish records the end of a job, and returns whether it completes the window.
+// finish records that job i ends now, and returns whether it completes the window, which ends the simulation; false
+// without a window.
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++
@@ -99,8 +103,8 @@ func (e *engine) finish(i int32, now float64) bool {
 	return e.missing == 0
 }
 
-// leave removes finished jobs from the queue. They are all within e.seen, because only jobs that the allocator has seen
-// can run.
+// leave removes finished jobs from the queue. Only the part that the allocator has considered (e.seen) is searched,
+// because no other job can have run.
 func (e *engine) leave() {
 	kept := e.queue[:0]
 	for _, x := range e.queue[:len(e.seen)] {
@@ -111,7 +115,8 @@ func (e *engine) leave() {
 	e.queue = append(kept, e.queue[len(e.seen):]...)
 }
 
-// hold holds one round.
+// hold holds one round: it sorts the queue and gives jobs their resources anew. If nothing has changed that could lead
+// to another placement, the jobs keep their places instead, which gives the same result in less time.
 func (e *engine) hold(now float64) error {
 	e.run.Held++
 	e.sort(now)
@@ -129,8 +134,8 @@ func (e *engine) hold(now float64) error {
 	return nil
 }
 
-// clear takes all resources from all jobs. Downgraded jobs get their own speed back only here, after the queue was
-// sorted with the old one.
+// clear takes all resources from all jobs, as the artifact does before each round. Downgraded jobs get their own speed
+// back only here and not before the queue is sorted, because the artifact sorts by the outdated speed.
 func (e *engine) clear() {
 	for _, i := range e.allocated {
 		e.jobs[i].speed = e.jobs[i].class.speed

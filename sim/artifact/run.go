@@ -10,7 +10,7 @@ import (
 // defaultRound is the round of the paper, in seconds.
 const defaultRound = 300
 
-// newEngine checks the configuration and prepares a simulation.
+// newEngine checks the configuration and prepares a simulation; jobs are read later, by begin.
 func newEngine(config Config) (*engine, error) {
 	if config.Round == 0 {
 		config.Round = defaultRound
@@ -54,7 +54,7 @@ func (e *engine) outcome() outcome.Run {
 	return e.run
 }
 
-// result is the outcome of the i-th job.
+// result is the outcome of the i-th job. Its length is in seconds at the proportional share.
 func (e *engine) result(i int) outcome.Job {
 	j, given := &e.jobs[i], e.given[i]
 	return outcome.Job{

@@ -20,8 +20,8 @@ const (
 // vector is an amount of every resource: GPUs, cores, GB, MB/s of storage, Gb/s of network.
 type vector [resources]float64
 
-// times and over change every component. Callers add the results as variables, so that no processor can fuse a product
-// with an addition.
+// times multiplies every component. The explicit float64 keeps a processor from fusing the product with a later
+// addition, which rounds differently from the artifact.
 func (v vector) times(x float64) vector {
 	for r := range v {
 		v[r] = float64(v[r] * x)
@@ -29,6 +29,7 @@ func (v vector) times(x float64) vector {
 	return v
 }
 
+// over divides every component.
 func (v vector) over(x float64) vector {
 	for r := range v {
 		v[r] /= x
@@ -36,7 +37,8 @@ func (v vector) over(x float64) vector {
 	return v
 }
 
-// covers says whether v has at least as much of every resource as want. Like in the artifact, there is no tolerance.
+// covers says whether v has at least as much of every resource as want. There is no tolerance, so the last bit of an
+// amount can decide whether a job fits, as in the artifact.
 func (v *vector) covers(want *vector) bool {
 	return v[cpu] >= want[cpu] && v[memory] >= want[memory] && v[storage] >= want[storage] && v[gpu] >= want[gpu] &&
 		v[network] >= want[network]
@@ -47,16 +49,16 @@ func (v *vector) exceeds(other *vector) bool { return !other.covers(v) }
 
 func (v *vector) isZero() bool { return *v == vector{} }
 
-// shape is a cluster of equal servers, as the artifact represents it.
+// shape is a cluster of equal servers, as the artifact represents it: one server and how many there are.
 type shape struct {
-	count  int // number of servers
-	gpus   int // on each server
-	server vector
+	count  int    // number of servers
+	gpus   int    // on each server
+	server vector // the capacity of one
 	fair   vector // the proportional share of one GPU
 	total  vector // of the whole cluster
 }
 
-// shapeOf converts a cluster, which must have equal servers only.
+// shapeOf converts a cluster. It is an error if its servers differ, since the artifact knows only one kind.
 func shapeOf(c cluster.Cluster) (shape, error) {
 	if err := c.Check(); err != nil {
 		return shape{}, err
@@ -73,7 +75,8 @@ func shapeOf(c cluster.Cluster) (shape, error) {
 	return s, nil
 }
 
-// ratio is the cores per GPU, by which the artifact selects its models; 0 if it is not a whole number.
+// ratio is the cores per GPU, which decides what table of models is used; 0 if it is not a whole number, for which
+// there is no table.
 func (s *shape) ratio() int {
 	if cores := int(s.server[cpu]); cores%s.gpus == 0 {
 		return cores / s.gpus
@@ -81,8 +84,9 @@ func (s *shape) ratio() int {
 	return 0
 }
 
-// hasFewDigits says whether all amounts have so few binary digits that sums and differences of them, and of their
-// halves down to a thousandth part per GPU, are exact in float64.
+// hasFewDigits says whether all amounts are at most 2^30 and multiples of 1/1024. Sums and differences of them, and of
+// their halves down to a thousandth part, are then exact in float64, so the order in which they are computed does not
+// matter (engine.exact).
 func hasFewDigits(amounts ...float64) bool {
 	for _, x := range amounts {
 		if math.Abs(x) > 1<<30 || x*1024 != math.Trunc(x*1024) {

@@ -4,9 +4,10 @@ import "math"
 
 // This file has no counterpart in the artifact: rounds that cannot differ from the one before are not computed again.
 
-// unchanged says whether this round's placement begins with all of the last one's: the allocator would meet the same
-// jobs in the same order, as far as it had gone, on an equally empty cluster. Where jobs are selected first, there must
-// also be no GPU left for a job behind them, or no such job.
+// unchanged says whether all jobs of the last round can keep their places, because the allocator would give them the
+// same ones: it would meet the same jobs in the same order, as far as it had gone, on an equally empty cluster. Jobs
+// that have arrived behind these may still be added, so where jobs are selected before any is placed, there must also
+// be no GPU left for a job behind them, or no such job. False only costs time.
 func (e *engine) unchanged() bool {
 	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
 		return false
@@ -22,9 +23,8 @@ func (e *engine) unchanged() bool {
 // selectsFirst says whether jobs are selected before any is served, so that a new job can change what others get.
 func (e *engine) selectsFirst() bool { return e.Policy == LAS || e.Allocator == Opt }
 
-// repeatRound gives the jobs that keep their places another round like the last one: held is the number of the last
-// round in which a job ran, credit the iterations that a round is worth. Computing the round anew would give the same
-// placement.
+// repeatRound credits the jobs that keep their places with another round like the last one. Computing the round anew
+// would give the same placement.
 func (e *engine) repeatRound() {
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
@@ -33,10 +33,10 @@ func (e *engine) repeatRound() {
 	}
 }
 
-// skip holds several rounds at once that cannot differ from the last one, and returns the time of the last of them.
-// Only policies with steady keys have such rounds. None are skipped if amounts leave residues (exact), if events are
-// taken from an agenda, if a job has just become urgent and will come first in the next round, or if each round is
-// recorded.
+// skip holds several rounds at once that cannot differ from the last one, and returns the time of the last of them; now
+// if there are none. Only policies with steady keys have such rounds, since other keys change in each. None are skipped
+// if amounts leave residues, if events are taken from an agenda, if a job has just become urgent and will come first in
+// the next round, or if each round is recorded.
 func (e *engine) skip(now float64) float64 {
 	if !e.exact || e.ordered || e.becameUrgent || e.Detail || !e.Policy.steady() {
 		return now
@@ -57,8 +57,9 @@ func (e *engine) skip(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds before the one at whose end a job finishes, before any in which a waiting job could be
-// served, before Until, and before a job becomes urgent.
+// quiet is the number of rounds after now that are like the last one: before the one at whose end a job finishes,
+// before any in which a waiting or new job could be served, before Until, and before a job becomes urgent. 0 or less:
+// none.
 func (e *engine) quiet(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {
@@ -77,7 +78,8 @@ func (e *engine) quiet(now float64) int64 {
 	return rounds
 }
 
-// arrivalMatters says whether a new job can change the next round. Under FIFO it comes behind all others.
+// arrivalMatters says whether a new job can change the next round. Under FIFO it comes behind all others, so it can do
+// so only if a GPU is free.
 func (e *engine) arrivalMatters() bool {
 	switch {
 	case e.Policy != FIFO:
@@ -88,7 +90,8 @@ func (e *engine) arrivalMatters() bool {
 	return e.free > 0
 }
 
-// roundsBefore is the number of rounds after now that begin before a time.
+// roundsBefore is the number of rounds after now that begin before a moment; both are in seconds. Rounding may make the
+// quotient too large, so it is lowered until the last round begins before the moment.
 func (e *engine) roundsBefore(moment, now float64) int64 {
 	rounds := int64((moment - now) / e.Round)
 	for rounds > 0 && now+float64(float64(rounds)*e.Round) >= moment {
@@ -97,7 +100,7 @@ func (e *engine) roundsBefore(moment, now float64) int64 {
 	return rounds
 }
 
-// charge adds what is held in a number of rounds to the totals.
+// charge adds what is held in a number of rounds to the totals of the run, in GPU-, core- and GB-seconds.
 func (e *engine) charge(rounds int64) {
 	seconds := float64(rounds) * e.Round
 	e.run.BusyGPUs += float64(seconds * e.use[gpu])
@@ -105,7 +108,7 @@ func (e *engine) charge(rounds int64) {
 	e.run.BusyMemory += float64(seconds * e.use[memory])
 }
 
-// sumUsage sums what is held, after that has changed.
+// sumUsage sums what jobs hold now over all servers, for charge and the records. It is called when that has changed.
 func (e *engine) sumUsage() {
 	e.use = vector{gpu: float64(e.count*e.gpus - e.free)}
 	for k := range e.servers {

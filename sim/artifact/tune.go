@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// tune places a job with its demand, or else with its share; if necessary, other jobs on a server (peers) are
-// downgraded to their shares for that. It always succeeds if amounts are exact. If it fails, the artifact ends the
-// whole program.
+// tune places job i with its demand, or else with its least: its share where the demand exceeds that. If necessary,
+// other jobs on a server (peers) are downgraded to their shares for that. It sets the job's speed to 1, that of the
+// share, if the demand did not fit. It always succeeds if amounts are exact and enough GPUs are free; if it returns
+// false, the artifact ends the whole program.
 func (e *engine) tune(i int32) bool {
 	j := &e.jobs[i]
 	if e.place(i, &j.demand) {
@@ -26,8 +27,9 @@ func (e *engine) tune(i int32) bool {
 	return e.place(i, &j.least)
 }
 
-// chooseTargets lists the servers on which a job should run and how many GPUs it takes on each: for a job with several
-// GPUs the first server with enough free ones, and otherwise those with the fewest free GPUs.
+// chooseTargets lists the servers on which room should be made for a job, and how many GPUs it is to get on each: for a
+// job with several GPUs the first server with enough free ones, and otherwise those with the fewest free GPUs. So many
+// GPUs must be free.
 func (e *engine) chooseTargets(gpus int) {
 	e.targets = e.targets[:0]
 	for s := 0; s < len(e.servers) && gpus > 1; s++ {
@@ -49,8 +51,9 @@ func (e *engine) chooseTargets(gpus int) {
 	}
 }
 
-// makeRoom downgrades as many peers on a server as this fraction of the amount needs, and all of them if that is not
-// enough. Which ones is decided before the first is downgraded.
+// makeRoom downgrades as many peers on a server as are needed until this fraction of the amount fits there, and all of
+// them if that is not enough. It does nothing if the fraction fits already. Which ones is decided before the first is
+// downgraded.
 func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 	need := whole.times(fraction)
 	for r := range need {
@@ -76,14 +79,15 @@ func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
 // peer is a job on a server that could be downgraded.
 type peer struct {
 	job         int32
-	spread      int // number of servers that it is on
-	gpus        int // on this server
-	alloc       vector
+	spread      int     // number of servers that it is on
+	gpus        int     // on this server
+	alloc       vector  // its amounts, over all servers
 	cpu, memory float64 // per GPU
 }
 
 // rankPeers lists the jobs of a server in the order in which they are downgraded: those on few servers first, then
-// those with the most cores per GPU, then those with the most memory per GPU. The server's own list keeps this order.
+// those with the most cores per GPU, then those with the most memory per GPU. Later sorts are stable, so the server's
+// own list of jobs keeps this order, as in the artifact.
 func (e *engine) rankPeers(number int) {
 	jobs := e.servers[number].jobs
 	e.peers = e.peers[:0]
@@ -115,7 +119,8 @@ func (e *engine) peer(i int32, number int) peer {
 	return p
 }
 
-// lessenNeed subtracts what the peer has on the server beyond its share from the need.
+// lessenNeed subtracts from the need what a downgrade of the peer would free on the server: what it holds there beyond
+// its share, taken as an equal part for each of its GPUs.
 func (e *engine) lessenNeed(need *vector, p *peer) {
 	n := float64(p.gpus)
 	on := p.alloc.times(n / p.alloc[gpu])
@@ -125,9 +130,9 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 	}
 }
 
-// downgrade repeats the round of a placed job with no more than its share, at the speed of the share, in the same
-// place. Its whole demand is replaced, even in resources in which it was below the share. The round that was credited
-// when it was placed is taken back first. If a server has more room than before, wishes that did not fit may fit again.
+// downgrade reduces a placed job to its least, in the same place, and repeats its round at the speed of the share. The
+// round that was credited when it was placed is taken back first. If a server has more room than before, requests that
+// did not fit may fit again.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
 	if j.exceedsShare {
