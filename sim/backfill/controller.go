@@ -22,40 +22,41 @@ type job struct {
 	users.Request
 	place   int           // index in controller.jobs
 	limit   time.Duration // ≥ length: when Slurm would end it
-	length  time.Duration // including the launch delay
-	started time.Duration
-	ends    time.Duration
+	length  time.Duration // that it runs, including the launch delay
+	started time.Duration // 0 while it waits
+	ends    time.Duration // the end of its run, which the schedulers do not know
 	freed   time.Duration // when its nodes become free after its end; never: it still runs
 	due     time.Duration // the end by its time limit, which is all that Slurm knows
 	nodes   []int         // ascending
 }
 
-// controller is the simulated slurmctld with its nodes and jobs. It has two schedulers, as Slurm: walk starts jobs in
-// the order of the queue after each change, and backfill plans the first jobs of the queue (bf_max_job_test) at
+// controller is the simulated slurmctld with its nodes and jobs. It has two schedulers, as Slurm: startInOrder starts
+// jobs in the order of the queue after each change, and backfill plans the first jobs of the queue (bf_max_job_test) at
 // intervals.
 type controller struct {
 	Config
 	now   time.Duration
 	total []gres.Vector // capacity of each node
-	free  []gres.Vector
+	free  []gres.Vector // of each node
 
-	next    *job // the next job to arrive; nil: not read yet, or none is left
-	queue   []*job
+	next    *job   // the next job to arrive; nil: not read yet, or none is left
+	queue   []*job // waiting jobs in Slurm's order
 	running []*job // in the order of their starts, including jobs that are completing
 
 	schedulerDue       time.Duration // when the scheduler next goes through the queue; never: nothing has changed
 	backfillDue        time.Duration // when backfill may plan next, if something has changed
-	changedSincePlan   bool          // since backfill last planned
-	jobs               []outcome.Job
-	over               int
+	changedSincePlan   bool          // resources or the queue, since backfill last planned
+	jobs               []outcome.Job // the outcome, in the order of arrival
+	over               int           // finished jobs
 	counted            int           // finished jobs of the window
 	arriving           time.Duration // when next arrives; never: no job is left
-	run                outcome.Run
+	run                outcome.Run   // the outcome so far
 	sampled            time.Duration // when the last sample was taken
 	changedSinceSample bool          // something changed since the last sample
 	started            int           // jobs started since the last sample
 }
 
+// newController prepares an empty cluster at time 0; the first step reads the first job.
 func newController(config Config) *controller {
 	c := &controller{Config: config, schedulerDue: never, backfillDue: config.Slurm.Interval, sampled: -never}
 	for _, node := range config.Cluster.Nodes() {
@@ -80,8 +81,8 @@ func (c *controller) mayContinue() bool {
 	return c.arriving != never || len(c.queue)+len(c.running) > 0
 }
 
-// step advances to the next event and handles it. Nodes are freed before jobs arrive, and both come before the
-// schedulers run.
+// step advances to the next event, but at most to the end of the simulation, and handles it. Nodes are freed before
+// jobs arrive, and both come before the schedulers run, so that these see all changes of the moment.
 func (c *controller) step() error {
 	moment, err := c.moment()
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *controller) step() error {
 	return nil
 }
 
-// end is when the simulation ends at the latest.
+// end is when the simulation ends at the latest; never: only when no job is left.
 func (c *controller) end() time.Duration {
 	if c.Until > 0 {
 		return c.Until
@@ -113,9 +114,9 @@ func (c *controller) end() time.Duration {
 	return never
 }
 
-// moment is the time of the next event. It is an error if jobs wait although nothing can happen any more: no job
-// arrives or ends, and backfill has found no place for them. Without any job at all, which only a source without jobs
-// has, it is now.
+// moment is the time of the next event: an arrival, the end of a job or of its teardown, or a run of a scheduler. It is
+// an error if jobs wait although nothing can happen any more: no job arrives or ends, and backfill has found no place
+// for them. Without any job at all, which only a source without jobs has, it is now.
 func (c *controller) moment() (time.Duration, error) {
 	if c.next == nil && c.arriving != never {
 		if err := c.readNextJob(); err != nil {
@@ -142,8 +143,9 @@ func (c *controller) moment() (time.Duration, error) {
 	return moment, nil
 }
 
-// readNextJob reads the next job of the source. Its length is rounded to microseconds, which hides the rounding errors
-// of iterations times speed, and includes the launch, during which the job already holds its nodes.
+// readNextJob reads the next job of the source into c.next, with its request, and the time of its arrival; at the end
+// of the source arriving is never. Its length is rounded to microseconds, which hides the rounding errors of iterations
+// times speed, and includes the launch, during which the job already holds its nodes.
 func (c *controller) readNextJob() error {
 	j, more := c.Jobs.Next()
 	if !more {
@@ -164,7 +166,8 @@ func (c *controller) readNextJob() error {
 	return nil
 }
 
-// limit is a job's time limit in whole minutes, as Slurm has it: that of the log, but at least the job's length.
+// limit is a job's time limit in whole minutes, as Slurm has it: that of the log in seconds, but at least the job's
+// length, so that no job is ended by its limit.
 func limit(told float64, length time.Duration) time.Duration {
 	limit := max(seconds(told), length)
 	return (limit + time.Minute - 1) / time.Minute * time.Minute
@@ -172,7 +175,7 @@ func limit(told float64, length time.Duration) time.Duration {
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// arrive adds the jobs whose time has come to the queue.
+// arrive adds the jobs that arrive by now to the queue, at their places by priority.
 func (c *controller) arrive() error {
 	for c.next != nil && c.arriving <= c.now {
 		j := c.next
@@ -205,8 +208,8 @@ func (c *controller) noteChange() {
 	c.schedulerDue = min(c.schedulerDue, c.now+c.Slurm.Scheduler)
 }
 
-// finish ends jobs, and frees the nodes of jobs that have completed. Until the teardown is over, a job that has ended
-// stays in running and holds its nodes, as one that is COMPLETING.
+// finish ends jobs whose time has come, and frees the nodes of those whose teardown is over. Until then a job that has
+// ended stays in running and holds its nodes, as one that is COMPLETING.
 func (c *controller) finish() {
 	c.running = slices.DeleteFunc(c.running, func(j *job) bool {
 		if j.freed == never && j.ends <= c.now {
@@ -223,14 +226,14 @@ func (c *controller) finish() {
 	})
 }
 
-// startInOrder goes through the queue in order, and starts jobs up to the first that does not fit.
+// startInOrder starts jobs in the order of the queue up to the first that does not fit, as sched/builtin does.
 func (c *controller) startInOrder() {
 	for len(c.queue) > 0 && c.tryNow(c.queue[0]) {
 		c.queue = slices.Delete(c.queue, 0, 1)
 	}
 }
 
-// tryNow starts the job if it fits.
+// tryNow starts the job if it fits on the free resources, and returns whether it has started.
 func (c *controller) tryNow(j *job) bool {
 	nodes := choose(j, c.free, all(len(c.total)))
 	if nodes == nil {
@@ -240,8 +243,8 @@ func (c *controller) tryNow(j *job) bool {
 	return true
 }
 
-// start starts the job on these nodes. That is a change for backfill, which must plan anew, but no reason for walk: it
-// frees nothing.
+// start starts the job on these nodes. That is a change for backfill, which must plan anew, but no reason to call
+// startInOrder: it frees nothing. The caller removes the job from the queue.
 func (c *controller) start(j *job, nodes []int) {
 	j.nodes, j.started = nodes, c.now
 	j.ends, j.due, j.freed = c.now+j.length, c.now+j.limit, never

@@ -6,9 +6,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// set is a set of nodes. It must not be changed after it was shared.
+// set is a set of nodes, by index. It must not be changed after it was shared.
 type set []bool
 
+// all is the set of all of so many nodes.
 func all(nodes int) set {
 	s := make(set, nodes)
 	for i := range s {
@@ -32,6 +33,7 @@ func (s set) and(other set) set {
 	return both
 }
 
+// without is the set without these nodes, as a copy, because other stretches may share the set.
 func (s set) without(nodes []int) set {
 	rest := slices.Clone(s)
 	for _, n := range nodes {
@@ -41,8 +43,8 @@ func (s set) without(nodes []int) set {
 }
 
 // choose returns the nodes on which the job fits into the free resources, in the way of select/cons_tres: of the runs
-// of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. nil: the job
-// does not fit.
+// of adjacent suitable nodes that are long enough, the one with the fewest free cores, from its left end. If no run is
+// long enough, the nodes need not be adjacent. nil: the job does not fit.
 func choose(j *job, free []gres.Vector, among set) []int {
 	var best, able []int
 	least, cores := 0, 0
@@ -62,7 +64,7 @@ func choose(j *job, free []gres.Vector, among set) []int {
 	return scattered(j, free, among)
 }
 
-// scattered returns suitable nodes that need not be adjacent.
+// scattered returns the first suitable nodes, which need not be adjacent. nil: there are too few.
 func scattered(j *job, free []gres.Vector, among set) []int {
 	var able []int
 	for n := range free {

@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// stretch is a period and the nodes that can be planned in it. Nodes reserved for a waiting job are excluded
-// completely: Slurm, too, excludes them whatever part of them the job will use.
+// stretch is a period and the nodes that are not reserved in it. A node that is reserved for a waiting job is excluded
+// completely: Slurm, too, excludes it whatever part of it the job will use.
 type stretch struct {
 	from, to time.Duration
 	nodes    set
@@ -19,8 +19,8 @@ type stretch struct {
 type calendar []stretch
 
 // backfill goes through the queue and gives each job the earliest place that is not reserved for a job before it. A job
-// that can begin at once starts; for any other, nodes are reserved. It plans with time limits, since real durations are
-// unknown.
+// that can begin at once starts; for any other, nodes are reserved, so that no job behind it can delay it. It plans
+// with time limits, since the scheduler does not know how long jobs will run. Jobs beyond bf_max_job_test wait.
 func (c *controller) backfill() {
 	c.backfillDue = c.now + c.Slurm.Interval
 	c.changedSincePlan = false
@@ -67,8 +67,9 @@ func (c *controller) place(j *job, free *calendar) bool {
 }
 
 // earliest returns when the job could begin on some of the nodes, and on which, if all running jobs ended at their
-// limits: now, or when a running job ends; never and no nodes if that is not enough. A job that is COMPLETING may be
-// past its limit, so a later beginning is a second from now at least.
+// limits: now, or when a running job ends; never and no nodes if that is not enough. Reservations are not considered;
+// the caller checks them. A job that is COMPLETING may be past its limit, so a later beginning is a second from now at
+// least.
 //
 // As in Slurm, running jobs that end close to each other are removed together before the job is tried again: those
 // within 30 s of the first one, and at each further step within twice the time of the step before.
@@ -90,7 +91,8 @@ func (c *controller) earliest(j *job, nodes set) (time.Duration, []int) {
 	return never, nil
 }
 
-// runningOn returns the running jobs that hold at least one of the nodes, by ascending end of their limits.
+// runningOn returns the running jobs that hold at least one of the nodes, by ascending end of their limits: the order
+// in which earliest expects them to end.
 func (c *controller) runningOn(nodes set) []*job {
 	var list []*job
 	for _, j := range c.running {
@@ -109,8 +111,9 @@ func addFree(free []gres.Vector, j *job) {
 	}
 }
 
-// throughout returns the nodes that are not reserved at any time between from and to, and when that may next change: at
-// the first end of a stretch that it looked at, never if that is the window's. Beyond the window no node is returned.
+// throughout returns the nodes that are not reserved at any time between from and to, and when another answer is next
+// possible: at the first end of a stretch in that period; never if that is the window's end. Beyond the window no node
+// is returned.
 func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Duration) {
 	next = never
 	for i, s := range l {
@@ -128,15 +131,16 @@ func (l calendar) throughout(from, to time.Duration) (nodes set, next time.Durat
 	return nodes, next
 }
 
-// overlaps says whether one of the nodes is reserved at some time between from and to.
+// overlaps says whether one of the nodes is reserved at some time between from and to, so that a job cannot have all of
+// them for that long.
 func (l calendar) overlaps(on []int, from, to time.Duration) bool {
 	return slices.ContainsFunc(l, func(s stretch) bool {
 		return s.from < to && from < s.to && slices.ContainsFunc(on, func(n int) bool { return !s.nodes.has(n) })
 	})
 }
 
-// reserve reserves the nodes for a period: it splits the stretches at both ends and takes the nodes out of those
-// between.
+// reserve reserves the nodes for a period, so that later jobs of the queue are planned around it. It splits the
+// stretches at both ends and takes the nodes out of those between.
 func (l *calendar) reserve(on []int, from, to time.Duration) {
 	var kept calendar
 	for _, s := range *l {
@@ -150,7 +154,7 @@ func (l *calendar) reserve(on []int, from, to time.Duration) {
 	*l = kept
 }
 
-// cut splits the stretch at the given times.
+// cut splits the stretch at the given times, which ascend; times outside it are ignored.
 func (s stretch) cut(moments ...time.Duration) calendar {
 	pieces := calendar{s}
 	for _, m := range moments {

@@ -15,7 +15,8 @@ const jobsPerReport = 64
 
 func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
 
-// ended records the end of a job. Its nodes are not free before j.freed, and count as held until then.
+// ended records the end of a job, and reports progress from time to time. Its nodes are not free before j.freed, and
+// count as held until then.
 func (c *controller) ended(j *job) {
 	j.freed = j.ends + c.Slurm.Teardown
 	c.jobs[j.place].Finish = j.ends.Seconds()
@@ -30,7 +31,7 @@ func (c *controller) ended(j *job) {
 	}
 }
 
-// take adds what a job held until a time.
+// take adds what a job held from its start until a time to the totals, and records its spans if samples are kept.
 func (c *controller) take(j *job, until time.Duration) {
 	held := (until - j.started).Seconds() * float64(len(j.nodes))
 	c.run.BusyGPUs += float64(held * float64(j.PerNode.GPUs))
@@ -48,8 +49,9 @@ func (c *controller) take(j *job, until time.Duration) {
 	}
 }
 
-// sample records the state that lasts until the next event, if it has changed and if a multiple of Sample lies before
-// that event.
+// sample records the present state if it has changed since the last sample and a multiple of Sample lies between now
+// and the next event (until). The state at that multiple is the present one, so each sample shows the cluster at its
+// own time.
 func (c *controller) sample(until time.Duration) {
 	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample // max: nothing is divided by 0 without samples
 	if c.Sample == 0 || !c.changedSinceSample || due >= until || due <= c.sampled {
@@ -70,8 +72,8 @@ func (c *controller) sample(until time.Duration) {
 	c.sampled, c.changedSinceSample, c.started = due, false, 0
 }
 
-// outcome returns the results, including jobs that have not finished; those that have ended were added when they ended.
-// The sums are rounded to hide the errors of adding many floats.
+// outcome returns the results when the simulation has ended. Jobs that still run are added now; others were added when
+// they ended. The sums are rounded to hide the errors of adding many floats.
 func (c *controller) outcome() outcome.Run {
 	for _, j := range c.running {
 		if j.freed == never {

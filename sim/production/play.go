@@ -13,7 +13,8 @@ import (
 // roundsPerReport is the number of rounds between two calls of Progress.
 const roundsPerReport = 64
 
-// play holds rounds until the simulation ends.
+// play holds rounds until the simulation ends, at the times at which the daemon would hold them; the clock handles
+// arrivals and ends of jobs between them.
 func (s *site) play(ctx context.Context) error {
 	s.expect()
 	s.clock.Advance(s.First) // jobs that arrive at 0 are submitted by this, too
@@ -46,9 +47,9 @@ func (s *site) done() bool {
 	return s.sourceEmpty && s.slurm.Active() == 0
 }
 
-// hold holds one round. quiet says that there are no managed jobs, or that no job could gain by time alone, so rounds
-// would change nothing until a job arrives or ends. The report's snapshot goes back to the runner, so Watch must not
-// keep it.
+// hold holds one round of the daemon and records it. quiet says that there are no managed jobs, or that no job could
+// gain by time alone, so rounds would change nothing until a job arrives or ends and can be skipped. The report's
+// snapshot goes back to the runner, so Watch must not keep it.
 func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	at := since(s.clock.Now())
 	report, err := s.runner.Round(ctx)
@@ -70,9 +71,10 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// skip counts the rounds before the next event without holding them. The round at the moment of the event, or after it,
-// is held: hence the nanosecond that is subtracted. Without an event nothing is skipped. With Detail, the last of them
-// gets a copy of the latest record, so that the state is shown as lasting until then.
+// skip counts the rounds before the next event of the clock without holding them, since they would change nothing. The
+// round at the moment of the event, or after it, is held: hence the nanosecond that is subtracted. Without an event
+// nothing is skipped. With Detail, the last of them gets a copy of the latest record, so that the state is shown as
+// lasting until then.
 func (s *site) skip() {
 	next, more := s.clock.Next()
 	if !more {
@@ -94,8 +96,8 @@ func (s *site) skip() {
 	}
 }
 
-// untilRound is the time from now until the n-th next round, or until the end. Rounds are at multiples of Round after
-// First, also if one took longer.
+// untilRound is the time from now until the n-th next round, or until the end if that is before it. Rounds are at
+// multiples of Round after First, also if one took longer.
 func (s *site) untilRound(n time.Duration) time.Duration {
 	passed := s.clock.Now().Sub(epoch())
 	due := s.First + ((passed-s.First)/s.Round+n)*s.Round
@@ -105,8 +107,8 @@ func (s *site) untilRound(n time.Duration) time.Duration {
 	return due - passed
 }
 
-// picture records the cluster's state after a round. A GPU that several jobs share counts once, which policy.GPUCount
-// sees to.
+// picture is the record of a round, at seconds since the beginning: what its plan gives to jobs, and how many it starts
+// and stops. A GPU that several jobs share counts once; policy.GPUCount remembers which were counted.
 func picture(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
 	if cert := report.Certificate; cert != nil {

@@ -42,9 +42,9 @@ func (s *site) finish(end time.Time) float64 {
 // exact rounds away the nanosecond by which an emulated job ends late.
 func exact(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
-// take adds the runs of a job up to now to the outcome. A run holds its nodes until they are freed, which is later than
-// its end. GPUs that may have been shared are only noted here: shared counts each of them once, however many jobs were
-// on it.
+// take adds the runs of a job to the outcome, up to now if the job has not ended; it is called once for a job. A run
+// holds its nodes until they are freed, which is later than its end. GPUs that may have been shared are only noted
+// here, since several jobs can be on one: shared counts each of them once.
 func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 	for _, run := range h.Runs {
 		stop := run.Freed
@@ -71,7 +71,7 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 	}
 }
 
-// span records a run, one span per server.
+// span records a run until a time (seconds since the beginning), one span per server.
 func (s *site) span(j *outcome.Job, run slurmtest.Run, to float64) {
 	for k, name := range run.Nodes {
 		s.run.Spans = append(s.run.Spans, outcome.Span{

@@ -25,7 +25,7 @@ const (
 	jobMemory = 16                        // GiB
 )
 
-// gpus is the daemon's configuration of shared GPUs; with the zero value it shares none.
+// gpus is the part of the daemon's configuration about shared GPUs; with the zero value it shares none.
 func (s *site) gpus() bridge.Sharing {
 	if s.Users.Sharing == 0 {
 		return bridge.Sharing{}
@@ -33,9 +33,9 @@ func (s *site) gpus() bridge.Sharing {
 	return bridge.Sharing{GPUMemory: gpuMemory, Mode: s.Mode}
 }
 
-// measureGPUs adds GPUBusy to copies of profiles without it, derived from their curves: a job with all the cores and
-// memory that it can use is assumed never to wait for data, so with its share the GPU is busy for the ratio of the two
-// speeds.
+// measureGPUs adds GPUBusy, which prediction for shared GPUs needs, to copies of profiles without it, derived from
+// their curves: a job with all the cores and memory that it can use is assumed never to wait for data, so with its
+// share the GPU is busy for the ratio of the two speeds.
 func (s *site) measureGPUs() {
 	home := s.Cluster.Groups[0].Vector()
 	s.Profiles = maps.Clone(s.Profiles)
@@ -55,7 +55,7 @@ func (s *site) shares(j trace.Job) bool {
 	return j.GPUs == 1 && s.Users.Sharing > 0 && s.Users.OptsIn(j.ID) && s.Users.Shares(j.ID)
 }
 
-// class is a job's class on a shared GPU.
+// class is a job's class on a shared GPU, which decides how much of it the job gets beside others.
 func (s *site) class(job int) share.Class {
 	if s.Users.Important(job) {
 		return share.High
@@ -80,8 +80,9 @@ func (s *site) gres(j trace.Job) string {
 	return gres.Count{Name: "gpu", Count: 1}.String()
 }
 
-// sharedSpeed is a job's speed beside others on its GPU, relative to running alone. It is the same prediction by which
-// the planner paired them, since a simulation has no other source.
+// sharedSpeed is the speed of a job beside the others on its GPU, relative to running alone; there lists all of them,
+// by Slurm job ID, the job included. It is the same prediction by which the planner paired them, since a simulation has
+// no other source.
 func (s *site) sharedSpeed(job int, there []int) float64 {
 	tenants, users, at := make([]predict.Tenant, len(there)), make([]string, len(there)), 0
 	for i, id := range there {
@@ -103,12 +104,12 @@ type gpu struct {
 	device int
 }
 
-// stay is the time of one job on a GPU.
+// stay is the time of one run of a job on a GPU that may be shared.
 type stay struct{ from, to time.Time }
 
 // sharedGPUOf returns the GPU of a run that may have been shared with other jobs; false if the run had whole GPUs for
-// certain. A job that has one GPU for itself is among the first, too, which does not matter: shared counts time, not
-// jobs.
+// certain, so that they can be counted by the job. A job that has one GPU for itself is among the first, too, which
+// does not matter: shared counts time, not jobs.
 func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	if s.stays == nil || j.GPUs != 1 || len(run.Nodes) != 1 || len(run.Devices[0]) != 1 {
 		return gpu{}, false
@@ -116,8 +117,9 @@ func (s *site) sharedGPUOf(j *outcome.Job, run slurmtest.Run) (gpu, bool) {
 	return gpu{run.Nodes[0], run.Devices[0][0]}, true
 }
 
-// shared is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more. It sorts
-// the stays on each GPU by their start and adds what lies after the end of those before.
+// shared is for how many seconds, summed over the GPUs of sharedGPUOf, a GPU was in use by one job or more: these count
+// as busy once, however many jobs were on them. It sorts the stays on each GPU by their start and adds what lies after
+// the end of those before.
 func (s *site) shared() float64 {
 	var busy time.Duration
 	for _, all := range s.stays {

@@ -32,12 +32,12 @@ type site struct {
 	clock   *slurmtest.Clock
 	slurm   *slurmtest.Slurm
 	runner  *bridge.Runner
-	content policy.Contentment
+	content policy.Contentment // decides whether time alone can change a plan
 
 	servers     map[string]int // index by name
 	jobs        []outcome.Job  // in the order of submission, so that index+1 is Slurm's job ID
 	sourceEmpty bool           // no further job arrives
-	failed      error          // the error that ends the simulation
+	failed      error          // the error that ends the simulation; nil: none
 	over        int            // jobs that have ended
 	counted     int            // finished jobs of the window
 
@@ -46,8 +46,8 @@ type site struct {
 	run outcome.Run // the outcome so far
 }
 
-// newSite builds the site. If jobs share GPUs, every GPU gets shards and every profile a GPUBusy, by which the planner
-// predicts how fast jobs are together.
+// newSite builds the site: its nodes, its Slurm and its daemon. If jobs share GPUs, every GPU gets shards and every
+// profile a GPUBusy, by which the planner predicts how fast jobs are together.
 func newSite(config Config) *site {
 	s := &site{Config: config, clock: slurmtest.NewClock(epoch()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
@@ -81,7 +81,8 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-// build makes the nodes.
+// build makes the nodes of the cluster and notes the index of each by its name, because Slurm's history names nodes and
+// the outcome numbers them.
 func (s *site) build() []slurm.Node {
 	var nodes []slurm.Node
 	for i, server := range s.Cluster.Nodes() {
@@ -108,7 +109,8 @@ func blank(c Config) outcome.Run {
 	}
 }
 
-// profile returns the profile with the name in a job's comment.
+// profile returns the profile with the name in a job's comment, with or without its extension, as the daemon would read
+// it from a folder.
 func (s *site) profile(name string) (*sensitivity.Profile, error) {
 	p, known := s.Profiles[strings.TrimSuffix(name, extension)]
 	if !known {
@@ -122,8 +124,9 @@ func since(moment time.Time) float64 { return moment.Sub(epoch()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// simLedger is a ledger that stores no reports. Unlike ledger.Memory it copies nothing: a simulation ends with the
-// first round that fails, so no round can find records that another has changed and not settled.
+// simLedger is the daemon's ledger in a simulation, which stores no reports. Unlike ledger.Memory it copies nothing: a
+// simulation ends with the first round that fails, so no round can find records that another has changed and not
+// settled.
 type simLedger struct {
 	records bridge.Records
 	intent  *bridge.Intent

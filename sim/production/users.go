@@ -13,8 +13,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
-// expect schedules the arrival of the next job of the source. Each arrival schedules the one after it, so that an
-// endless source is read only as far as needed.
+// expect reads the next job of the source and schedules its arrival; without one it sets sourceEmpty. Each arrival
+// schedules the one after it, so that an endless source is read only as far as needed. Errors end the simulation
+// (fail).
 func (s *site) expect() {
 	j, more := s.Jobs.Next()
 	if !more {
@@ -42,8 +43,8 @@ func (s *site) fail(err error) {
 	}
 }
 
-// submit submits a job as its user would with sbatch. The job's rate is relative to the speed with its request, so that
-// its work is as long as the request takes.
+// submit submits a job as its user would with sbatch, and appends it to the outcome. Its work is as long as it would
+// take with its request; the job's rate is therefore relative to the speed with that.
 func (s *site) submit(j trace.Job) error {
 	asked, err := users.Ask(s.Cluster, s.Profiles, j)
 	if err != nil {
@@ -95,10 +96,11 @@ func (s *site) comment(j trace.Job, asked users.Request) string {
 		math.Max(asked.Length, 0.001))
 }
 
-// timeLimit is a job's time limit in whole minutes, as Slurm has it. It is the log's limit if that is enough for the
-// job with a restart, and otherwise the shortest that is enough. 1 % is added to the length, since the share in whole
-// MiB is slightly smaller than the exact share; with AtRounds a round is added, too. If jobs share GPUs no job has a
-// limit, since their speed there is not known in advance.
+// timeLimit is a job's time limit in whole minutes, as Slurm has it; 0: none. It is the log's limit if that is enough
+// for the job with a restart, and otherwise the shortest that is enough, because no simulated job may be ended by its
+// limit. 1 % is added to the length, since the share in whole MiB is slightly smaller than the exact share; with
+// AtRounds a round is added, too. If jobs share GPUs no job has a limit, since their speed there is not known in
+// advance.
 func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	if s.Users.Sharing > 0 {
 		return 0
@@ -114,7 +116,8 @@ func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
 	return (needs/time.Minute + 1) * time.Minute
 }
 
-// lease is the begin time that the gate gives a job that opts in.
+// lease is the lease from submission that the gate gives a job that opts in, as a begin time; 0: none, so Slurm alone
+// schedules the job.
 func (s *site) lease(j trace.Job) time.Duration {
 	if !s.Users.OptsIn(j.ID) {
 		return 0
@@ -122,7 +125,7 @@ func (s *site) lease(j trace.Job) time.Duration {
 	return lease
 }
 
-// reaction is what a job does when it is asked to save.
+// reaction is what a job does when it is asked to save: without a checkpoint it dies.
 func (s *site) reaction(j trace.Job) slurmtest.Reaction {
 	if !s.Users.Saves(j.ID) {
 		return slurmtest.Dies

@@ -39,8 +39,9 @@ func (h Habits) Shares(job int) bool { return h.draw(job, drawsShare) < h.Sharin
 // Important says whether a job has class high on a shared GPU.
 func (h Habits) Important(job int) bool { return h.draw(job, drawsClass) < 0.5 }
 
-// draw returns a number from 0 up to but not including 1 that depends only on the seed, the job and what is drawn, not
-// on other draws or the order of jobs. It is splitmix64.
+// draw returns a number from 0 up to but not including 1 that depends only on the seed, the job and what is drawn (one
+// of the constants above), not on other draws or the order of jobs. So all schedules of an experiment have the same
+// users. It is splitmix64.
 func (h Habits) draw(job int, what uint64) float64 {
 	const step = 0x9e3779b97f4a7c15
 	x := uint64(0)

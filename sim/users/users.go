@@ -50,7 +50,7 @@ func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Jo
 
 // home returns the capacity of a server in the group that the job is requested for, and the number of servers. The
 // parts must be equal, because a request has one size for all its nodes: on servers of 4, 6 GPUs are two times 3, and 7
-// are seven times 1.
+// are seven times 1. It is an error if no group can hold the GPUs in this way.
 func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 	for _, g := range c.Groups {
 		if gpus < 1 || g.GPUs < 1 {
@@ -66,7 +66,7 @@ func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
 		fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus, c)
 }
 
-// models returns the names of the profiles, sorted.
+// models returns the names of the profiles, sorted, for the error about a model without one.
 func models(profiles map[string]*sensitivity.Profile) []string {
 	names := make([]string, 0, len(profiles))
 	for name := range profiles {
