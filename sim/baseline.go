@@ -34,7 +34,8 @@ func Baseline(name string) (Schedule, error) {
 
 func (s Schedule) isBaseline() bool { return s == AsItWas || s == Backfill }
 
-// checkBaselines requires that the log says what became of each job, if AsItWas is among the schedules.
+// checkBaselines requires that the log says what became of each job, if AsItWas is among the schedules, since that
+// shows nothing else.
 func (e Experiment) checkBaselines() error {
 	if !slices.Contains(e.Schedules, AsItWas) {
 		return nil
@@ -47,12 +48,13 @@ func (e Experiment) checkBaselines() error {
 	return nil
 }
 
-// HasPast says whether the log tells of at least one job when it ran.
+// HasPast says whether the log has the times of at least one job. It is false for drawn jobs.
 func (w Workload) HasPast() bool {
 	return slices.ContainsFunc(w.Jobs, func(j trace.Job) bool { return j.Told.Past.Known() })
 }
 
-// CheckPast says why a workload cannot be shown under AsItWas.
+// CheckPast returns an error if a workload cannot be shown under AsItWas, because its jobs are drawn or the log lacks
+// the times of some; nil: it can.
 func (w Workload) CheckPast() error {
 	if w.drawn() {
 		return errors.New("its jobs are drawn: want a log for what they were")

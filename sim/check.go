@@ -9,7 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// Check finds mistakes in an experiment before anything is simulated.
+// Check returns an error for the first mistake in an experiment, before anything is simulated; nil: there is none.
 func (e Experiment) Check() error {
 	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow,
 		e.checkBaselines}
@@ -103,6 +103,7 @@ func checkName(what, name string, engine Engine, names func(Engine) []string) er
 		strings.Join(names(engine), ", "), hint)
 }
 
+// checkWorkloads requires at least one workload, and that each can be simulated.
 func (e Experiment) checkWorkloads() error {
 	if len(e.Workloads) == 0 {
 		return errors.New("no workload: want jobs, or how they are drawn")
@@ -128,8 +129,9 @@ func (e Experiment) checkWorkload(w Workload) error {
 	return e.checkJobs(w)
 }
 
-// checkJobs finds jobs that cannot be simulated. A caller that has read them from a file can call
-// trace.Trace.CheckModels and CheckGPUs first, whose errors also name the line.
+// checkJobs returns an error for a job that cannot be simulated, because its model is unknown or it has more GPUs than
+// the cluster. A caller that has read the jobs from a file can call trace.Trace.CheckModels and CheckGPUs first, whose
+// errors also name the line.
 func (e Experiment) checkJobs(w Workload) error {
 	models := e.modelNames()
 	for _, job := range w.Jobs {

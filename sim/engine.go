@@ -54,6 +54,7 @@ func (e Engine) Placements() []string {
 	return nil
 }
 
+// words converts terms of an engine to their names.
 func words[T ~string](terms ...T) []string {
 	var names []string
 	for _, t := range terms {
@@ -62,7 +63,7 @@ func words[T ~string](terms ...T) []string {
 	return names
 }
 
-// other returns the other engine.
+// other returns the other engine, which errors suggest for a name that this one does not have.
 func (e Engine) other() Engine {
 	if e == Artifact {
 		return Production
@@ -70,7 +71,8 @@ func (e Engine) other() Engine {
 	return Artifact
 }
 
-// simulate runs one cell on the experiment's engine.
+// simulate runs one cell on the experiment's engine, or under a baseline, which uses no engine. tell is called with the
+// progress; nil: it is not wanted.
 func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	if e.Engine == Artifact {
 		return e.onArtifact(ctx, c, tell)
@@ -84,7 +86,7 @@ func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int
 	return e.onProduction(ctx, c, tell)
 }
 
-// onArtifact runs a cell on the artifact engine.
+// onArtifact runs a cell on the artifact engine, which takes the names of the schedule as they are.
 func (e Experiment) onArtifact(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	jobs, err := c.workload.Source()
 	if err != nil {
@@ -129,7 +131,8 @@ func (w Workload) firstRound() time.Duration {
 	return 0
 }
 
-// onProduction runs a cell on the production engine.
+// onProduction runs a cell on the production engine. The users' habits are drawn with the workload's seed, so that all
+// schedules of a workload have the same users.
 func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
 	error) {
 	first, err := policy.ParsePolicy(c.schedule.Policy)

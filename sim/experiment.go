@@ -84,14 +84,15 @@ func (e Experiment) Run(ctx context.Context) ([]outcome.Run, error) {
 	return e.runCells(ctx, e.simulate)
 }
 
-// cell is one simulation of the cross product.
+// cell is one simulation of the cross product of workloads and schedules.
 type cell struct {
-	number   int
+	number   int // index in the order of the outcomes
 	workload Workload
 	schedule Schedule
 }
 
-// cells returns the cross product in the order of the outcomes.
+// cells returns the cross product in the order of the outcomes: all schedules of the first workload, then those of the
+// second.
 func (e Experiment) cells() []cell {
 	var all []cell
 	for _, w := range e.Workloads {

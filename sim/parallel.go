@@ -15,7 +15,7 @@ import (
 // simulated time in seconds.
 type simulator func(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error)
 
-// errEarlierFailed is why a simulation was cancelled.
+// errEarlierFailed is the cause with which the simulations behind a failed one are cancelled.
 var errEarlierFailed = errors.New("a simulation before this one failed")
 
 // runCells runs the cells, several at a time. Workers take them in order, so that after a failure only later cells are
@@ -57,6 +57,7 @@ func timed(ctx context.Context, c cell, simulate simulator, tell func(finished i
 	return run, err
 }
 
+// workers is the number of simulations at a time.
 func (e Experiment) workers() int {
 	if e.Parallel > 0 {
 		return e.Parallel
@@ -64,7 +65,7 @@ func (e Experiment) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// cellQueue is the state that the workers share.
+// cellQueue hands out the cells of an experiment and collects their results; all workers share it.
 type cellQueue struct {
 	mu       sync.Mutex
 	taken    int // the number of cells taken so far

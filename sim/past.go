@@ -9,10 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end. Jobs that arrive
-// later are left out, as in a simulation, where they would not have been submitted. Every product is converted by
-// float64, here and in the engines: otherwise some processors fuse it with the sum, and the last digit depends on the
-// machine (tests/rounding_test.go).
+// asItWas returns the outcome recorded in the log, up to the time at which a simulation would end, to compare
+// simulations with it. Jobs that arrive later are left out, as in a simulation, where they would not have been
+// submitted. Every product is converted by float64, here and in the engines: otherwise some processors fuse it with the
+// sum, and the last digit depends on the machine (tests/rounding_test.go).
 func (e Experiment) asItWas(c cell) outcome.Run {
 	run := outcome.Run{GPUs: e.Cluster.GPUs(), CPUs: e.Cluster.CPUs(), Memory: e.Cluster.Memory()}
 	run.Ended = e.pastEnd(c.workload.Jobs)
@@ -33,8 +33,8 @@ func (e Experiment) asItWas(c cell) outcome.Run {
 	return run
 }
 
-// pastEnd is when the last job of the window had ended, but at most e.Until: the end that a simulation of these jobs
-// has.
+// pastEnd is when the last job of the window had ended, but at most e.Until, in seconds since the beginning of the log:
+// the end that a simulation of these jobs has.
 func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	end := 0.0
 	for _, j := range jobs {
@@ -48,8 +48,8 @@ func (e Experiment) pastEnd(jobs []trace.Job) float64 {
 	return end
 }
 
-// past is a job's outcome in the log until end. A job that had not started or not ended by then is shown as waiting or
-// unfinished. Its length is the time that it ran on the site, since the log knows no other size.
+// past is the outcome of a job in the log up to end, in seconds. A job that had not started or not ended by then is
+// shown as waiting or unfinished. Its length is the time that it ran on the site, since the log knows no other size.
 func past(j trace.Job, end float64) outcome.Job {
 	job := outcome.Job{
 		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Told.Past.Ran,
@@ -77,8 +77,9 @@ func heldUntil(j trace.Job, end float64) float64 {
 // shift is a change of the cluster's totals at a moment.
 type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
 
-// pastRounds returns the cluster's state at multiples of apart seconds, without the times at which nothing had changed.
-// A change counts at the next multiple; of several changes before it, only the state after the last is kept.
+// pastRounds returns the state of the cluster at multiples of apart seconds, in the form in which engines record
+// rounds, so that reports can show it beside theirs. Times at which nothing had changed are left out. A change counts
+// at the next multiple; of several changes before it, only the state after the last is kept.
 func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 	var changes []shift
 	for _, j := range jobs {
@@ -107,6 +108,7 @@ func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
 	return rounds
 }
 
+// add adds a later change, but keeps the moment.
 func (c *shift) add(more shift) {
 	c.running, c.waiting, c.started = c.running+more.running, c.waiting+more.waiting, c.started+more.started
 	c.gpus, c.cpus, c.memory = c.gpus+more.gpus, c.cpus+more.cpus, c.memory+more.memory

@@ -39,7 +39,7 @@ func Profiles(folder fs.FS) (map[string]*sensitivity.Profile, error) {
 }
 
 // WithRestart returns copies of the profiles in which a restart of any model takes the same times: save for saving, and
-// start for getting back to full speed.
+// start for getting back to full speed. Experiments vary the cost of restarts in this way.
 func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Duration) map[string]*sensitivity.Profile {
 	all := make(map[string]*sensitivity.Profile, len(profiles))
 	for model, p := range profiles {
@@ -51,9 +51,9 @@ func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Dura
 }
 
 // Classes returns the profiles' models in the form in which workloads draw them, sorted by name. The family is the
-// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers. For
-// this group users request their jobs if it can hold them (package users), so a drawn duration is about how long the
-// job runs there as requested; a request has whole cores and MiB.
+// profile's task, and the iteration time that with the proportional share of the cluster's first group of servers.
+// Users request their jobs for this group if it can hold them (package users), so a drawn duration is about how long
+// the job runs there as requested; not exactly, since a request has whole cores and MiB.
 func Classes(profiles map[string]*sensitivity.Profile, on cluster.Cluster) []workload.Class {
 	server := on.Groups[0].Vector()
 	share := sensitivity.Share{Cores: float64(server.CPUs) / float64(server.GPUs),

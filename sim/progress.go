@@ -14,11 +14,11 @@ type Progress struct {
 	Done        float64 // the estimated part of all work that is done, 0 to 1
 }
 
-// meter sums the progress of the simulations.
+// meter sums the progress of the simulations, which run concurrently.
 type meter struct {
 	mu    sync.Mutex
-	tell  func(Progress)
-	cells []reading
+	tell  func(Progress) // Experiment.Progress; nil: no progress is wanted
+	cells []reading      // by number of the cell
 	sum   Progress
 	parts float64 // the sum of the cells' parts
 }
@@ -26,11 +26,12 @@ type meter struct {
 // reading is the progress of one simulation. jobs and until do not change.
 type reading struct {
 	finished    int
-	at          float64
-	part        float64
+	at          float64 // simulated seconds
+	part        float64 // of its work that is done, 0 to 1; 1: it has ended
 	jobs, until float64 // jobs and simulated seconds at its end, at most; 0: unknown
 }
 
+// newMeter prepares a meter; it notes where each simulation ends, for the estimate of its part.
 func newMeter(e Experiment, cells []cell) *meter {
 	m := &meter{tell: e.Progress, cells: make([]reading, len(cells)), sum: Progress{Runs: len(cells)}}
 	for i, c := range cells {
@@ -39,8 +40,9 @@ func newMeter(e Experiment, cells []cell) *meter {
 	return m
 }
 
-// expected is about how many jobs will have finished when a simulation ends; 0: unknown. With a window these are also
-// the jobs before it, most of which finish by then; later ones that finish early are not counted.
+// expected is about how many jobs will have finished when a simulation ends, for the estimate of the part that is done;
+// 0: unknown. With a window these are also the jobs before it, most of which finish by then; later ones that finish
+// early are not counted.
 func (e Experiment) expected(w Workload) int {
 	if e.Window != (outcome.Window{}) {
 		return e.Window.End
@@ -72,7 +74,7 @@ func (r reading) share(finished int, at float64) float64 {
 	return min(part, almost)
 }
 
-// ended reports that a simulation has ended.
+// ended reports that a simulation has ended, with the jobs that it has finished.
 func (m *meter) ended(c cell, run outcome.Run) {
 	if m.tell == nil {
 		return
@@ -86,7 +88,8 @@ func (m *meter) ended(c cell, run outcome.Run) {
 	m.take(c.number, finished, run.Ended, 1)
 }
 
-// take replaces the reading of a cell and reports the new sums.
+// take replaces the reading of a cell and reports the new sums. A part of 1 counts the cell as ended, so it must come
+// only once. Progress is called under the lock, and therefore never concurrently.
 func (m *meter) take(number, finished int, at, part float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -95,7 +95,7 @@ func (s Schedule) String() string {
 	return s.Policy + " × " + s.Allocator + " × " + s.Placement
 }
 
-// seeds is the number of different seeds.
+// seeds is the number of different seeds; with one, names of simulations leave it out.
 func (e Experiment) seeds() int {
 	seen := make(map[int64]bool)
 	for _, w := range e.Workloads {

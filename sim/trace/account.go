@@ -23,14 +23,14 @@ type run struct {
 	priority           int64   // 0: not recorded
 	gpus, cpus         int32
 	memory             float64 // GB of 1000 MiB
-	running            bool
+	running            bool    // it still goes on
 }
 
 // labels are texts that many runs share. Each combination is stored once.
 type labels struct{ component, user, queue, state, name string }
 
-// add returns the runs with r. A second record of the same run replaces the first one unless it is shorter: of two
-// listings, the one with the shorter run was made while it still went on.
+// add returns the runs of the job together with r. Listings may overlap, so a second record of the same run replaces
+// the first one unless it is shorter: the listing with the shorter run was made while it still went on.
 func (j *accounted) add(r run) []run {
 	for i, known := range j.runs {
 		if known.component == r.component && known.submitted == r.submitted && known.started == r.started {
@@ -45,7 +45,7 @@ func (j *accounted) add(r run) []run {
 
 // addJob turns a job's runs into one entry, or counts why it was left out. Components run at the same time, so the job
 // takes as long as the longest of them, also in its past. A job that did not run is left out with the reason from its
-// last run; a job without GPUs is left out by take.
+// last run; log.take leaves out a job without GPUs.
 func (l *log) addJob(j accounted) {
 	slices.SortStableFunc(j.runs, func(a, b run) int {
 		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
@@ -72,9 +72,10 @@ func (l *log) addJob(j accounted) {
 	}
 }
 
-// past says when the job ran, if all of its runs have times; otherwise it is zero. Runs that took no time are ignored.
-// A run that still goes on counts as ended when it was last seen. Cores and memory are those of the last run of each
-// component, added in the order of names, since the last digit of a sum depends on the order.
+// past says when the job ran, for the baseline that shows the log as it was; zero unless all of its runs have times.
+// Runs that took no time are ignored. A run that still goes on counts as ended when it was last seen. Cores and memory
+// are those of the last run of each component, added in the order of names, since the last digit of a sum depends on
+// the order. The runs must be sorted by submission.
 func (j *accounted) past() Past {
 	p := Past{Started: math.Inf(1)}
 	times := map[string]int{} // runs per component
@@ -103,12 +104,13 @@ func (j *accounted) past() Past {
 // component is one component of a heterogeneous job, or a whole ordinary job, with its runs added up.
 type component struct {
 	name string
-	ran  float64
+	ran  float64 // seconds, of all runs
 	gpus int32
 	runs int // that took time
 }
 
-// components adds up the runs of each component. GPUs are those of the last run that took time.
+// components adds up the runs of each component. GPUs are those of the last run that took time, or of the last one if
+// none did.
 func (j *accounted) components() []component {
 	var list []component
 	for _, r := range j.runs {
@@ -127,7 +129,7 @@ func (j *accounted) components() []component {
 	return list
 }
 
-// noRunReason says why a job did not run.
+// noRunReason says why a job did not run, from its last run, for the list of jobs that were left out.
 func (j *accounted) noRunReason() string {
 	switch last := j.runs[len(j.runs)-1]; {
 	case last.started == unknown:
@@ -138,7 +140,7 @@ func (j *accounted) noRunReason() string {
 	return noTime
 }
 
-// adjust counts in which ways the job's entry differs from its records.
+// adjust counts in which ways the job's entry differs from its records, which summaries list.
 func (l *log) adjust(j accounted, components []component) {
 	if slices.ContainsFunc(j.runs, func(r run) bool { return r.running }) {
 		l.adjusted.add("still running, counted for as long as it had run")

@@ -29,7 +29,7 @@ func WriteSacct(w io.Writer, t *Trace) error {
 	return err
 }
 
-// checkAccount says why an entry could not be read again.
+// checkAccount returns an error if an entry could not be read again from a record of sacct's form.
 func (e Entry) checkAccount() error {
 	if err := e.check(); err != nil {
 		return err
@@ -46,7 +46,8 @@ func (e Entry) checkAccount() error {
 	return nil
 }
 
-// clusterAndID splits the ID of an entry from a log of several clusters.
+// clusterAndID splits the ID of an entry from a log of several clusters, which the reader joins with a colon; cluster
+// is empty for other IDs.
 func (e Entry) clusterAndID() (cluster, id string) {
 	if at := strings.LastIndex(e.ID, ":"); at >= 0 {
 		return e.ID[:at], e.ID[at+1:]
@@ -54,7 +55,8 @@ func (e Entry) clusterAndID() (cluster, id string) {
 	return "", e.ID
 }
 
-// account returns the fields of an entry's record, in sacct's units: limits in minutes, memory in MiB.
+// account returns the fields of an entry's record, in sacct's units: limits in minutes, memory in MiB. begin is the
+// origin of the entry's times. What the entry does not have is Unknown for times and otherwise empty.
 func (e Entry) account(begin time.Time) []string {
 	cluster, id := e.clusterAndID()
 	started, ended, limit, priority, tres := "Unknown", "Unknown", "", "", []string{}
@@ -80,7 +82,8 @@ func (e Entry) account(begin time.Time) []string {
 		number(e.Duration), limit, priority, strings.Join(tres, ",")}
 }
 
-// stamp formats a moment as sacct does, with its zone if that is known and not UTC.
+// stamp formats a moment, given in seconds since begin, as sacct does, with its zone if that is known and not UTC. A
+// zero begin stands for the beginning of 1970.
 func stamp(begin time.Time, seconds float64) string {
 	if begin.IsZero() {
 		begin = time.Unix(0, 0).UTC()

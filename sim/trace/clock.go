@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reckoning is the way in which a log gives times; untold: no time was read yet, or a text is none.
+// reckoning is the way in which a log gives times; noReckoning: no time was read yet, or a text is none.
 type reckoning int
 
 const (
@@ -43,7 +43,8 @@ var layouts = []struct {
 	{"2006-01-02 15:04:05 -0700", zoned},
 }
 
-// read returns seconds since 1970, or, in a log that counts seconds, since the log's own origin.
+// read returns seconds since 1970, or, in a log that counts seconds, since the log's own origin. The first time that is
+// read decides how all are given; another way is an error.
 func (c *clock) read(at place, field, text string) (float64, error) {
 	seconds, as, zone := parseTime(text)
 	switch {
@@ -57,7 +58,8 @@ func (c *clock) read(at place, field, text string) (float64, error) {
 	return seconds, nil
 }
 
-// parseTime reads a time and says in which way it is given; untold if it is no valid time.
+// parseTime reads a time and says in which way it is given, and in which zone if it has one; noReckoning if it is no
+// valid time.
 func parseTime(text string) (float64, reckoning, *time.Location) {
 	if x, ok := decimal(text); ok && x <= maxSeconds {
 		return x, counted, nil
@@ -79,7 +81,8 @@ func fixed(t time.Time) *time.Location {
 	return time.UTC
 }
 
-// moment converts seconds that the clock has read to a time.
+// moment converts seconds that the clock has read to a time, in the zone of the log, or in UTC if that is unknown. It
+// is rounded to milliseconds.
 func (c *clock) moment(seconds float64) time.Time {
 	whole, fraction := math.Modf(seconds)
 	zone := c.zone

@@ -31,7 +31,7 @@ func readCondensed(name string, r io.Reader) (*Trace, error) {
 
 type condensedColumns struct{ timestamp, duration, gpus, cluster column }
 
-// entry reads a job from the current line.
+// entry reads a job from the current line, without its ID, which the format does not have.
 func (c condensedColumns) entry(t *table, l *log) (e Entry, err error) {
 	if err = t.complete(); err != nil {
 		return e, err

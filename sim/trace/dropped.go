@@ -18,6 +18,7 @@ type tally struct {
 	counts  map[string]int
 }
 
+// add counts one job with this reason.
 func (t *tally) add(reason string) {
 	if t.counts == nil {
 		t.counts = map[string]int{}
@@ -28,6 +29,7 @@ func (t *tally) add(reason string) {
 	t.counts[reason]++
 }
 
+// dropped lists the counts as jobs that were left out.
 func (t *tally) dropped() []Dropped {
 	var list []Dropped
 	for _, reason := range t.reasons {
@@ -36,6 +38,7 @@ func (t *tally) dropped() []Dropped {
 	return list
 }
 
+// adjusted lists the counts as jobs that were changed.
 func (t *tally) adjusted() []Adjusted {
 	var list []Adjusted
 	for _, reason := range t.reasons {

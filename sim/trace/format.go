@@ -49,8 +49,8 @@ var packed = []struct{ magic, kind string }{
 	{"PK\x03\x04", "is a zip archive"},
 }
 
-// unreadable says what is wrong with a file that is not readable text; empty if it may be read. A tar archive has its
-// mark at byte 257. Text compressed with gzip has been unpacked before.
+// unreadable says what is wrong with a file that is not readable text, from its beginning; empty if it may be read. A
+// tar archive has its mark at byte 257. Text compressed with gzip has been unpacked before.
 func unreadable(head []byte) string {
 	for _, p := range packed {
 		if bytes.HasPrefix(head, []byte(p.magic)) {
@@ -69,8 +69,9 @@ func unreadable(head []byte) string {
 	return ""
 }
 
-// recognise infers the format from the beginning of a file. The header decides; a recorded trace may have none, and
-// then begins with a job's number. Sacct comes last, because a | may also stand in the other formats.
+// recognise infers the format from the beginning of a file, when the user names none. The header decides; a recorded
+// trace may have none, and then begins with the number of a job. Sacct comes last, because a | may also stand in the
+// other formats.
 func recognise(name string, head []byte) (Format, error) {
 	line, number := firstLine(head)
 	columns := map[string]bool{}

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for. A list of TRES without
-// GPUs does not say that there were none, since the site may not have tracked them; so GRES is read then.
+// gpus returns the GPUs that a run had, or if nothing was allocated, those that it asked for; 0: none are recorded, and
+// the job is left out. A list of TRES without GPUs does not say that there were none, since the site may not have
+// tracked them; so GRES is read then.
 func (a *accounting) gpus(t *table) (int32, error) {
 	tres, gres := a.columns.alloc, a.columns.allocGRES
 	if t.text(tres) == "" && t.text(gres) == "" {
@@ -19,7 +20,8 @@ func (a *accounting) gpus(t *table) (int32, error) {
 	return t.gpusOfGRES(gres)
 }
 
-// gpusOfTRES reads gres/gpu from a list of TRES, or if only types are listed, their sum.
+// gpusOfTRES reads gres/gpu from a list of TRES, or if only types are listed, their sum; 0: neither. The sum is not
+// added to gres/gpu, which already contains it.
 func (t *table) gpusOfTRES(c column) (int32, error) {
 	typed, total := int64(0), int64(-1)
 	for tres := range strings.SplitSeq(t.text(c), ",") {

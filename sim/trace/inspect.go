@@ -77,7 +77,7 @@ const (
 	day  = 24 * hour
 )
 
-// Inspect summarises a trace.
+// Inspect summarises a trace: its totals, what its jobs ask for, and when they arrive.
 func Inspect(t *Trace) Summary {
 	c := census{
 		users:  nameCounts{},
@@ -106,6 +106,7 @@ func Inspect(t *Trace) Summary {
 	return s
 }
 
+// unitOf is the unit in which the trace has the lengths of jobs: iterations in a recorded trace, seconds in a log.
 func unitOf(t *Trace) string {
 	if len(t.Jobs) > 0 {
 		return inIterations
@@ -113,14 +114,15 @@ func unitOf(t *Trace) string {
 	return inSeconds
 }
 
-// census counts the jobs of a trace.
+// census counts the jobs of a trace by their properties.
 type census struct {
 	users, queues, models, states nameCounts
-	gpus                          map[int]int
-	arrivals, lengths             []float64
+	gpus                          map[int]int // jobs by number of GPUs
+	arrivals, lengths             []float64   // seconds; seconds or iterations
 	gpuSeconds                    float64
 }
 
+// add counts one job; an empty text is not counted.
 func (c *census) add(user, queue, model, state string, gpus int) {
 	c.users.add(user)
 	c.queues.add(queue)
@@ -129,6 +131,7 @@ func (c *census) add(user, queue, model, state string, gpus int) {
 	c.gpus[gpus]++
 }
 
+// counts lists the numbers of GPUs with their jobs, ascending.
 func (c *census) counts() []GPUCount {
 	var list []GPUCount
 	for _, gpus := range slices.Sorted(maps.Keys(c.gpus)) {
@@ -146,7 +149,7 @@ func (t nameCounts) add(name string) {
 	}
 }
 
-// parts lists the names, the most frequent first.
+// parts lists the names, the most frequent first, and equally frequent ones by name.
 func (t nameCounts) parts() []Part {
 	var list []Part
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -156,8 +159,8 @@ func (t nameCounts) parts() []Part {
 	return list
 }
 
-// arrive counts arrivals by hour and by day, and computes rate and load. Between n arrivals there are n-1 gaps, so that
-// is how many arrive in the span.
+// arrive counts arrivals (seconds since Begin) by hour and by day, and computes rate and load. Between n arrivals there
+// are n-1 gaps, so n-1 jobs arrive in the span. Without a span, rate and load stay 0. GPUHours must be known before.
 func (s *Summary) arrive(arrivals []float64) {
 	if len(arrivals) == 0 {
 		return
@@ -219,7 +222,8 @@ func bounds(unit string) []float64 {
 	return list
 }
 
-// histogram counts sorted lengths into buckets, without the empty ones at both ends. All lengths are within the bounds.
+// histogram counts sorted lengths into buckets between the bounds, without the empty buckets at both ends. All lengths
+// must be within the bounds.
 func histogram(sorted, bounds []float64) []Bucket {
 	var list []Bucket
 	next := 0

@@ -19,16 +19,17 @@ type jsonList struct {
 	text    *bufio.Reader
 	reading int    // the line of the next byte
 	element []byte // the current one
-	begun   bool
-	ended   bool
-	err     error
+	begun   bool   // the bracket that opens the list has been read
+	ended   bool   // so has the one that closes it
+	err     error  // the first error, after which nothing is read
 }
 
+// newList prepares to read a list from a file with this name; nothing is read yet.
 func newList(name string, r io.Reader) *jsonList {
 	return &jsonList{place: place{name: name}, text: bufio.NewReaderSize(r, 64<<10), reading: 1}
 }
 
-// next goes to the next element. It is false at the end of the list, and after an error.
+// next goes to the next element, which decode then parses. It is false at the end of the list, and after an error.
 func (l *jsonList) next() bool {
 	if l.err == nil && !l.ended {
 		l.err = l.advance()
@@ -36,7 +37,7 @@ func (l *jsonList) next() bool {
 	return l.err == nil && !l.ended
 }
 
-// advance goes to the next element or the end of the list.
+// advance goes to the next element or the end of the list. Any other text is an error.
 func (l *jsonList) advance() error {
 	next := l.skip()
 	switch {
@@ -58,7 +59,8 @@ func (l *jsonList) advance() error {
 	return l.misplaced("a list of jobs: [{…}, …]")
 }
 
-// read reads an object up to its end. Each step takes what is in the buffer, which Peek(1) fills if it is empty.
+// read reads an object up to its end into l.element. Each step takes what is in the buffer, which Peek(1) fills if it
+// is empty. The size is limited, so that a file that is no list of jobs does not fill the memory.
 func (l *jsonList) read() error {
 	if l.skip() != '{' {
 		return l.misplaced("a job: {…}")
@@ -88,8 +90,8 @@ type nesting struct {
 	quoted, escaped bool // in a string; after a backslash in it
 }
 
-// follow reads on until all brackets are closed or the text ends. It returns the length read, and whether all are
-// closed.
+// follow reads on until all brackets are closed or the text ends, so that an element can be read in several pieces. It
+// returns the length read, and whether all are closed.
 func (n *nesting) follow(text []byte) (length int, closed bool) {
 	for i, b := range text {
 		if n.take(b); n.depth == 0 {
@@ -99,7 +101,7 @@ func (n *nesting) follow(text []byte) (length int, closed bool) {
 	return len(text), false
 }
 
-// take advances by one byte.
+// take advances by one byte. Brackets within strings do not count.
 func (n *nesting) take(b byte) {
 	switch {
 	case n.escaped:
@@ -115,7 +117,8 @@ func (n *nesting) take(b byte) {
 	}
 }
 
-// decode parses the current element.
+// decode parses the current element. Errors name the line of the file, which the library does not know, and what is
+// expected.
 func (l *jsonList) decode(into *phillyJob) error {
 	err := json.Unmarshal(l.element, into)
 	var syntax *json.SyntaxError
@@ -129,7 +132,7 @@ func (l *jsonList) decode(into *phillyJob) error {
 	return err
 }
 
-// wanted names the JSON type for a type of Go.
+// wanted names the JSON type for a type of Go, for errors.
 func wanted(kind string) string {
 	switch {
 	case kind == "string":
@@ -140,7 +143,7 @@ func wanted(kind string) string {
 	return "an object"
 }
 
-// lineOf returns the line of a byte of the current element.
+// lineOf returns the line of the file in which a byte of the current element lies.
 func (l *jsonList) lineOf(offset int64) place {
 	return place{l.name, l.line + bytes.Count(l.element[:min(offset, int64(len(l.element)))], []byte("\n"))}
 }
@@ -159,14 +162,14 @@ func (l *jsonList) skip() byte {
 	}
 }
 
-// pass consumes bytes that were peeked, and counts their lines.
+// pass consumes bytes that were peeked, and counts their lines for later errors.
 func (l *jsonList) pass(length int) {
 	passed, _ := l.text.Peek(length)
 	l.reading += bytes.Count(passed, []byte("\n"))
 	l.text.Discard(length)
 }
 
-// end requires that nothing follows the list.
+// end consumes the closing bracket, and requires that nothing follows the list.
 func (l *jsonList) end() error {
 	l.pass(1)
 	l.skip()

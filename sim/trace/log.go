@@ -31,8 +31,8 @@ type log struct {
 
 func newLog() *log { return &log{names: interner{}} }
 
-// take stores an entry, or counts why it was left out. It returns whether the entry was stored. These entries can be
-// read but not simulated; an entry that cannot be read is an error of the reader.
+// take stores an entry, or counts why it was left out. It returns whether the entry was stored. The entries that it
+// leaves out can be read but not simulated; an entry that cannot be read is an error of the reader.
 func (l *log) take(e Entry) bool {
 	switch {
 	case e.GPUs == 0:
@@ -51,7 +51,7 @@ func (l *log) take(e Entry) bool {
 	return false
 }
 
-// trace returns the entries with times since the first submission.
+// trace returns the entries with times since the first submission. It is called once, when all are stored.
 func (l *log) trace() *Trace {
 	first := math.Inf(1)
 	for _, e := range l.entries {

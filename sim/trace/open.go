@@ -30,7 +30,8 @@ func Open(path string, format Format) (*Trace, error) {
 	return Read(path, f, format)
 }
 
-// cause removes the path from an error of the operating system, since the caller's message has it.
+// cause removes the path from an error of the operating system, since our message already names the file. Other errors
+// are returned as they are.
 func cause(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -73,6 +74,7 @@ func Read(name string, r io.Reader, format Format) (*Trace, error) {
 	return t, nil
 }
 
+// readers has the reader of each format.
 var readers = map[Format]func(name string, r io.Reader) (*Trace, error){
 	Recorded:  readRecorded,
 	Philly:    readPhilly,
@@ -81,8 +83,8 @@ var readers = map[Format]func(name string, r io.Reader) (*Trace, error){
 	Sacct:     readSacct,
 }
 
-// unpack removes one layer of gzip, and a byte order mark. Errors of Peek are ignored: a file with fewer bytes has no
-// mark, and an error of reading comes again at the next read.
+// unpack removes one layer of gzip, and a byte order mark, so that readers get plain text. Errors of Peek are ignored:
+// a file with fewer bytes has no mark, and an error of reading comes again at the next read.
 func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	text := bufio.NewReaderSize(r, headSize)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -101,7 +103,8 @@ func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	return text, nil
 }
 
-// empty returns an error for a trace without jobs, since its statistics would be NaN.
+// empty returns an error for a trace without jobs, since its statistics would be NaN. It says why jobs were left out,
+// which in an sacct log is often that Slurm did not track GPUs.
 func (t *Trace) empty() error {
 	if len(t.Jobs)+len(t.Entries) > 0 {
 		return nil

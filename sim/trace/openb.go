@@ -29,7 +29,8 @@ func readOpenb(name string, r io.Reader) (*Trace, error) {
 
 type openbColumns struct{ name, gpus, milli, phase, created, scheduled, deleted column }
 
-// read stores one pod, or counts why it was left out.
+// read stores the pod of the current line, or counts why it was left out. seen has the names so far, since each may
+// occur once.
 func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 	e, err := c.entry(t, l, seen)
 	if err != nil {
@@ -55,7 +56,7 @@ func (c openbColumns) read(t *table, l *log, seen map[string]int) error {
 	return nil
 }
 
-// entry reads everything of a pod except its duration.
+// entry reads everything of a pod except its duration, which a pod that was never scheduled or deleted does not have.
 func (c openbColumns) entry(t *table, l *log, seen map[string]int) (e Entry, err error) {
 	if err = t.complete(); err != nil {
 		return e, err
@@ -73,7 +74,7 @@ func (c openbColumns) entry(t *table, l *log, seen map[string]int) (e Entry, err
 	return e, err
 }
 
-// share is the part of each of its GPUs that a pod has, in thousandths.
+// share is the part of each of its GPUs that a pod has, in thousandths; a file without the column has whole GPUs only.
 func (c openbColumns) share(t *table) (int64, error) {
 	if t.text(c.milli) == "" {
 		return 1000, nil
@@ -81,7 +82,7 @@ func (c openbColumns) share(t *table) (int64, error) {
 	return t.whole(c.milli.name, t.text(c.milli), 0, 1000)
 }
 
-// ran is the seconds from a pod's scheduling to its deletion.
+// ran is the seconds from a pod's scheduling to its deletion, both of which must be there.
 func (c openbColumns) ran(t *table, l *log) (float64, error) {
 	scheduled, err := t.timeAt(&l.clock, c.scheduled)
 	if err != nil {

@@ -21,6 +21,7 @@ type phillyAttempt struct {
 	} `json:"detail"`
 }
 
+// gpus is the number of GPUs of the attempt, over all servers.
 func (a phillyAttempt) gpus() int {
 	total := 0
 	for _, server := range a.Detail {
@@ -55,8 +56,8 @@ type phillyLog struct {
 	begin float64        // the first submission of a job with attempts, in seconds of the clock
 }
 
-// take stores a job, or counts why it was left out. The reason is that of its last attempt. A job whose submission is
-// known moves the beginning of the trace even if it is left out, as in the artifact.
+// take stores a job whose line is at, or counts why it was left out, which is the reason of its last attempt. A job
+// whose submission is known moves the beginning of the trace even if it is left out, as in the artifact.
 func (p *phillyLog) take(at place, j phillyJob) error {
 	if isBlankTime(j.Submitted) || len(j.Attempts) == 0 {
 		p.log.dropped.add(unattempted(j))
@@ -85,7 +86,7 @@ func (p *phillyLog) take(at place, j phillyJob) error {
 	return nil
 }
 
-// unattempted says why a job has no usable attempt.
+// unattempted says why a job is left out before its attempts are read: it has none, or no time of submission.
 func unattempted(j phillyJob) string {
 	if len(j.Attempts) == 0 {
 		return "no attempt"
@@ -93,7 +94,7 @@ func unattempted(j phillyJob) string {
 	return "no time of submission"
 }
 
-// entry reads everything of a job except its attempts.
+// entry reads everything of a job except its attempts. A missing or repeated ID is an error of the file.
 func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 	if e.ID, err = at.label("jobid", j.ID); err != nil {
 		return e, err
@@ -116,7 +117,8 @@ func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
 	return e, err
 }
 
-// ran is the duration of an attempt, or why the attempt is not valid.
+// ran is the duration of an attempt in seconds. If the attempt is not valid, why says so, and the attempt is not
+// counted; err is an unreadable time.
 func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string, err error) {
 	switch {
 	case isBlankTime(a.Start):

@@ -47,7 +47,7 @@ func (t *table) ratio(value string) (int, error) {
 type recordedJobs struct {
 	columns struct{ id, model, arrival, iterations, gpus, user column }
 	names   interner
-	seen    map[string]int
+	seen    map[string]int // IDs with their lines
 	jobs    []recordedJob
 }
 
@@ -56,7 +56,8 @@ type recordedJob struct {
 	line int
 }
 
-// read reads a line. The first line is a header if it does not begin with a number.
+// read reads the job of the current line. The first line is a header if it does not begin with a number; without a
+// header the columns have the order of the artifact.
 func (r *recordedJobs) read(t *table) error {
 	if t.header == nil {
 		header, headed := recordedHeader, !isWhole(t.fields[0])
@@ -74,7 +75,7 @@ func (r *recordedJobs) read(t *table) error {
 	return err
 }
 
-// bind finds the columns in the header, by our names or the artifact's.
+// bind finds the columns in the header, by our names or the artifact's. Only the user may be missing.
 func (r *recordedJobs) bind(t *table, header []string) error {
 	c := &r.columns
 	err := t.bind(header,
@@ -88,7 +89,7 @@ func (r *recordedJobs) bind(t *table, header []string) error {
 	return err
 }
 
-// job reads a job from the current line.
+// job reads a job from the current line; an ID that occurs twice is an error.
 func (r *recordedJobs) job(t *table) (j Job, err error) {
 	if err = t.complete(); err != nil {
 		return j, err
@@ -119,7 +120,7 @@ func (r *recordedJobs) job(t *table) (j Job, err error) {
 	return j, err
 }
 
-// sorted returns the jobs in the order of arrival, with their lines.
+// sorted returns the jobs in the order of arrival, with their lines in the file, which later errors about jobs name.
 func (r *recordedJobs) sorted() (jobs []Job, lines []int32) {
 	slices.SortStableFunc(r.jobs, func(a, b recordedJob) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	for _, j := range r.jobs {

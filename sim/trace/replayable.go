@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// asked are the columns in SacctCommand. For each kind of information the reader accepts alternatives; one of them is
-// here.
+// asked are the columns in SacctCommand: all that a replay can use. For each kind of information the reader accepts
+// alternatives; one of them is here.
 var asked = []string{"JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw", "TimelimitRaw",
 	"Priority", "AllocTRES", "ReqTRES"}
 
@@ -18,8 +18,8 @@ var compared = []string{"JobIDRaw", "User", "JobName", "State", "Submit", "Start
 // last days.
 func CompareCommand(days int) string { return sacctFor(days, compared) }
 
-// CheckComparable requires that a log has those columns. Its error lists all that are missing. AllocTRES is not among
-// them, because readSacct accepts other columns for the GPUs and has refused a log without any.
+// CheckComparable requires that a log has the columns of CompareCommand. Its error lists all that are missing.
+// AllocTRES is not checked, because readSacct accepts other columns for the GPUs and has refused a log without any.
 func (t *Trace) CheckComparable() error {
 	var missing []string
 	for _, name := range compared {
@@ -38,6 +38,7 @@ func (t *Trace) CheckComparable() error {
 // their zone, so that a change to or from daylight saving time shifts no job, and every run of requeued jobs.
 func SacctCommand(days int) string { return sacctFor(days, asked) }
 
+// sacctFor returns an sacct command for the allocations of all users in the last days, with these columns.
 func sacctFor(days int, columns []string) string {
 	return fmt.Sprintf("SLURM_TIME_FORMAT=%%FT%%T%%z sacct --allusers --allocations --duplicates --parsable2 "+
 		"--starttime=now-%ddays --endtime=now --format=%s", days, strings.Join(columns, ","))
@@ -57,8 +58,8 @@ var essentials = []struct {
 	{[]string{"TimelimitRaw", "Timelimit"}, "for backfill, which plans by limits"},
 }
 
-// CheckReplayable requires that a log has all that is needed to show its jobs as they were, beside what Slurm would do
-// with them. Its error lists all missing columns.
+// CheckReplayable requires that a log has all that is needed to show its jobs as they were, beside a simulation of them
+// under Slurm alone. Its error lists all missing columns.
 func (t *Trace) CheckReplayable() error {
 	if t.Format != Sacct {
 		return place{name: t.Name}.errorf("is of the format %s: want what sacct prints", t.Format)

@@ -47,7 +47,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	return made, t.err
 }
 
-// jobNames returns the names of jobs, from their last runs; nil if the log has no names.
+// jobNames returns the names of jobs from their last runs, by ID; nil if the log has no names.
 func (a *accounting) jobNames() map[string]string {
 	if a.columns.name.missing() {
 		return nil
@@ -71,11 +71,12 @@ type accounting struct {
 	textColumn int // the only column of the header with text from users; -1: none, or several
 	log        *log
 	jobs       []accounted
-	index      map[string]int // into jobs, by cluster and ID
-	known      map[labels]*labels
+	index      map[string]int     // into jobs, by cluster and ID
+	known      map[labels]*labels // the one stored copy of equal texts
 }
 
-// open binds the columns of the header. It requires columns for the job ID, the submission, the GPUs and the duration.
+// open binds the columns of the header. Columns for the job ID, the submission, the GPUs and the duration are required,
+// since no job can be simulated without these; all others may be missing.
 func (a *accounting) open(t *table) error {
 	c := &a.columns
 	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}},
@@ -103,8 +104,8 @@ func (a *accounting) open(t *table) error {
 	return nil
 }
 
-// headless explains a first line that is no header, if the cause is clear: sacct was called with --noheader, or without
-// --parsable2.
+// headless replaces the error about a first line that is no header by a clearer one, if the cause is clear: sacct was
+// called with --noheader, or without --parsable2. Otherwise it returns err.
 func (t *table) headless(err error) error {
 	line := strings.Join(t.fields, t.separator)
 	switch {
@@ -118,14 +119,15 @@ func (t *table) headless(err error) error {
 	return err
 }
 
-// isSeparator says whether a character may separate columns in a converted table.
+// isSeparator says whether a character may separate columns in a table that is not what --parsable2 prints.
 func isSeparator(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
 
 // jobIDs matches the job IDs that Slurm prints; a step has a suffix after a point.
 var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)
 
-// read reads one record. The header may come again, where listings were concatenated. A record with too many or too few
-// fields is counted and left out: a name with a | or a line break must not cost the whole log.
+// read reads one record and adds it to its job. The header may come again, where listings were concatenated. A record
+// with too many or too few fields is counted and left out: a name with a | or a line break must not cost the whole log.
+// Steps are only counted.
 func (a *accounting) read(t *table) error {
 	if slices.Equal(t.fields, t.header) {
 		return nil
@@ -169,8 +171,8 @@ func (a *accounting) job(cluster, id string) *accounted {
 	return &a.jobs[i]
 }
 
-// run reads one run of a component from a record. A run still goes on if its state says so, or if it has started and
-// has no end; a run without an end that never started does not.
+// run reads one run of a component from a record; component is empty for an ordinary job. A run still goes on if its
+// state says so, or if it has started and has no end; a run without an end that never started does not.
 func (a *accounting) run(t *table, component string) (r run, err error) {
 	c := &a.columns
 	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {
@@ -241,7 +243,7 @@ func (a *accounting) moment(t *table, c column) (float64, error) {
 	return t.timeAt(&a.log.clock, c)
 }
 
-// ended is when a run ended, or for a run that still goes on, when it was last seen.
+// ended is when a run ended, or for a run that still goes on, when it was last seen; unknown if neither can be told.
 func (a *accounting) ended(t *table, r run) (float64, error) {
 	ended, err := a.moment(t, a.columns.end)
 	if err == nil && ended == unknown && r.started != unknown && r.ran > 0 {
@@ -250,7 +252,8 @@ func (a *accounting) ended(t *table, r run) (float64, error) {
 	return ended, err
 }
 
-// elapsed is the duration of a run, from the best source that the record has.
+// elapsed is the duration of a run in seconds, from the best source that the record has: ElapsedRaw, Elapsed, or End -
+// Start. started is unknown if the record has no start; the result is unknown if no source is there.
 func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	c := &a.columns
 	if text := t.text(c.elapsedRaw); !isMissingTime(text) {
@@ -269,7 +272,7 @@ func (a *accounting) elapsed(t *table, started float64) (float64, error) {
 	return ended - started, nil
 }
 
-// elapsedAt reads [days-][hours:]minutes:seconds, possibly with a fraction.
+// elapsedAt reads [days-][hours:]minutes:seconds, possibly with a fraction, and returns seconds.
 func (t *table) elapsedAt(c column) (float64, error) {
 	wrong := t.wrong(c.name, t.text(c), "a length of time such as 1-02:03:04")
 	days, clock, found := strings.Cut(t.text(c), "-")

@@ -20,9 +20,9 @@ type table struct {
 	remark    func(text string) error // called with lines that begin with #; nil: such lines are ordinary
 
 	lines  *bufio.Reader
-	header []string
-	fields []string
-	err    error
+	header []string // the fields of the header; nil: not read yet
+	fields []string // of the current line
+	err    error    // the first error, after which nothing is read
 }
 
 // column is one field of all lines. The zero column does not exist in the file.
@@ -33,7 +33,8 @@ type column struct {
 
 func (c column) missing() bool { return c.at == 0 }
 
-// newTable reads CSV and ignores remarks.
+// newTable prepares to read CSV from a file with this name, and ignores remarks; a reader of another form changes
+// separator and remark.
 func newTable(name string, r io.Reader) *table {
 	ignore := func(string) error { return nil }
 	return &table{place: place{name: name}, separator: ",", remark: ignore, lines: bufio.NewReaderSize(r, maxLine)}
@@ -57,7 +58,8 @@ func (t *table) next() bool {
 	return false
 }
 
-// read reads one line. A line cut off by a read error is dropped.
+// read reads one line, without its end. False: at the end of the file, or after an error, which t.err has. A line cut
+// off by a read error is dropped.
 func (t *table) read() (string, bool) {
 	line, err := t.lines.ReadSlice('\n')
 	if err != nil && err != io.EOF {
@@ -70,7 +72,8 @@ func (t *table) read() (string, bool) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), true
 }
 
-// split splits a line into fields. Quotes are interpreted only if the separator is a comma.
+// split splits a line into t.fields. Quotes are interpreted only if the separator is a comma, since sacct does not
+// quote.
 func (t *table) split(text string) (err error) {
 	if t.separator == "," && strings.Contains(text, `"`) {
 		t.fields, err = csv.NewReader(strings.NewReader(text)).Read()
@@ -83,7 +86,8 @@ func (t *table) split(text string) (err error) {
 	return nil
 }
 
-// readHeader requires that no column name occurs twice; several columns may have no name.
+// readHeader stores the header. It requires that no column name occurs twice, since one of the columns would be
+// ignored; several columns may have no name.
 func (t *table) readHeader(header []string) error {
 	t.header = slices.Clone(header)
 	seen := map[string]bool{}
@@ -125,7 +129,7 @@ func (t *table) open(needed ...binding) error {
 	return t.bind(t.fields, needed...)
 }
 
-// bind finds required columns in a header.
+// bind stores the header and finds the required columns in it. The error names the first one that is missing.
 func (t *table) bind(header []string, needed ...binding) error {
 	if err := t.readHeader(header); err != nil {
 		return err
@@ -186,7 +190,8 @@ func (t *table) modelAt(c column, kept interner) (string, error) {
 	return t.labelAt(c, kept)
 }
 
-// nameAt reads a text that must differ from line to line.
+// nameAt reads a text that must not be empty and must differ from line to line, such as the ID of a job. seen has those
+// so far, with their lines.
 func (t *table) nameAt(c column, seen map[string]int) (string, error) {
 	text, err := t.label(c.name, strings.Clone(t.text(c)))
 	if err == nil && text == "" {

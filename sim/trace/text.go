@@ -36,7 +36,7 @@ func (s Summary) WriteText(w io.Writer) error {
 	return err
 }
 
-// facts writes the figures of the whole trace.
+// facts writes the figures of the whole trace, without those that are unknown.
 func (s Summary) facts(b *strings.Builder) {
 	fmt.Fprintf(b, "trace %s, format %s\n\n", s.Name, s.Format)
 	fact := func(name, format string, args ...any) {
@@ -76,7 +76,7 @@ func dated(moment time.Time) string {
 	return "2006-01-02 15:04:05"
 }
 
-// changes says how the trace differs from the file.
+// changes lists the jobs that were left out of the trace or changed, by reason.
 func (s Summary) changes(b *strings.Builder) {
 	if len(s.Dropped) > 0 {
 		b.WriteString("\nleft out\n\n")
@@ -117,7 +117,8 @@ func bars(b *strings.Builder, title string, rows []row) {
 	}
 }
 
-// gpuRows returns the counts, or if there are too many, ranges between powers of two.
+// gpuRows returns a row for each number of GPUs, or if these are more than mostParts, for each range between powers of
+// two.
 func (s Summary) gpuRows() []row {
 	var list []row
 	for _, c := range s.GPUs {
@@ -139,7 +140,7 @@ func (s Summary) gpuRows() []row {
 	return list
 }
 
-// rows returns the most frequent parts, and the sum of the others.
+// rows returns the most frequent parts, and one row for the sum of the others.
 func rows(parts []Part) []row {
 	var list []row
 	for i, p := range parts {
@@ -155,6 +156,7 @@ func rows(parts []Part) []row {
 	return list
 }
 
+// lengthTitle is the title of the histogram of lengths, with their percentiles.
 func (s Summary) lengthTitle() string {
 	d, show := s.Lengths, lasting
 	title := "how long jobs ran"
@@ -165,6 +167,7 @@ func (s Summary) lengthTitle() string {
 		title, show(d.P50), show(d.P90), show(d.P99), show(d.Most), show(d.Mean))
 }
 
+// lengthRows returns a row for each bucket of lengths.
 func (s Summary) lengthRows() []row {
 	show := brief
 	if s.Lengths.Unit == inIterations {
@@ -192,7 +195,7 @@ func (s Summary) hourRows() []row {
 	return list
 }
 
-// step is the number of days that one bar stands for.
+// step is the number of days that one bar stands for, so that there are at most mostBars.
 func (s Summary) step() int { return (len(s.Days) + mostBars - 1) / mostBars }
 
 func (s Summary) dayTitle() string {
@@ -202,6 +205,7 @@ func (s Summary) dayTitle() string {
 	return "arrivals by day"
 }
 
+// dayRows returns a row for each step of days, named after the first of them.
 func (s Summary) dayRows() []row {
 	var list []row
 	for chunk := range slices.Chunk(s.Days, s.step()) {
@@ -214,7 +218,7 @@ func (s Summary) dayRows() []row {
 	return list
 }
 
-// date is the name of a day.
+// date is the name of a day, counted from that of Begin: its date, or its number if Begin is unknown.
 func (s Summary) date(number int) string {
 	if s.Begin.IsZero() {
 		return fmt.Sprintf("day %d", number)
@@ -222,7 +226,7 @@ func (s Summary) date(number int) string {
 	return s.Begin.AddDate(0, 0, number).Format("2006-01-02")
 }
 
-// lasting formats a duration.
+// lasting formats a duration in the largest fitting unit, with one decimal.
 func lasting(seconds float64) string {
 	switch {
 	case seconds < 60:
@@ -248,7 +252,7 @@ func brief(seconds float64) string {
 	return fmt.Sprintf("%.0f d", seconds/day)
 }
 
-// powered formats a bound of a bucket of iterations.
+// powered formats a bound of a bucket of iterations with a prefix for thousands, such as 300 k.
 func powered(n float64) string {
 	const prefixes = " kMGT"
 	i := 0

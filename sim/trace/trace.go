@@ -54,7 +54,7 @@ func (t *Trace) CheckGPUs(most int) error {
 	return nil
 }
 
-// at is the position of a job in the file, if it came from a file.
+// at is the position of a job in the file, for errors; only the name if the line is unknown.
 func (t *Trace) at(job int) place {
 	if job < len(t.lines) {
 		return place{t.Name, int(t.lines[job])}

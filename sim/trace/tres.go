@@ -15,7 +15,7 @@ type Records struct {
 	Broken   int      // records with more or fewer fields than the header
 }
 
-// textColumns are columns with text from users, which may contain a |.
+// textColumns are columns with text from users, which may contain the separator |.
 var textColumns = []string{
 	"JobName",
 	"Comment",
@@ -27,8 +27,8 @@ var textColumns = []string{
 	"WCKey",
 }
 
-// textColumnOf returns the index of the only such column in the header; -1 if there is none, or several, since then a |
-// cannot be attributed.
+// textColumnOf returns the index of the only column in the header that has text from users, so that a surplus | can be
+// attributed to it; -1 if there is none, or several.
 func textColumnOf(header []string) int {
 	found := -1
 	for _, name := range textColumns {
@@ -45,8 +45,9 @@ func textColumnOf(header []string) int {
 	return found
 }
 
-// rejoin joins fields that a | in a user's text has split. It can do so only if one column alone may contain a |. The
-// fields before it are copied, since appending to them would overwrite those behind.
+// rejoin joins fields of the current line that a | in a user's text has split. It can do so only if one column alone
+// may contain a |; otherwise the line is left as it is, and is then counted as broken. The fields before it are copied,
+// since appending to them would overwrite those behind.
 func (a *accounting) rejoin(t *table) {
 	surplus := len(t.fields) - len(t.header)
 	if surplus <= 0 || a.textColumn < 0 {
@@ -56,7 +57,7 @@ func (a *accounting) rejoin(t *table) {
 	t.fields = append(append(t.fields[:a.textColumn:a.textColumn], text), t.fields[a.textColumn+surplus+1:]...)
 }
 
-// repeats is the number of runs beyond the first of each component.
+// repeats is the number of runs beyond the first of each component, which are due to requeues.
 func (j *accounted) repeats() int {
 	components := map[string]bool{}
 	for _, r := range j.runs {
@@ -65,7 +66,7 @@ func (j *accounted) repeats() int {
 	return len(j.runs) - len(components)
 }
 
-// asked reads what a run held besides GPUs, its priority and its time limit.
+// asked reads into r what a run held besides GPUs, its priority and its time limit. What the record lacks stays 0.
 func (a *accounting) asked(t *table, r *run) (err error) {
 	c := &a.columns
 	if err = a.held(t, r); err != nil {
@@ -81,7 +82,7 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 }
 
 // held reads the cores and the memory of a run: from AllocTRES, or else from AllocCPUS and ReqMem. A run that took no
-// time held nothing, so what it asked for is not read.
+// time held nothing, so what it asked for is not read. r.ran must be known.
 func (a *accounting) held(t *table, r *run) (err error) {
 	c := &a.columns
 	text := t.text(c.alloc)
@@ -107,7 +108,8 @@ func (a *accounting) held(t *table, r *run) (err error) {
 }
 
 // requested is the memory that a run asked for, in GB of 1000 MiB: in total, or, as printed before Slurm 21.08, per
-// node (4Gn) or per core (2000Mc). 0: the record does not say.
+// node (4Gn) or per core (2000Mc), for which the number of cores and of nodes is needed. nodes 0: not in AllocTRES, so
+// its own column is read. The result 0: the record does not say.
 func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float64, err error) {
 	c := &a.columns
 	text := t.text(c.reqMem)
@@ -156,7 +158,7 @@ const maxPriority = 1<<32 - 1
 const unlimited = 365 * day
 
 // limit is a job's time limit in seconds; 0 if it is unknown or only refers to the partition's. A plain number is in
-// minutes.
+// minutes. TimelimitRaw goes before Timelimit.
 func (a *accounting) limit(t *table) (float64, error) {
 	c := a.columns.limitRaw
 	if t.text(c) == "" {
@@ -179,7 +181,8 @@ func (a *accounting) limit(t *table) (float64, error) {
 	}
 }
 
-// share reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB.
+// share reads cpu= and mem= from a list of TRES, in cores and GB of 1000 MiB; 0: not in the list. The column c is for
+// errors.
 func share(t *table, c column, text string) (cpus int32, memory float64, err error) {
 	for tres := range strings.SplitSeq(text, ",") {
 		name, count, _ := strings.Cut(tres, "=")
@@ -204,7 +207,8 @@ func share(t *table, c column, text string) (cpus int32, memory float64, err err
 // maxMemory bounds the memory of one job, in MiB.
 const maxMemory = 1e12
 
-// mebibytes reads an amount of memory in Slurm's notation: in MiB, or with a unit.
+// mebibytes reads an amount of memory in Slurm's notation, in MiB or with a unit, and returns MiB. False: it is invalid
+// or too large.
 func mebibytes(text string) (float64, bool) {
 	factor := 1.0
 	for unit, of := range map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30} {

@@ -32,6 +32,7 @@ func wrong(field, value, want string) error {
 	return fmt.Errorf("%s = %s: want %s", field, legible(value), want)
 }
 
+// wrong is the error of an invalid value at this position.
 func (p place) wrong(field, value, want string) error {
 	return p.errorf("%w", wrong(field, value, want))
 }
@@ -85,7 +86,8 @@ func (p place) seconds(field, value string) (float64, error) {
 	return x, nil
 }
 
-// unique requires that a value has not occurred before. seen maps values to their lines.
+// unique requires that a value has not occurred before, and notes it. seen maps values to their lines, which the error
+// names.
 func (p place) unique(field, value string, seen map[string]int) error {
 	if line, before := seen[value]; before {
 		return p.wrong(field, value, fmt.Sprintf("each once, and it is on line %d already", line))
@@ -136,6 +138,8 @@ func legible(value string) string {
 // interner stores each text once, so that a log with few users does not hold each name a hundred thousand times.
 type interner map[string]string
 
+// intern returns the stored copy of a text. A new text is cloned, since a field is a part of its whole line and would
+// keep it in memory.
 func (n interner) intern(text string) string {
 	if kept, known := n[text]; known {
 		return kept

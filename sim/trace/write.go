@@ -46,7 +46,8 @@ func WriteRatio(w io.Writer, cpusPerGPU int) error {
 	return err
 }
 
-// arrivals returns the format for the arrivals of these jobs.
+// arrivals returns the format for the arrivals of these jobs: whole seconds if all are whole, and otherwise decimals as
+// Python prints them, so that the file equals the one that the artifact writes.
 func arrivals(jobs []Job) func(float64) string {
 	for _, j := range jobs {
 		if at := roundToMillis(j.Arrival); at != math.Trunc(at) {
@@ -88,7 +89,7 @@ func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 	return out.Error()
 }
 
-// check says why a job could not be read again.
+// check returns an error if a job could not be read again after it was written.
 func (j Job) check() error {
 	switch {
 	case j.ID < 0 || j.ID > maxID:
@@ -107,7 +108,7 @@ func (j Job) check() error {
 	return nil
 }
 
-// check says why an entry could not be read again.
+// check returns an error if an entry could not be read again after it was written.
 func (e Entry) check() error {
 	switch {
 	case !(e.Submitted >= 0 && e.Submitted <= maxSeconds):
