@@ -86,8 +86,8 @@ type peer struct {
 }
 
 // rankPeers lists the jobs of a server in the order in which they are downgraded: those on few servers first, then
-// those with the most cores per GPU, then those with the most memory per GPU. Later sorts are stable, so the server's
-// own list of jobs keeps this order, as in the artifact.
+// those with the most cores per GPU, then those with the most memory per GPU. The server's own list gets this order
+// too, which decides between equal jobs the next time.
 func (e *engine) rankPeers(number int) {
 	jobs := e.servers[number].jobs
 	e.peers = e.peers[:0]

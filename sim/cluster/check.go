@@ -21,7 +21,7 @@ const (
 	maxGroups  = 1000
 )
 
-// measure is a number of a group, with how to read and print it.
+// measure is a number of a group of servers, with how to read and print it.
 type measure struct {
 	name string
 	read func(g *Group, text string) error // the error says what is expected
@@ -51,7 +51,7 @@ func measures() []measure {
 	}
 }
 
-// count makes a measure of a whole number from 1 to most.
+// count makes a measure of a whole number from 1 to most, which is stored where of says.
 func count(name string, most int, of func(g *Group) *int) measure {
 	read := func(g *Group, text string) error {
 		n, err := strconv.Atoi(text)
@@ -64,7 +64,7 @@ func count(name string, most int, of func(g *Group) *int) measure {
 	return measure{name, read, func(g Group) string { return strconv.Itoa(*of(&g)) }}
 }
 
-// amount makes a measure of a number from 1 to most.
+// amount makes a measure of a decimal number from 1 to most in this unit, which is stored where of says.
 func amount(name string, most float64, unit string, of func(g *Group) *float64) measure {
 	read := func(g *Group, text string) error {
 		x, err := strconv.ParseFloat(text, 64)
@@ -81,7 +81,7 @@ func amount(name string, most float64, unit string, of func(g *Group) *float64) 
 // decimal is the shortest text that parses to x again.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// measureOf returns the measure with this name.
+// measureOf returns the measure with this name; false if there is none.
 func measureOf(name string) (measure, bool) {
 	for _, m := range measures() {
 		if m.name == name {
@@ -91,8 +91,8 @@ func measureOf(name string) (measure, bool) {
 	return measure{}, false
 }
 
-// Check finds impossible values in a cluster that a program has built. Clusters read by this package are already
-// checked.
+// Check returns an error for an impossible value in a cluster that a program has built. Clusters read by this package
+// are already checked.
 func (c Cluster) Check() error {
 	if err := c.check(); err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -100,6 +100,7 @@ func (c Cluster) Check() error {
 	return nil
 }
 
+// check returns an error for the first impossible value; readers put the name of the cluster before it.
 func (c Cluster) check() error {
 	if len(c.Groups) == 0 {
 		return errors.New("no group of servers: want one at least")
@@ -120,7 +121,7 @@ func (c Cluster) check() error {
 	return nil
 }
 
-// checked returns c, or what is wrong with it.
+// checked returns c if it is valid, and otherwise an error.
 func (c Cluster) checked() (Cluster, error) {
 	if err := c.check(); err != nil {
 		return Cluster{}, err

@@ -109,6 +109,7 @@ func (c Cluster) Equal() bool {
 	return true
 }
 
+// sameServers says whether the servers of two groups are equal, apart from their names and number.
 func (g Group) sameServers(other Group) bool {
 	return g.GPUs == other.GPUs && g.CPUs == other.CPUs && g.Memory == other.Memory && g.Storage == other.Storage &&
 		g.Network == other.Network && g.GPUType == other.GPUType && slices.Equal(g.Features, other.Features)

@@ -59,7 +59,8 @@ func ReadINI(text []byte) (Cluster, error) {
 	return Cluster{[]Group{g}}.checked()
 }
 
-// iniRead reads one key into the group or the racks.
+// iniRead reads one key into the group or the racks. A repeated or unknown key is an error, since it would be ignored
+// otherwise.
 func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
 	if len(key.ValueWithShadows()) > 1 {
 		return errors.New("is there more than once: remove the others")
@@ -99,7 +100,8 @@ func iniNames() []string {
 	return names
 }
 
-// iniLine returns the line of a key, which the parser does not report; empty if it is not found.
+// iniLine returns the line of a key, with a colon, for errors, since the parser does not report it; empty if it is not
+// found.
 func iniLine(text []byte, section, key string) string {
 	within := ini.DefaultSection
 	for i, line := range strings.Split(string(text), "\n") {
@@ -114,7 +116,7 @@ func iniLine(text []byte, section, key string) string {
 	return ""
 }
 
-// iniSyntax reduces the parser's error to what is useful for the file's author.
+// iniSyntax reduces the parser's error to what is useful for the author of the file, with the line if there is one.
 func iniSyntax(text []byte, err error) error {
 	var bare ini.ErrDelimiterNotFound
 	if !errors.As(err, &bare) {

@@ -38,7 +38,8 @@ func (c Cluster) Nodes() []Node {
 	return nodes
 }
 
-// prefix is the part of a name before the number. It never ends in a digit, so that all names are different.
+// prefix is the part of a name before the number. It never ends in a digit, so that the number cannot be misread and
+// all names are different.
 func (g Group) prefix() string {
 	if g.Name == "" {
 		return "n"

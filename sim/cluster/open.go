@@ -40,7 +40,8 @@ func readFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// reader returns the function that reads the file.
+// reader returns the function that reads the file, by its extension or else by its first line: only an ini begins with
+// a bracket.
 func reader(path string, text []byte) func(text []byte) (Cluster, error) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".yaml", ".yml":

@@ -17,7 +17,7 @@ var wordMeasures = []struct{ name, measure string }{
 	{"network", networkGb},
 }
 
-// least is how many of them are required.
+// least is how many of the numbers are required.
 const least = 4
 
 // Parse reads a word such as 16x8:24:500: 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s and the
@@ -61,7 +61,7 @@ func parseGroup(text string) (Group, error) {
 	return g, nil
 }
 
-// splitGroup splits a group into its numbers.
+// splitGroup splits a group into its numbers, in the order of wordMeasures.
 func splitGroup(text string) ([]string, error) {
 	count, rest, crossed := strings.Cut(text, "x")
 	numbers := append([]string{count}, strings.Split(rest, ":")...)

@@ -69,7 +69,7 @@ func yamlGroup(group document.Value) (Group, error) {
 	return g, nil
 }
 
-// yamlSet reads one key into the group. The error text continues after the key's name.
+// yamlSet reads one key into the group. The error text continues after the name of the key, which the caller writes.
 func yamlSet(g *Group, key string, value document.Value) error {
 	if m, isMeasure := measureOf(key); isMeasure {
 		return valued(value, func(text string) error { return m.read(g, text) })
@@ -93,6 +93,7 @@ func yamlKeys() []string {
 	return keys
 }
 
+// yamlFeatures reads the list of features into the group.
 func yamlFeatures(g *Group, list document.Value) error {
 	if list.Kind != document.List {
 		return errors.New(": want a list of words, as [nvlink, ib]")
@@ -108,7 +109,8 @@ func yamlFeatures(g *Group, list document.Value) error {
 	return nil
 }
 
-// valued reads a scalar value. The error contains the value.
+// valued reads a scalar value with read; a value that is no scalar is an error. The error text continues after the name
+// of the key.
 func valued(value document.Value, read func(text string) error) error {
 	if value.Kind != document.Text {
 		return errors.New(": want one value, not a list, keys or a reference")
@@ -119,6 +121,7 @@ func valued(value document.Value, read func(text string) error) error {
 	return nil
 }
 
+// word returns a function that reads a valid name into the field.
 func word(field *string) func(text string) error {
 	return func(text string) error {
 		if !isWord(text) {

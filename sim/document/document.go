@@ -81,7 +81,7 @@ func read(node *yaml.Node) Value {
 	return v
 }
 
-// syntax reduces the parser's error to what is useful for the file's author.
+// syntax reduces the parser's error to what is useful for the author of the file: the line and a printable message.
 func syntax(err error) error {
 	var failure *yaml.LoadError
 	if errors.As(err, &failure) && failure.Mark.Line > 0 {

@@ -56,6 +56,7 @@ func differing(runs []Run) (found []axis) {
 	return found
 }
 
+// differs says whether the runs have different values on this axis.
 func (a axis) differs(runs []Run) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return a.value(r.Setting) != a.value(runs[0].Setting) })
 }
@@ -71,6 +72,7 @@ func commonWords(runs []Run) string {
 	return strings.Join(words, ", ")
 }
 
+// say is a value with the title and unit of the axis.
 func (a axis) say(value string) string {
 	if a.unit == "" {
 		return a.title + " " + value
@@ -78,7 +80,7 @@ func (a axis) say(value string) string {
 	return a.title + " " + value + " " + a.unit
 }
 
-// name is a run's name in errors.
+// name is a short name of a run, for errors.
 func (s Setting) name() string {
 	name := named(s.Policy) + " × " + named(s.Allocator)
 	if s.Placement != "" {
@@ -90,6 +92,7 @@ func (s Setting) name() string {
 	return name
 }
 
+// whenPositive formats a number; empty if it is not above 0, which stands for a property that does not apply.
 func whenPositive(x float64) string {
 	if x <= 0 {
 		return ""
@@ -105,6 +108,7 @@ func restOf(part float64) string {
 	return strconv.FormatFloat(100*(1-part), 'g', 6, 64)
 }
 
+// whenTrue is the word if the property applies; otherwise empty.
 func whenTrue(said bool, word string) string {
 	if !said {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// check says why a run has no statistics, so that none of them is ever NaN.
+// check returns an error if a run has no valid statistics, so that none of them is ever NaN.
 func (r Run) check() error {
 	if len(r.Jobs) == 0 {
 		return errors.New("no job arrived: want a workload with jobs, and an end after the first arrival")
@@ -26,8 +26,9 @@ func (r Run) check() error {
 	return r.checkCapacity()
 }
 
-// check finds values that a job cannot have. Of an unfinished job only the arrival is checked, since statistics use
-// nothing else of it. A finish that is NaN counts as not done, too, but is no unfinished job and is refused.
+// check returns an error for values that a job cannot have. Of an unfinished job only the arrival is checked, since
+// statistics use nothing else of it. A finish that is NaN counts as not done, too, but is no unfinished job and is
+// refused.
 func (j Job) check() error {
 	switch {
 	case !isMoment(j.Arrival):
@@ -47,7 +48,8 @@ func (j Job) check() error {
 // isMoment says whether x is a number of seconds since the beginning.
 func isMoment(x float64) bool { return x >= 0 && !math.IsInf(x, 0) }
 
-// checkWindow requires that a job of the window has finished.
+// checkWindow requires that a job of the window has finished, since the mean of none is NaN. The error says what the
+// user can change.
 func (r Run) checkWindow() error {
 	all, counted := finished(r.Jobs), r.counted()
 	switch {

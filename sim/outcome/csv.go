@@ -28,6 +28,7 @@ func WriteJobs(w io.Writer, runs []Run) error {
 	})
 }
 
+// fields formats a job for WriteJobs; a field of something that did not happen is empty.
 func (j Job) fields() []string {
 	var firstRun, finish, completion string
 	if j.FirstRun >= 0 {
@@ -62,6 +63,7 @@ func WriteRounds(w io.Writer, runs []Run) error {
 	})
 }
 
+// fields formats a round for WriteRounds.
 func (r Round) fields() []string {
 	return []string{
 		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs),
@@ -71,7 +73,8 @@ func (r Round) fields() []string {
 	}
 }
 
-// certifiedValue formats a value rounded to a millionth; empty without a bound.
+// certifiedValue formats a value rounded to a millionth; empty if bound is 0, which means that the round has no
+// certificate.
 func certifiedValue(value, bound float64) string {
 	if bound == 0 {
 		return ""
@@ -79,7 +82,8 @@ func certifiedValue(value, bound float64) string {
 	return decimal(math.Round(value*1e6) / 1e6)
 }
 
-// writeRecords writes a header and the records of each run. With several runs, columns in front identify the run.
+// writeRecords writes a header and the records of each run. With several runs, columns in front say to which run a
+// record belongs.
 func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run,
 	write func(fields ...string) error) error) error {
 	var front []axis

@@ -41,7 +41,7 @@ func (s Summary) Ratio(base Summary) (Ratio, error) {
 	}, nil
 }
 
-// withProportional is the same setting with proportional shares.
+// withProportional is the same setting with proportional shares: that of the run with which this one is compared.
 func (s Setting) withProportional() Setting {
 	s.Allocator = Proportional
 	return s

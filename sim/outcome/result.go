@@ -34,6 +34,8 @@ func Results(runs []Run) ([]Result, error) {
 	return results, errors.Join(faults...)
 }
 
+// resultOf computes the statistics of a run, without the comparison with another. If there are none, the result has the
+// reason, and the error is returned as well.
 func resultOf(run Run) (Result, error) {
 	result := Result{Setting: run.Setting.named(), Wall: run.Wall.Seconds()}
 	summary, err := Summarise(run)

@@ -25,7 +25,7 @@ func ByGPUs(run Run) []Row {
 	return rows(run, func(j Job) int { return j.GPUs }, func(row *Row, gpus int) { row.GPUs = gpus })
 }
 
-// rows makes a row for all jobs with the same key.
+// rows makes a row for all jobs of the window with the same key, ascending in key. name sets the key in the row.
 func rows[K cmp.Ordered](run Run, of func(Job) K, name func(row *Row, key K)) []Row {
 	alike := make(map[K][]Job)
 	for _, job := range run.counted() {
@@ -40,6 +40,7 @@ func rows[K cmp.Ordered](run Run, of func(Job) K, name func(row *Row, key K)) []
 	return table
 }
 
+// rowOf makes the row of these jobs; its figures are nil if none has finished.
 func rowOf(jobs []Job) Row {
 	done := finished(jobs)
 	row := Row{Jobs: len(jobs), Finished: len(done)}

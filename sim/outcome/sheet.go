@@ -23,7 +23,7 @@ type amount struct {
 	known bool
 }
 
-// numbers makes a column of amounts with this number of decimals.
+// numbers makes a column of amounts with this number of decimals; a missing one is a dash.
 func numbers(title, unit string, decimals int, amounts []amount) column {
 	c := column{title: title, unit: unit}
 	for _, a := range amounts {
@@ -65,7 +65,7 @@ const (
 	secondsPerMillisecond = 1e-3
 )
 
-// in makes a column of times in a unit.
+// in makes a column of times, given in seconds, in this unit.
 func (u unit) in(title string, seconds []amount) column {
 	scaled := make([]amount, len(seconds))
 	for i, s := range seconds {
@@ -88,7 +88,7 @@ const widest = 48
 // gap is the number of blanks between columns.
 const gap = 2
 
-// write writes the table: titles, units, and a line for each row.
+// write writes the table: titles, units, and a line for each row. There must be a column of words.
 func (s sheet) write(w io.Writer) error {
 	var all []column
 	for _, c := range s.words {
@@ -126,7 +126,8 @@ func writeLine(out *tabwriter.Writer, columns []column, cell func(c column) stri
 	fmt.Fprintln(out)
 }
 
-// leftAligned pads the cells in place, since a tabwriter aligns all columns the same way.
+// leftAligned shortens cells that are too wide and pads the others to equal width, since the tabwriter aligns all
+// columns to the right.
 func (c column) leftAligned() column {
 	width := max(utf8.RuneCountInString(c.title), utf8.RuneCountInString(c.unit))
 	for i := range c.cells {

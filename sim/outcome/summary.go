@@ -55,7 +55,7 @@ func Summarise(run Run) (Summary, error) {
 	}, nil
 }
 
-// counted returns the jobs of the window.
+// counted returns the jobs of the window, which are the ones that statistics are about.
 func (r Run) counted() []Job {
 	var jobs []Job
 	for _, job := range r.Jobs {
@@ -66,7 +66,7 @@ func (r Run) counted() []Job {
 	return jobs
 }
 
-// finished returns the jobs that have finished.
+// finished returns the jobs that have finished; only these have completion times.
 func finished(jobs []Job) []Job {
 	var done []Job
 	for _, job := range jobs {
@@ -88,7 +88,7 @@ func figuresOf(done []Job) Figures {
 	return Figures{statistics(completion), statistics(queueing), statistics(slowdown)}
 }
 
-// makespan is from the first arrival to the last finish of these jobs, in seconds.
+// makespan is from the first arrival to the last finish of these jobs, in seconds. There must be at least one.
 func makespan(done []Job) float64 {
 	first, last := math.Inf(1), math.Inf(-1)
 	for _, job := range done {
@@ -97,6 +97,7 @@ func makespan(done []Job) float64 {
 	return last - first
 }
 
+// preemptions counts the starts beyond the first one of each job, since a job starts again only after a preemption.
 func preemptions(jobs []Job) int {
 	total := 0
 	for _, job := range jobs {
@@ -105,7 +106,8 @@ func preemptions(jobs []Job) int {
 	return total
 }
 
-// utilisation counts from the first arrival, since a trace may begin long before the jobs that are taken from it.
+// utilisation is the part of the cluster that jobs held on average, from the first arrival to the end. It counts from
+// the first arrival, since a trace may begin long before the jobs that are taken from it.
 func (r Run) utilisation() Utilisation {
 	seconds := r.Ended - r.firstArrival()
 	return Utilisation{
@@ -115,6 +117,7 @@ func (r Run) utilisation() Utilisation {
 	}
 }
 
+// firstArrival is the first arrival in seconds, of all jobs and not only those of the window.
 func (r Run) firstArrival() float64 {
 	first := math.Inf(1)
 	for _, job := range r.Jobs {

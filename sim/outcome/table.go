@@ -40,7 +40,7 @@ func caption(w io.Writer, runs []Run) error {
 	return err
 }
 
-// wordsOf makes the columns that identify runs.
+// wordsOf makes the columns that identify runs: one for each property in which they differ.
 func wordsOf(runs []Run) (columns []column) {
 	for _, a := range differing(runs) {
 		c := column{title: a.title, unit: a.unit}
@@ -55,7 +55,8 @@ func wordsOf(runs []Run) (columns []column) {
 // table is the results, one line each.
 type table []Result
 
-// amountsOf extracts a value from every result that has statistics; for the others it is missing.
+// amountsOf extracts a value from every result that has statistics; for the others it is missing, which the table shows
+// as a dash.
 func (t table) amountsOf(of func(s Summary) float64) []amount {
 	amounts := make([]amount, len(t))
 	for i, r := range t {
@@ -66,12 +67,12 @@ func (t table) amountsOf(of func(s Summary) float64) []amount {
 	return amounts
 }
 
-// unfinished says whether some statistics leave out unfinished jobs.
+// unfinished says whether some statistics leave out unfinished jobs, which the table then shows and explains.
 func (t table) unfinished() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Summary != nil && r.Summary.Unfinished > 0 })
 }
 
-// counts shows how many jobs have finished, if some have not.
+// counts is a column with how many jobs have finished; none if all have.
 func (t table) counts() []column {
 	if !t.unfinished() {
 		return nil
@@ -87,7 +88,8 @@ func (t table) counts() []column {
 	return []column{c}
 }
 
-// times are all in the unit that suits the means, so that a line's values can be compared.
+// times are the columns of completion times and makespan. Completion times all have the unit that suits the means, so
+// that a line's values can be compared.
 func (t table) times() []column {
 	means := t.amountsOf(func(s Summary) float64 { return s.Completion.Mean })
 	unit := unitFor(means)
@@ -101,6 +103,7 @@ func (t table) times() []column {
 	}
 }
 
+// use are the columns of utilisation, rounds and preemptions.
 func (t table) use() []column {
 	return []column{
 		numbers("GPU", "%", 1, t.amountsOf(func(s Summary) float64 { return 100 * s.Utilisation.GPUs })),
@@ -111,7 +114,7 @@ func (t table) use() []column {
 	}
 }
 
-// gain is how many times shorter the mean is than with proportional shares.
+// gain is a column with how many times shorter the mean is than with proportional shares; none if no run is compared.
 func (t table) gain() []column {
 	if !t.compared() {
 		return nil
@@ -130,7 +133,7 @@ func (t table) compared() bool {
 	return slices.ContainsFunc(t, func(r Result) bool { return r.Ratio != nil && r.Setting.Allocator != Proportional })
 }
 
-// wall is the duration of each simulation, if known.
+// wall is a column with how long each simulation took; none if that is unknown of all.
 func (t table) wall() []column {
 	if !slices.ContainsFunc(t, func(r Result) bool { return r.Wall > 0 }) {
 		return nil
@@ -142,7 +145,7 @@ func (t table) wall() []column {
 	return []column{times("wall", amounts)}
 }
 
-// explain describes the columns.
+// explain writes below the table what its columns mean.
 func (t table) explain(w io.Writer) error {
 	text := "mean to p99.9: job completion times"
 	if t.unfinished() {
@@ -182,7 +185,7 @@ func WriteRows(w io.Writer, rows []Row) error {
 	}}.write(w)
 }
 
-// name is the key of the row.
+// name is what the jobs of the row have in common: the number of GPUs, or else the model.
 func (r Row) name() string {
 	if r.GPUs > 0 {
 		return strconv.Itoa(r.GPUs)
@@ -190,6 +193,7 @@ func (r Row) name() string {
 	return named(r.Model)
 }
 
+// ofRows extracts a value from every row with finished jobs; for the others it is missing.
 func ofRows(rows []Row, of func(f Figures) float64) []amount {
 	amounts := make([]amount, len(rows))
 	for i, r := range rows {

@@ -38,7 +38,8 @@ func portion(part, whole float64) float64 {
 	return 100 * part / whole
 }
 
-// allocations shows demand and allocation over time, with up to three runs of a policy side by side.
+// allocations are the figures of demand and allocation over time, of the runs that have recorded rounds. Up to three
+// runs of a panel are side by side.
 func (s figures) allocations(runs []*run) (drawn []illustration) {
 	for p := range s.panels {
 		var recorded []*run
@@ -117,7 +118,8 @@ func (s *study) columnTitle(r *run) string {
 	return title
 }
 
-// overTime draws one resource of one run, and returns its highest value.
+// overTime draws one resource of one run up to ended (seconds), and returns its highest value, from which the caller
+// makes an axis common to all runs.
 func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Panel, highest float64) {
 	mean, low, high := spread(r.Run, of.share, ended)
 	for _, p := range high {
@@ -141,8 +143,9 @@ func end(r *outcome.Run) float64 {
 	return max(r.Ended, last+max(1, r.Setting.RoundSeconds))
 }
 
-// spread divides the time until ended into equal intervals, and returns the mean over time, the minimum and the maximum
-// in each interval that the run's rounds cover. The state right after a round lasts until the next one.
+// spread divides the time until ended (seconds) into equal intervals, since a long run has more rounds than a figure
+// can show. It returns the mean over time, the minimum and the maximum in each interval that the rounds of the run
+// cover. The state right after a round lasts until the next one.
 func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, ended float64) (mean, low,
 	high []figure.Point) {
 	width := ended / intervals
@@ -168,7 +171,7 @@ func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, end
 	return mean, low, high
 }
 
-// bin accumulates the values in one interval.
+// bin accumulates the values in one interval; sum is weighted by seconds.
 type bin struct{ time, sum, least, most float64 }
 
 // add adds a value that lasted for these seconds of the interval.

@@ -25,8 +25,8 @@ type place struct {
 	runs          []*run
 }
 
-// bars shows the mean completion time and the makespan of all runs at a load, as a group of bars for each policy. Only
-// the left panel has labels. Y.Min is the negative number of bars and gaps, hence the sign in the height.
+// bars is the figure of the mean completion time and the makespan of all runs at a load, with a group of bars for each
+// policy. Only the left panel has labels. Y.Min is the negative number of bars and gaps, hence the sign in the height.
 func (s figures) bars(load int) illustration {
 	places, all := s.places(load)
 	mean := s.barPanel(places, "mean completion time [h]", meanCompletion)
@@ -75,6 +75,7 @@ func (s figures) places(load int) (places []place, all int) {
 	return places, all
 }
 
+// placeLabel names the series of a bar, and its panel if there are several.
 func (s figures) placeLabel(p place) string {
 	if len(s.panels) == 1 {
 		return s.series[p.series].label
@@ -105,8 +106,8 @@ func (s figures) barPanel(places []place, label string, value quantity) *figure.
 	return panel
 }
 
-// inBrackets is how many times smaller a quantity is than in the runs' bases, over the runs that have both; empty if
-// unknown, or for the bases themselves.
+// inBrackets is the gain of the runs over proportional shares in a quantity, for the label of a bar; empty if unknown,
+// or for the runs with proportional shares themselves.
 func inBrackets(runs []*run, value quantity) string {
 	ratio, known := gain(runs, value)
 	if !known || runs[0].base == runs[0] {

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// cdf shows how many jobs had finished within a time, at one load, with a panel for each policy and a line for each
-// allocator.
+// cdf is the figure of how many jobs had finished within a time, at one load, with a panel for each policy and a line
+// for each allocator.
 func (s figures) cdf(load int) illustration {
 	axis := s.completionAxis(load)
 	var panels []*figure.Panel
@@ -41,6 +41,7 @@ func (s figures) cdf(load int) illustration {
 	}
 }
 
+// unfinishedWords explains lines that end below 100 %; empty if n, the number of unfinished jobs, is 0.
 func unfinishedWords(n int) string {
 	if n == 0 {
 		return ""
@@ -49,7 +50,8 @@ func unfinishedWords(n int) string {
 		" in this figure."
 }
 
-// pooled returns the completion times of several runs together, ascending, and the number of jobs in their windows.
+// pooled returns the completion times of several runs together, ascending in seconds, and the number of jobs in their
+// windows, unfinished ones included. The result must not be changed.
 func pooled(runs []*run) (completions []float64, counted int) {
 	if len(runs) == 1 {
 		return runs[0].completions, runs[0].summary.Jobs
@@ -105,8 +107,8 @@ func curve(completions []float64, counted int, axis figure.Axis) []figure.Point 
 
 func share(part, whole int) float64 { return 100 * float64(part) / float64(whole) }
 
-// thinned drops points that are too close to the one before to be distinguished, but never the last one. It uses the
-// memory of line.
+// thinned drops points that are too close to the one before to be distinguished, but never the last one, so that the
+// file stays small. It uses the memory of line.
 func thinned(line []figure.Point, x figure.Axis, height float64) []figure.Point {
 	kept := line[:1]
 	for i, p := range line[1:] {

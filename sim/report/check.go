@@ -30,6 +30,7 @@ func check(run outcome.Run) error {
 	return nil
 }
 
+// checkSetting returns an error for numbers of a setting that no axis or text can show.
 func checkSetting(s outcome.Setting) error {
 	for _, value := range []struct {
 		name string
@@ -42,6 +43,7 @@ func checkSetting(s outcome.Setting) error {
 	return nil
 }
 
+// checkRound returns an error for numbers of a round that no plot can show.
 func checkRound(r outcome.Round) error {
 	for _, value := range []struct {
 		name string
@@ -57,6 +59,8 @@ func checkRound(r outcome.Round) error {
 // mostIndex bounds the index of a server or GPU, since the picture has a row for every index below it.
 const mostIndex = 1 << 20
 
+// checkSpan returns an error for a span with impossible times, or with a server or GPU for which the picture would be
+// too large.
 func checkSpan(s outcome.Span) error {
 	if !isAmount(s.From) || !isAmount(s.To) || s.To < s.From {
 		return fmt.Errorf("from %v to %v s: want moments from 0, in order", s.From, s.To)

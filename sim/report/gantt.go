@@ -27,7 +27,7 @@ func ganttHeight(lanes int) float64 {
 	return 32 + min(max(high, 110), 560)
 }
 
-// stay is a job's time on one GPU.
+// stay is a job's time on one GPU; from and to are in seconds.
 type stay struct {
 	server, device int
 	job            int
@@ -35,7 +35,8 @@ type stay struct {
 	from, to       float64
 }
 
-// gantts shows which job held which GPU when.
+// gantts are the pictures of which job held which GPU when, one for each run that has recorded spans. family names the
+// family of a model, for colours; nil: models are coloured.
 func (s figures) gantts(runs []*run, family func(string) string) (drawn []illustration) {
 	kinds := paint(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))
@@ -47,7 +48,7 @@ func (s figures) gantts(runs []*run, family func(string) string) (drawn []illust
 	return drawn
 }
 
-// gantt draws one run, with no more than about most stays.
+// gantt draws one run, with no more than about most stays, since more would be too small and make the page too large.
 func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int) illustration {
 	rows := layOut(stays, r.GPUs)
 	from, to := windowOf(r, stays, rows, most)
@@ -120,7 +121,7 @@ type layout struct {
 }
 
 // layOut gives each server as many rows as GPUs were ever held on it, at least one; or all servers equally many, if the
-// cluster's GPUs divide evenly.
+// GPUs of the cluster divide evenly, so that idle GPUs are shown too. Servers beyond mostLanes rows are left out.
 func layOut(stays []stay, gpus int) layout {
 	var sizes []int
 	for _, s := range stays {
@@ -175,7 +176,7 @@ func (l layout) borders() (heights []float64) {
 	return heights
 }
 
-// note says which part of the run and of the cluster is shown.
+// note says which part of the run and of the cluster is shown. Times are in seconds.
 func (l layout) note(from, to, ended float64) string {
 	words := fmt.Sprintf("Hours %s to %s of %s.", moment(from), moment(to), digits(ended/hour))
 	if from <= 0 && to >= ended {
@@ -190,8 +191,8 @@ func (l layout) note(from, to, ended float64) string {
 // moment formats a time in hours, to the second.
 func moment(seconds float64) string { return shortNumber(math.Round(seconds/hour*1e4) / 1e4) }
 
-// windowOf is the time that is shown: the whole run, or as much of its middle as contains about most stays. The middle
-// is that of the jobs in the window.
+// windowOf is the time that is shown, in seconds: the whole run, or as much of its middle as contains about most stays,
+// found by bisection. The middle is that of the jobs in the window.
 func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
 	if within(stays, rows, 0, whole) <= most {
@@ -217,8 +218,8 @@ func lastStay(stays []stay) (last float64) {
 	return last
 }
 
-// middleOf is the middle between the first arrival and the last finish of the jobs in the window. An unfinished job,
-// whose finish is negative, counts with its arrival.
+// middleOf is the middle between the first arrival and the last finish of the jobs in the window, in seconds. An
+// unfinished job, whose finish is negative, counts with its arrival.
 func middleOf(r *run, whole float64) float64 {
 	first, last := whole, 0.0
 	for _, job := range r.Jobs {
@@ -229,8 +230,8 @@ func middleOf(r *run, whole float64) float64 {
 	return (first + last) / 2
 }
 
-// rounded rounds the period to a round number of hours, beginning at a round hour. The width is rounded down, so that
-// the picture has no more stays than it may; 1e-9 keeps a width that is round already.
+// rounded rounds the period, in seconds, to a round number of hours, beginning at a round hour. The width is rounded
+// down, so that the picture has no more stays than it may; 1e-9 keeps a width that is round already.
 func rounded(middle, width float64) (from, to float64) {
 	step := figure.RoundStep(max(width, 1) / hour / 10)
 	width = math.Floor(width/hour/step+1e-9) * step
@@ -238,7 +239,7 @@ func rounded(middle, width float64) (from, to float64) {
 	return from * hour, (from + width) * hour
 }
 
-// within counts the stays that a period contains.
+// within counts the stays that a period contains, on the servers that are shown.
 func within(stays []stay, rows layout, from, to float64) (n int) {
 	for _, s := range stays {
 		if s.server < rows.servers && s.to > from && s.from < to {
@@ -279,6 +280,7 @@ func paint(runs []*run, family func(string) string) palette {
 	return p
 }
 
+// keys returns the legend of the colours.
 func (p palette) keys() (keys []figure.Key) {
 	for i, name := range p.names {
 		keys = append(keys, figure.Key{Label: cmp.Or(plain(name), "unnamed"), Style: figure.TintOf(i),

@@ -37,7 +37,7 @@ func (s figures) atLoad(load int) string {
 	return " at " + loadWords(s.loads[load])
 }
 
-// seedWords says how several seeds are combined.
+// seedWords says how several seeds are combined; empty with one seed.
 func (s figures) seedWords(what string) string {
 	if n := s.seeds(); n > 1 {
 		return fmt.Sprintf(" The %d seeds are %s.", n, what)
@@ -54,8 +54,8 @@ const (
 	rowHeight    = 165
 )
 
-// inGrid arranges panels in rows, and returns the height of the figure. The last row is filled up with nil. Horizontal
-// axes are labelled only where no panel is below.
+// inGrid arranges panels in rows, and returns the height of the figure in points. The last row is filled up with nil.
+// Horizontal axes are labelled only where no panel is below.
 func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
 	columns := columnsFor(len(panels))
 	for first := 0; first < len(panels); first += columns {
@@ -76,7 +76,7 @@ func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
 	return rows, rowHeight * float64(len(rows))
 }
 
-// columnsFor is the number of columns, chosen to leave few empty places.
+// columnsFor is the number of columns for so many panels, chosen to leave few empty places.
 func columnsFor(panels int) int {
 	switch panels {
 	case 1, 2, 3:

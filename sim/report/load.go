@@ -2,7 +2,8 @@ package report
 
 import "github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 
-// byLoad shows the mean completion time by load, with the standard error over the seeds.
+// byLoad is the figure of the mean completion time by load, with the standard error over the seeds. It shows up to
+// which load an allocator keeps up.
 func (s figures) byLoad() illustration {
 	var panels []*figure.Panel
 	var all []figure.Dots
@@ -68,7 +69,8 @@ func (s figures) loadAxis() figure.Axis {
 // steep is the ratio between the highest and the lowest mean above which the axis is logarithmic.
 const steep = 25
 
-// meanAxis makes an axis for all dots with their whiskers.
+// meanAxis makes an axis for all dots with their whiskers, so that all panels can be compared; it is logarithmic if the
+// means differ much.
 func meanAxis(all []figure.Dots) figure.Axis {
 	axis := figure.Axis{Label: "mean completion time [h]", Max: 1}
 	lowest, highest := 0.0, 0.0

@@ -21,7 +21,7 @@ const (
 	modelRow = 52
 )
 
-// benefit is the values of one series in one panel, by model.
+// benefit is the values of one series in one panel, by model: speed-ups or slowdowns.
 type benefit struct {
 	panel, series int
 	values        map[string]float64
@@ -65,13 +65,13 @@ func (s figures) byModel(load int) illustration {
 	return drawn
 }
 
-// compared says whether some run has a base to be compared with.
+// compared says whether some run at this load can be compared with another one with proportional shares.
 func (s figures) compared(load int) bool {
 	return slices.ContainsFunc(s.runs, func(r *run) bool { return r.load == load && r.base != nil && r.base != r })
 }
 
 // speedups returns the speed-ups of all series but the proportional one, for models whose jobs have all finished in
-// both runs. A series of which a run has no base is left out.
+// both runs; otherwise the means would be of different jobs. A series of which a run has no base is left out.
 func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
@@ -93,7 +93,7 @@ func (s figures) speedups(load int) (all []benefit) {
 	return all
 }
 
-// slowdowns returns the slowdowns of all series.
+// slowdowns returns the slowdowns of all series, for models with finished jobs.
 func (s figures) slowdowns(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
@@ -139,7 +139,7 @@ func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum
 	return sums
 }
 
-// bases returns the runs with which the given ones are compared; nil if one has none.
+// bases returns the runs with proportional shares with which the given ones are compared; nil if one has none.
 func bases(runs []*run) (with []*run) {
 	for _, r := range runs {
 		if r.base == nil {
@@ -150,7 +150,8 @@ func bases(runs []*run) (with []*run) {
 	return with
 }
 
-// byBenefit sorts the models by the product of their values, the largest first.
+// byBenefit sorts the models by the product of their values over all series, the largest first: a product, since values
+// are ratios.
 func (s figures) byBenefit(benefits []benefit) []string {
 	sums := map[string]float64{}
 	for _, b := range benefits {
@@ -254,8 +255,8 @@ func marksAround1(axis figure.Axis) []figure.Name {
 	return marks
 }
 
-// addBars adds the bars of a model from the top down. A series without a value keeps its place empty, so that each
-// series has the same place in all groups.
+// addBars adds the bars of a model to panel p from the top down. A series without a value keeps its place empty, so
+// that each series has the same place in all groups.
 func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
 	for _, b := range benefits {
 		if b.panel != p {

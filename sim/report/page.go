@@ -47,12 +47,13 @@ type pageFigure struct {
 	Drawing              template.HTML // from package figure, which escapes all text
 }
 
+// newPageFigure makes the figure of the page from its drawing as SVG.
 func newPageFigure(drawn illustration, svg string) pageFigure {
 	box, drawing := figure.Inline(svg)
 	return pageFigure{drawn.name, drawn.figure.Title, drawn.caption, box, template.HTML(drawing)}
 }
 
-// page renders the report's page.
+// page renders the report's page as HTML with the figures in it.
 func (s *study) page(plates []pageFigure, options Options) ([]byte, error) {
 	runs := s.detailed()
 	models, gpus := s.kindTables(runs)
@@ -118,7 +119,8 @@ func (s *study) lead() string {
 		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
 }
 
-// without gives the mean completion times of baselines, at the highest load and the first seed.
+// without gives the mean completion times of baselines, at the highest load and the first seed, for the summary; empty
+// if there are none.
 func (s *study) without() (words string) {
 	for _, r := range s.runs {
 		first := r.load == len(s.loads)-1 && r.Setting.Seed == s.runs[0].Setting.Seed
@@ -155,8 +157,8 @@ func (s *study) facts() []fact {
 // mostListed is the most values in a fact.
 const mostListed = 12
 
-// list joins the different values of the runs, and counts those beyond mostListed. An empty value says nothing and is
-// left out.
+// list joins the different values of the runs with between, and counts those beyond mostListed. An empty value says
+// nothing and is left out.
 func (s *study) list(between string, value func(*run) string) string {
 	var values []string
 	for _, r := range s.runs {

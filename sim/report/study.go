@@ -36,12 +36,12 @@ type run struct {
 	summary          outcome.Summary
 	fault            error // why there is no summary
 	panel, series    int
-	isSharedBaseline bool      // a baseline in the panel of another policy
-	load             int       // index in study.loads
-	base             *run      // the same run with proportional shares: itself for such a run, nil if there is none
-	completions      []float64 // seconds, ascending, of the finished jobs in the window
-	models, gpus     []outcome.Row
-	label            string // distinguishes the run from all others
+	isSharedBaseline bool          // a baseline in the panel of another policy
+	load             int           // index in study.loads
+	base             *run          // the same run with proportional shares: itself for such a run, nil if there is none
+	completions      []float64     // seconds, ascending, of the finished jobs in the window
+	models, gpus     []outcome.Row // statistics by model, and by number of GPUs
+	label            string        // distinguishes the run from all others
 }
 
 // panelOf is what the runs of a panel have in common: the policy, the workload and the cluster.
@@ -63,7 +63,7 @@ func seriesOf(s outcome.Setting) outcome.Setting {
 	return s
 }
 
-// newStudy arranges runs. They are neither changed nor copied.
+// newStudy arranges runs for comparison. The outcomes are neither changed nor copied.
 func newStudy(outcomes []outcome.Run) *study {
 	s := &study{}
 	s.loads = distinct(outcomes, func(r outcome.Setting) float64 { return r.Load })
@@ -88,7 +88,8 @@ func newStudy(outcomes []outcome.Run) *study {
 	return s
 }
 
-// panelsOf lists the panels: those of all policies, and those of baselines without a matching policy.
+// panelsOf lists the panels: those of all policies, and those of baselines without a policy that has the same workload
+// and cluster.
 func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
 	all := distinct(outcomes, panelOf)
 	return slices.DeleteFunc(slices.Clone(all), func(p outcome.Setting) bool {
@@ -116,7 +117,8 @@ func matchesBaseline(baseline, panel outcome.Setting) bool {
 	return baseline == panel
 }
 
-// newRun computes the statistics of an outcome.
+// newRun computes the statistics of an outcome, and notes its position. If there are none, the run has the fault
+// instead.
 func newRun(of *outcome.Run, panel, series, load int) *run {
 	r := &run{Run: of, panel: panel, series: series, load: load}
 	r.summary, r.fault = outcome.Summarise(*of)
@@ -146,8 +148,9 @@ func distinct[T comparable](outcomes []outcome.Run, value func(outcome.Setting) 
 	return values
 }
 
-// compare finds for each run the one with proportional shares and otherwise the same setting. A run with proportional
-// shares is its own base, also where another run has the same setting, or where it is a baseline in another panel.
+// compare finds the base of each run: the one with proportional shares and otherwise the same setting, over which gains
+// are computed. A run with proportional shares is its own base, also where another run has the same setting, or where
+// it is a baseline in another panel.
 func (s *study) compare() {
 	bases := map[outcome.Setting]*run{}
 	for _, r := range s.runs {
@@ -203,8 +206,8 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return windowWords(s.Window) },
 }
 
-// differences describes the traits of a setting in which some other differs. Beyond the engine itself, it is only
-// compared with settings of the same engine.
+// differences describes the traits of a setting in which some other differs, for its title. Beyond the engine itself,
+// it is only compared with settings of the same engine, since the others have other options.
 func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	for i, trait := range traits {
 		for _, other := range all {
@@ -239,8 +242,8 @@ func styleFor(allocator string, taken []bool) int {
 	return style
 }
 
-// transpose makes policies the series of a single panel, if there is only one allocator. There are no guests then,
-// since a baseline would be a second series.
+// transpose makes policies the series of a single panel, if there is only one allocator, so that they can be compared
+// directly. There are no copies of baselines then, since a baseline would be a second series.
 func (s *study) transpose() {
 	title := s.series[0].label
 	s.series = nil
@@ -268,6 +271,7 @@ func (s *study) runLabel(r *run) string {
 	return strings.Join(parts, " · ")
 }
 
+// seeds is the number of different seeds; with one, titles leave it out.
 func (s *study) seeds() int {
 	seeds := map[int64]bool{}
 	for _, r := range s.runs {
@@ -276,7 +280,7 @@ func (s *study) seeds() int {
 	return len(seeds)
 }
 
-// runsAt returns the runs at a position, which differ at most in their seeds.
+// runsAt returns the runs at a position, baselines included, which differ at most in their seeds and are averaged.
 func (s *study) runsAt(panel, series, load int) (runs []*run) {
 	for _, list := range [][]*run{s.runs, s.baselineCopies} {
 		for _, r := range list {
@@ -301,7 +305,8 @@ func (s *study) shown() (loads []int) {
 // mostLoads is the most loads with figures of their own.
 const mostLoads = 4
 
-// generatedLoads is the number of loads at which workloads were generated.
+// generatedLoads is the number of loads at which workloads were generated. The load 0 stands for the others, and comes
+// first.
 func (s *study) generatedLoads() int {
 	n := len(s.loads)
 	if s.loads[0] == 0 {
@@ -313,8 +318,8 @@ func (s *study) generatedLoads() int {
 // mostDetailed is the most runs shown over time.
 const mostDetailed = 12
 
-// detailed returns the runs that are shown individually: the first of each policy and allocator at the highest load.
-// Baselines are shown in their first panel only.
+// detailed returns the runs that are shown individually: the first of each panel and series at the highest load, at
+// most mostDetailed. Baselines are shown in their first panel only.
 func (s *study) detailed() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
@@ -390,8 +395,8 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	return mean, math.Sqrt(squares / float64(n-1) / float64(n)), n
 }
 
-// gain is how many times smaller a quantity is than with proportional shares, summed over the runs. Only runs count in
-// which, as in their bases, all jobs have finished; Ratio is called to know that.
+// gain is how many times smaller a quantity is than with proportional shares, summed over the runs; false if no run can
+// be compared. Only runs count in which, as in their bases, all jobs have finished; Ratio is called to know that.
 func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	var with, without float64
 	for _, r := range runs {

@@ -58,7 +58,7 @@ func (s *study) results() results {
 	return table
 }
 
-// contest identifies the runs among which the best is marked.
+// contest identifies the runs among which the best is marked: those of one panel, load and seed.
 type contest struct {
 	panel, load int
 	seed        int64
@@ -82,7 +82,7 @@ func (s *study) shortest() map[contest]float64 {
 	return shortest
 }
 
-// row formats one run.
+// row formats one run for the table; a run without statistics has its fault instead.
 func (s *study) row(r *run) row {
 	shown := row{
 		Panel: s.panels[r.panel], Series: s.series[r.series].label,
@@ -112,6 +112,7 @@ func (s *study) row(r *run) row {
 	return shown
 }
 
+// gainCell is the gain of a run over proportional shares in a quantity; nothing if the run cannot be compared.
 func gainCell(r *run, of quantity) cell {
 	ratio, known := gain([]*run{r}, of)
 	if !known {
@@ -120,15 +121,15 @@ func gainCell(r *run, of quantity) cell {
 	return newCell(times(ratio), ratio)
 }
 
-// kindTable is the jobs of one policy by model or by number of GPUs, with columns for each allocator.
+// kindTable is the jobs of one panel by model or by number of GPUs, with columns for each series.
 type kindTable struct {
 	Panel  string
-	Series []string
+	Series []string // titles of the groups of columns
 	Rows   []kindRow
 	Left   int // kinds that are left out
 }
 
-// kindRow is one kind of jobs. Cells are mean, p99 and gain for each allocator.
+// kindRow is one kind of jobs. Cells are mean, p99 and gain for each series.
 type kindRow struct {
 	Kind, Jobs string
 	Cells      []cell
@@ -137,8 +138,8 @@ type kindRow struct {
 // mostKinds is the most kinds in a table.
 const mostKinds = 60
 
-// kindTables returns the tables by model and by number of GPUs for each policy, of the runs that are shown
-// individually.
+// kindTables returns the tables by model and by number of GPUs for each panel, of these runs, which are those that are
+// shown individually, and of the copies of baselines among them.
 func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	for p := range s.panels {
 		var members []*run
@@ -156,7 +157,7 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	return models, gpus
 }
 
-// baselineCopiesOf returns the further places of baselines among the runs.
+// baselineCopiesOf returns the copies, in further panels, of those baselines that are among the runs.
 func (s *study) baselineCopiesOf(runs []*run) (guests []*run) {
 	for _, g := range s.baselineCopies {
 		if slices.ContainsFunc(runs, func(r *run) bool { return r.Run == g.Run }) {
@@ -169,7 +170,8 @@ func (s *study) baselineCopiesOf(runs []*run) (guests []*run) {
 func byModel(r *run) []outcome.Row { return r.models }
 func byGPUs(r *run) []outcome.Row  { return r.gpus }
 
-// kindTable makes a table of the runs of one panel. Its rows are the kinds of the first run.
+// kindTable makes a table of the runs of one panel; by returns the statistics of a run by kind, and name the title of a
+// kind. Its rows are the kinds of the first run, at most mostKinds.
 func (s *study) kindTable(runs []*run, by func(*run) []outcome.Row, name func(outcome.Row) string) kindTable {
 	table := kindTable{Panel: s.panels[runs[0].panel]}
 	kinds := by(runs[0])
@@ -201,7 +203,8 @@ func matchingRow(rows []outcome.Row, as outcome.Row) outcome.Row {
 	return rows[i]
 }
 
-// kindCells are mean, p99, and gain over proportional shares if all jobs have finished in both runs.
+// kindCells are mean and p99 in hours, and the gain over proportional shares if all jobs have finished in both runs,
+// since otherwise the slow ones would be left out. The zero row has no figures.
 func kindCells(of, base outcome.Row) []cell {
 	if of.Figures == nil {
 		return []cell{nothing, nothing, nothing}
@@ -237,7 +240,7 @@ func (s *study) waits(runs []*run) (waits []wait) {
 	return waits
 }
 
-// longest returns the jobs in the window that waited longest.
+// longest returns the mostWaits jobs in the window that waited longest, the longest first.
 func longest(r *run) (jobs []outcome.Job) {
 	for _, job := range r.Jobs {
 		if !r.Setting.Window.Has(job.ID) {
@@ -254,8 +257,8 @@ func longest(r *run) (jobs []outcome.Job) {
 	return jobs
 }
 
-// waited is how many seconds a job existed without holding resources, before its first run and after preemptions.
-// AttainedGPU counts each of its GPUs, so it is divided by them.
+// waited is how many seconds a job existed without holding resources, before its first run and after preemptions; until
+// the end of the run if it has not finished. AttainedGPU counts each of its GPUs, so it is divided by them.
 func waited(r *run, job outcome.Job) float64 {
 	until := r.Ended
 	if job.Done() {
@@ -264,7 +267,7 @@ func waited(r *run, job outcome.Job) float64 {
 	return max(0, until-job.Arrival-job.AttainedGPU/float64(max(1, job.GPUs)))
 }
 
-// wait formats one job that waited.
+// wait formats one job that waited, with times in hours.
 func (s *study) wait(r *run, job outcome.Job) wait {
 	w := wait{
 		Run: s.shownAs(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
@@ -281,7 +284,7 @@ func (s *study) wait(r *run, job outcome.Job) wait {
 	return w
 }
 
-// shownAs distinguishes a run from all others that are shown individually.
+// shownAs is a name of a run that distinguishes it from all others that are shown individually.
 func (s *study) shownAs(r *run) string {
 	if r.isSharedBaseline {
 		return s.columnTitle(r)
@@ -289,7 +292,8 @@ func (s *study) shownAs(r *run) string {
 	return s.panels[r.panel] + " · " + s.columnTitle(r)
 }
 
-// shownIn names the load and seed of the runs that are shown individually, if there are several.
+// shownIn names the load and seed of the runs that are shown individually, for headings; empty if there is only one of
+// each.
 func (s *study) shownIn() string {
 	words := ""
 	if load := len(s.loads) - 1; load > 0 {

@@ -78,7 +78,7 @@ func count(n int) string { return thousands(strconv.Itoa(n)) }
 // shortNumber formats a number with as few digits as possible.
 func shortNumber(value float64) string { return strconv.FormatFloat(value, 'f', -1, 64) }
 
-// thousands adds commas to the whole part of a number.
+// thousands adds commas to the whole part of a number, which may have a sign and a fraction.
 func thousands(number string) string {
 	whole, fraction, _ := strings.Cut(number, ".")
 	first := len(whole) - 3

@@ -33,7 +33,8 @@ func ParseArrivals(text string) (Arrivals, error) {
 // arrivalFunc draws the next arrival in seconds since the beginning of the trace, never before the previous one.
 type arrivalFunc func(t *twister) float64
 
-// clock returns how arrivals are drawn at a load in jobs an hour.
+// clock returns the function that draws arrivals at a load in jobs an hour, which Static ignores. A load that is too
+// low or a kind that does not exist is an error.
 func (a Arrivals) clock(load float64) (arrivalFunc, error) {
 	if a != Static && !inRange(load, leastLoad, math.MaxFloat64) {
 		return nil, wrong("load", fmt.Sprint(load), "jobs an hour, from 0.000001")
@@ -54,7 +55,7 @@ func (a Arrivals) clock(load float64) (arrivalFunc, error) {
 	}
 }
 
-// poisson draws exponential gaps, each rounded up to a second.
+// poisson draws exponential gaps, each rounded up to a second as in the artifact.
 func poisson(load float64) arrivalFunc {
 	at := 0.0
 	return func(t *twister) float64 {
@@ -63,11 +64,12 @@ func poisson(load float64) arrivalFunc {
 	}
 }
 
-// gap draws the time between two jobs, in seconds. The order of the operations is the artifact's, to get the same bits.
+// gap draws the time between two jobs, in seconds, at a load in jobs an hour. The order of the operations is the
+// artifact's, to get the same bits.
 func gap(t *twister, load float64) float64 { return -ln(1-t.random()) / load * 60 * 60 }
 
-// static divides by 1000 instead of adding 0.001, which no float64 represents exactly: a sum would accumulate the
-// error, while job 3 arrives at exactly the float64 nearest to 0.003.
+// static lets a job arrive each millisecond. It divides by 1000 instead of adding 0.001, which no float64 represents
+// exactly: a sum would accumulate the error, while job 3 arrives at exactly the float64 nearest to 0.003.
 func static() arrivalFunc {
 	jobs := 0
 	return func(*twister) float64 {
@@ -77,7 +79,8 @@ func static() arrivalFunc {
 	}
 }
 
-// equalGaps multiplies instead of adding the gap, so that its rounding error does not accumulate.
+// equalGaps lets jobs arrive at equal distances, rounded up to a second. It multiplies instead of adding the gap, so
+// that its rounding error does not accumulate.
 func equalGaps(load float64) arrivalFunc {
 	jobs := 0
 	return func(*twister) float64 {
@@ -91,8 +94,8 @@ func equalGaps(load float64) arrivalFunc {
 var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 150, 150, 180, 180, 170, 150, 110, 90, 80,
 	70, 60, 60}
 
-// daily draws gaps for the mean rate, and stretches them where the rate is lower (and compresses them where it is
-// higher).
+// daily draws gaps for the mean rate, and stretches them at hours of a lower rate and compresses them at hours of a
+// higher one (workday).
 func daily(load float64) arrivalFunc {
 	at := 0.0
 	return func(t *twister) float64 {

@@ -19,12 +19,13 @@ func ParseAssign(text string) (Assign, error) {
 	return choose("assign", text, BySplit, Random, RoundRobin)
 }
 
-// assigner chooses a class for each job.
+// assigner chooses the model of each job.
 type assigner interface {
 	next(t *twister) int // an index into the classes
 }
 
-// assigner makes the assigner of this kind for a split over the classes.
+// assigner makes the assigner of this kind for a split over the classes. It is an error if the kind, the split or the
+// classes are invalid.
 func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	if err := checkClasses(classes); err != nil {
 		return nil, err
@@ -46,13 +47,15 @@ func (a Assign) assigner(split Split, classes []Class) (assigner, error) {
 	}
 }
 
-// controller keeps the families' parts of the jobs near those of the split.
+// controller assigns models for BySplit: it keeps the families' parts of the jobs near those of the split.
 type controller struct {
 	parts []part
 	total []int // of each part: the jobs assigned to it
 	jobs  int   // assigned in total
 }
 
+// next chooses the part that lacks most, and its models in turn. It also draws a number that it ignores, as the
+// artifact does, so that later draws have the artifact's results.
 func (c *controller) next(t *twister) int {
 	neediest := c.neediest()
 	t.randint(0, 9) // the artifact draws one of its ten models here and ignores it
@@ -63,7 +66,7 @@ func (c *controller) next(t *twister) int {
 	return class
 }
 
-// neediest is the part that lacks most; the first one before the first job.
+// neediest is the part that lacks most, the first one of equals; also the first one before the first job.
 func (c *controller) neediest() int {
 	if c.jobs == 0 {
 		return 0
@@ -77,6 +80,8 @@ func (c *controller) neediest() int {
 	return neediest
 }
 
+// lack is how far a part of the jobs is behind its share; negative: it has more. At least one job must have been
+// assigned.
 func (c *controller) lack(i int) float64 {
 	return c.parts[i].share - float64(c.total[i])/float64(c.jobs)
 }
@@ -87,6 +92,7 @@ type randomAssigner struct {
 	shares shares
 }
 
+// newRandomAssigner makes an assigner for Random; not all shares may be 0.
 func newRandomAssigner(parts []part) *randomAssigner {
 	weights := make([]float64, len(parts))
 	for i, p := range parts {
@@ -106,14 +112,15 @@ type roundRobinAssigner struct {
 	jobs    int
 }
 
+// next returns the next class in turn; nothing is drawn.
 func (c *roundRobinAssigner) next(*twister) int {
 	class := c.classes[c.jobs%len(c.classes)]
 	c.jobs++
 	return class
 }
 
-// served lists the classes, out of this many, that belong to a part with a share above 0, ascending. A class that the
-// split names twice, by its family and by its model, is listed once.
+// served lists the classes, out of this many, that belong to a part with a share above 0, ascending: those that
+// RoundRobin takes. A class that the split names twice, by its family and by its model, is listed once.
 func served(parts []part, classes int) []int {
 	in := make([]bool, classes)
 	for _, p := range parts {

@@ -31,7 +31,7 @@ func Paper(ratio int) ([]Class, error) {
 // iterations is the number of iterations in these seconds at the proportional share, at least one.
 func (c *Class) iterations(seconds float64) int64 { return max(1, int64(seconds/c.Iteration)) }
 
-// checkClasses finds classes from which no workload can be drawn.
+// checkClasses returns an error if no workload can be drawn from the classes.
 func checkClasses(classes []Class) error {
 	if len(classes) == 0 {
 		return errors.New("no classes: want at least one model that jobs may have")

@@ -38,7 +38,7 @@ func ParseDurations(text string) (Durations, error) {
 // durationFunc draws a job's duration in seconds.
 type durationFunc func(t *twister) float64
 
-// length parses the name or distribution.
+// length parses the name or distribution, and returns the function that draws from it.
 func (d Durations) length() (durationFunc, error) {
 	kind, parameters, _ := strings.Cut(string(d), ":")
 	switch {
@@ -58,8 +58,8 @@ func (d Durations) length() (durationFunc, error) {
 	return nil, wrong("durations", string(d), durationChoices)
 }
 
-// shortAndLong draws minutes as powers of ten: with exponents from low to middle for four of five jobs, and from middle
-// to high for the fifth.
+// shortAndLong draws a power of ten in minutes, as the artifact does: with exponents from low to middle for four of
+// five jobs, and from middle to high for the fifth.
 func shortAndLong(low, middle, high float64) durationFunc {
 	return func(t *twister) float64 {
 		if t.random() >= 0.8 {
@@ -69,6 +69,7 @@ func shortAndLong(low, middle, high float64) durationFunc {
 	}
 }
 
+// fixed gives all jobs the same duration.
 func (d Durations) fixed(text string) (durationFunc, error) {
 	seconds, ok := seconds(text)
 	if !ok {
@@ -77,6 +78,7 @@ func (d Durations) fixed(text string) (durationFunc, error) {
 	return func(*twister) float64 { return seconds }, nil
 }
 
+// exponential draws from the exponential distribution with this mean.
 func (d Durations) exponential(text string) (durationFunc, error) {
 	mean, ok := seconds(text)
 	if !ok {
@@ -85,6 +87,7 @@ func (d Durations) exponential(text string) (durationFunc, error) {
 	return redrawLong(func(t *twister) float64 { return -ln(1-t.random()) * mean }), nil
 }
 
+// lognormal draws from the lognormal distribution with this median and standard deviation of the logarithm.
 func (d Durations) lognormal(text string) (durationFunc, error) {
 	first, second, _ := strings.Cut(text, ",")
 	median, ok := seconds(first)
@@ -95,6 +98,7 @@ func (d Durations) lognormal(text string) (durationFunc, error) {
 	return redrawLong(func(t *twister) float64 { return median * exp(sigma*t.gauss()) }), nil
 }
 
+// uniform draws evenly between two durations, written with a hyphen between them.
 func (d Durations) uniform(text string) (durationFunc, error) {
 	first, second, _ := strings.Cut(text, "-")
 	low, lowOK := seconds(first)
@@ -109,14 +113,14 @@ func (d Durations) wrong(like string) error {
 	return wrong("durations", string(d), fmt.Sprintf("lengths of time above 0, at most ten years, as in %s", like))
 }
 
-// seconds parses a duration such as 90m or 1h30m, which must be a valid duration of a job.
+// seconds parses a duration such as 90m or 1h30m; false: it is none, or not valid for a job.
 func seconds(text string) (float64, bool) {
 	d, err := time.ParseDuration(strings.TrimSpace(text))
 	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
 }
 
 // redrawLong repeats draws of more than the longest duration. If the mean or median is a valid duration, at least half
-// of the draws are kept.
+// of the draws are kept, so it soon ends.
 func redrawLong(draw durationFunc) durationFunc {
 	return func(t *twister) float64 {
 		for {

@@ -56,7 +56,7 @@ func pow10(x float64) float64 {
 	return expOf(product, math.FMA(x, ln10Low, math.FMA(x, ln10High, -product)))
 }
 
-// expOf is the exponential of x + rest, where rest is tiny.
+// expOf is the exponential of x + rest, where rest is the part of the exponent that x has lost by rounding.
 func expOf(x, rest float64) float64 {
 	k := math.Floor(math.FMA(x, math.Log2E, 0.5))
 	high := math.FMA(-k, ln2High, x)

@@ -82,7 +82,7 @@ func ParseLogDurations(text string) (LogDurations, error) {
 	return d, nil
 }
 
-// length is nil for the log's own durations.
+// length returns the function that draws durations; nil for the log's own durations.
 func (d LogDurations) length() (durationFunc, error) {
 	if d == "" || d == OwnDurations {
 		return nil, nil
@@ -102,9 +102,10 @@ func ParseLogArrivals(text string) (LogArrivals, error) {
 		LogArrivals(Daily))
 }
 
+// own says whether arrivals are the log's own instead of drawn.
 func (a LogArrivals) own() bool { return a == "" || a == OwnArrivals }
 
-// clock is nil for the log's own arrivals.
+// clock returns the function that draws arrivals at a load in jobs an hour; nil for the log's own arrivals.
 func (a LogArrivals) clock(load float64) (arrivalFunc, error) {
 	if a.own() {
 		return nil, nil
@@ -140,7 +141,7 @@ func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.D
 	return m.jobs(kept), dropped, nil
 }
 
-// nothingLeft is the error if no entry becomes a job.
+// nothingLeft is the error if no entry becomes a job, with the reasons.
 func nothingLeft(entries int, dropped []trace.Dropped) error {
 	if entries == 0 {
 		return errors.New("log without jobs: want one at least")
@@ -152,17 +153,17 @@ func nothingLeft(entries int, dropped []trace.Dropped) error {
 	return fmt.Errorf("none of the log's %d jobs is left: %s", entries, strings.Join(reasons, "; "))
 }
 
-// maker is the state with which jobs are made.
+// maker is the state with which jobs are made from the entries of a log.
 type maker struct {
 	classes      []Class
-	class        assigner
+	class        assigner     // chooses each job's model
 	nextArrival  arrivalFunc  // nil: arrivals are the log's own
 	nextDuration durationFunc // nil: durations are the log's own
-	main         *twister
-	lengths      *twister
+	main         *twister     // draws arrivals and models
+	lengths      *twister     // draws durations
 }
 
-// maker checks the options and prepares the generators.
+// maker checks the options and prepares the generators and the assigner.
 func (o *FromLog) maker() (m *maker, err error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (o *FromLog) maker() (m *maker, err error) {
 	return m, err
 }
 
-// check finds invalid options.
+// check returns an error for the first invalid option.
 func (o *FromLog) check() error {
 	if o.GPUs != "" {
 		if _, err := ParseLogMix(string(o.GPUs)); err != nil {
@@ -208,7 +209,8 @@ func (o *FromLog) check() error {
 	return nil
 }
 
-// retime sorts jobs by the log's arrivals, counts these from the first one, and compresses them, in whole milliseconds.
+// retime sorts jobs by the log's arrivals, counts these from the first one that is kept, and divides them by Compress,
+// in whole milliseconds. There must be at least one job.
 func (o *FromLog) retime(kept []keptEntry) {
 	slices.SortStableFunc(kept, func(a, b keptEntry) int { return cmp.Compare(a.arrival, b.arrival) })
 	first := kept[0].arrival
@@ -227,7 +229,8 @@ func (o *FromLog) asTheyWere() bool {
 	return own && (o.Compress == 0 || o.Compress == 1)
 }
 
-// jobs makes the jobs, in the order of arrival.
+// jobs makes the jobs, in the order of arrival, with their positions as IDs, and draws their models and, if wanted,
+// their arrivals.
 func (m *maker) jobs(kept []keptEntry) []trace.Job {
 	jobs := make([]trace.Job, len(kept))
 	for i, k := range kept {

@@ -14,7 +14,8 @@ type amount struct {
 	number float64
 }
 
-// amounts parses a list such as image=50,language=50, with each name once and no negative numbers.
+// amounts parses a list such as image=50,language=50, with each name once and no negative numbers. Errors name the
+// option.
 func amounts(option, text string) ([]amount, error) {
 	var list []amount
 	for field := range strings.SplitSeq(text, ",") {
@@ -32,13 +33,13 @@ func amounts(option, text string) ([]amount, error) {
 	return list, nil
 }
 
-// positive parses a number from 0 to 1e9. It returns 0 for -0, which would be printed with its sign.
+// positive parses a number from 0 to 1e9; false: it is none. It returns 0 for -0, which would be printed with its sign.
 func positive(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	return math.Abs(x), err == nil && inRange(x, 0, 1e9)
 }
 
-// choose returns the choice that text names, in either case.
+// choose returns the choice that text names, in either case; the error names the option and lists the choices.
 func choose[T ~string](option, text string, choices ...T) (T, error) {
 	for _, c := range choices {
 		if strings.EqualFold(string(c), strings.TrimSpace(text)) {
@@ -81,7 +82,8 @@ func sharesOf(weights []float64) shares {
 	return ends
 }
 
-// pick draws a choice. The last one needs no comparison: its interval ends at 1, whatever rounding made of that.
+// pick draws a choice with the probability of its share. The last one needs no comparison: its interval ends at 1,
+// whatever rounding made of that.
 func (s shares) pick(t *twister) int {
 	u, i := t.random(), 0
 	for i < len(s)-1 && u >= s[i] {

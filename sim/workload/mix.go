@@ -35,7 +35,7 @@ type sizes struct {
 // paperSizes are those of PaperMix.
 var paperSizes = sizes{[]int{1, 2, 4, 8}, sharesOf([]float64{70, 10, 15, 5})}
 
-// sizes parses the mix.
+// sizes parses the mix: a name, or weights.
 func (m Mix) sizes() (sizes, error) {
 	switch {
 	case m == OneGPU:
@@ -74,7 +74,7 @@ func (m Mix) weighted(list []amount) (sizes, error) {
 	return sizes{gpus, sharesOf(ordered)}, nil
 }
 
-// same says whether all jobs have the same number of GPUs.
+// same says whether all jobs have the same number of GPUs, so that nothing is drawn for it.
 func (s sizes) same() bool { return len(s.gpus) == 1 }
 
 // draw returns the number of GPUs of a job. It draws only if there is a choice.

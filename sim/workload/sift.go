@@ -9,12 +9,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// keptEntry is an entry of the log that becomes a job.
+// keptEntry is an entry of the log that becomes a job, with what the options have changed.
 type keptEntry struct {
 	user    string
 	gpus    int
-	arrival float64
-	seconds float64
+	arrival float64 // seconds
+	seconds float64 // duration
 	told    trace.Told
 }
 
@@ -27,7 +27,7 @@ func told(e *trace.Entry) trace.Told {
 }
 
 // filterEntries keeps the entries that become jobs, in their order, and counts the others by reason, in the order in
-// which reasons first occur.
+// which reasons first occur, so that the user sees what is missing.
 func (o *FromLog) filterEntries(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
 	var counts tally
 	for i := range entries {
@@ -51,6 +51,7 @@ func (o *FromLog) filterEntries(entries []trace.Entry) (kept []keptEntry, droppe
 // tally counts jobs by reason.
 type tally []trace.Dropped
 
+// add counts one job with this reason.
 func (t *tally) add(why string) {
 	for i := range *t {
 		if (*t)[i].Why == why {
@@ -61,7 +62,7 @@ func (t *tally) add(why string) {
 	*t = append(*t, trace.Dropped{Why: why, Count: 1})
 }
 
-// fit returns the number of GPUs that a job gets, or why it is dropped.
+// fit returns the number of GPUs that a job gets, or why it is dropped; why is empty if it is kept.
 func (o *FromLog) fit(gpus int) (fitted int, why string) {
 	switch most := o.GPUs.most(); {
 	case gpus < 1:
@@ -81,7 +82,7 @@ func (o *FromLog) fit(gpus int) (fitted int, why string) {
 
 func moreThan(gpus int) string { return fmt.Sprintf("more than %d GPUs", gpus) }
 
-// most is the largest number of GPUs to which the rule applies.
+// most is the largest number of GPUs to which the rule applies; jobs with more are dropped.
 func (m LogMix) most() int {
 	if m == Powers || m == PowersOrOne {
 		return 16
@@ -89,7 +90,7 @@ func (m LogMix) most() int {
 	return mostGPUs
 }
 
-// of applies the rule to a number from 1 to most; 0: the job is dropped.
+// of is the number of GPUs that the rule makes of a number from 1 to most; 0: the job is dropped.
 func (m LogMix) of(gpus int) int {
 	floor := 1 << (bits.Len(uint(gpus)) - 1)
 	exact := gpus == floor

@@ -54,6 +54,7 @@ func readSplit(text string) (Split, error) {
 	return split, nil
 }
 
+// namedSplit parses a split of families or models by name.
 func namedSplit(text string) (Split, error) {
 	list, err := amounts("split", text)
 	var split Split
@@ -78,7 +79,8 @@ func (s Split) String() string {
 	return strings.Join(named, ",")
 }
 
-// check finds invalid parts. An empty split is valid.
+// check returns an error for the first invalid part, or if the percentages do not add up to about 100. An empty split
+// is valid.
 func (s Split) check() error {
 	sum, seen := 0.0, make(map[string]bool, len(s))
 	for _, p := range s {
@@ -103,7 +105,8 @@ type part struct {
 	classes []int
 }
 
-// parts returns the parts of the split over these classes.
+// parts returns the parts of the split over these classes, from which models are assigned. A part without any class is
+// an error; an empty split is one part with all classes.
 func (s Split) parts(classes []Class) ([]part, error) {
 	if err := s.check(); err != nil {
 		return nil, err

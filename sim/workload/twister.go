@@ -15,7 +15,7 @@ type twister struct {
 	at    int // index of the next word to return; words: all are used
 }
 
-// seeded returns the generator after random.seed(n). A number and its negative are the same seed.
+// seeded returns the generator after random.seed(n). A number and its negative are the same seed, as in CPython.
 func seeded(n int64) *twister {
 	magnitude := uint64(n)
 	if n < 0 {
@@ -28,7 +28,8 @@ func seeded(n int64) *twister {
 	return keyed(key)
 }
 
-// keyed returns the generator for a seed with the digits key in base 2³², the least significant first.
+// keyed returns the generator for a seed with the digits key in base 2³², the least significant first. It is
+// init_by_array of the published generator, with which CPython seeds its own.
 func keyed(key []uint32) *twister {
 	t := &twister{at: words}
 	t.state[0] = 19650218
@@ -60,7 +61,7 @@ func (t *twister) wrap(i int) int {
 	return 1
 }
 
-// twist generates the next block of words.
+// twist generates the next block of words from the present one, when all of these are used.
 func (t *twister) twist() {
 	for k := range words - ahead {
 		t.state[k] = t.state[k+ahead] ^ twisted(t.state[k], t.state[k+1])
@@ -103,7 +104,8 @@ func (t *twister) uniform(a, b float64) float64 { return a + float64((b-a)*t.ran
 // getrandbits returns a number of k bits, 1 ≤ k ≤ 32.
 func (t *twister) getrandbits(k int) uint32 { return t.next32() >> (32 - k) }
 
-// below returns a whole number in [0, n), 1 ≤ n < 2³¹. It draws until a number is small enough.
+// below returns a whole number in [0, n), 1 ≤ n < 2³¹. Like _randbelow of CPython, it draws until a number is small
+// enough.
 func (t *twister) below(n int) int {
 	k := bits.Len(uint(n))
 	for {

@@ -64,14 +64,14 @@ func New(config Config) (trace.Source, error) {
 // generator is a workload from which some jobs have been drawn.
 type generator struct {
 	classes      []Class
-	main         *twister
+	main         *twister // draws everything else
 	lengths      *twister // draws durations; may be main
 	nextArrival  arrivalFunc
 	nextDuration durationFunc
 	size         sizes
-	class        assigner
-	jobs         int // in total; 0: endless
-	drawn        int
+	class        assigner // chooses each job's model
+	jobs         int      // in total; 0: endless
+	drawn        int      // jobs so far
 }
 
 // Next draws a job. The order of the draws is the artifact's.

@@ -32,7 +32,7 @@ const defaultTicks = 6
 // widest is the maximal width of a label beside an axis, in points.
 const widest = 130
 
-// shape applies this axis' range, ticks and texts to a plot's axis. An empty range becomes one of length 1, since
+// shape applies this axis' range, ticks and texts to the library's axis. An empty range becomes one of length 1, since
 // positions are parts of it.
 func (a Axis) shape(axis *plot.Axis) {
 	if !(a.Max > a.Min) {
@@ -65,7 +65,7 @@ func (a Axis) Part(value float64) float64 {
 	return (a.along(value) - a.along(a.Min)) / (a.along(a.Max) - a.along(a.Min))
 }
 
-// restyle returns the style with the alignment that the plot had chosen for the text.
+// restyle returns the style with the alignment and rotation that the library had chosen for the text.
 func restyle(style, old draw.TextStyle) draw.TextStyle {
 	style.XAlign, style.YAlign, style.Rotation = old.XAlign, old.YAlign, old.Rotation
 	return style

@@ -81,6 +81,7 @@ type headline struct {
 	text  string
 }
 
+// headlines returns the title and the note, without those that are empty.
 func (f Figure) headlines() (lines []headline) {
 	for _, line := range []headline{{titleText, f.Title}, {noteText, f.Note}} {
 		if line.text != "" {
@@ -90,6 +91,7 @@ func (f Figure) headlines() (lines []headline) {
 	return lines
 }
 
+// headingHeight is the height of title and note together, in points.
 func (f Figure) headingHeight() (height vg.Length) {
 	for _, line := range f.headlines() {
 		height += line.style.Height("X") + lineGap
@@ -114,7 +116,8 @@ type entry struct {
 	x, y  vg.Length
 }
 
-// legend places the keys from left to right in as many lines as needed, and returns the total height.
+// legend places the keys from left to right in as many lines as needed, and returns the total height in points; 0
+// without keys.
 func (f Figure) legend() (entries []entry, height vg.Length) {
 	if len(f.Keys) == 0 {
 		return nil, 0
@@ -134,6 +137,7 @@ func (f Figure) legend() (entries []entry, height vg.Length) {
 	return entries, height + 2*lineGap
 }
 
+// draw draws an entry of the legend: its sample and its label. The canvas must begin where the legend does.
 func (e entry) draw(c draw.Canvas) {
 	at := vg.Point{X: c.Min.X + e.x, Y: c.Max.Y - e.y}
 	e.key.sample(c, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: sampleSize, Y: keyText.Height("X")})})
@@ -141,7 +145,7 @@ func (e entry) draw(c draw.Canvas) {
 	c.FillText(keyText, at, e.label)
 }
 
-// sample draws the sample in front of a key's label.
+// sample draws the sample in front of a key's label: a line, a line with its dot, or an area.
 func (k Key) sample(c draw.Canvas, box vg.Rectangle) {
 	middle := (box.Min.Y + box.Max.Y) / 2
 	switch k.Kind {

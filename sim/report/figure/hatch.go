@@ -19,7 +19,7 @@ const (
 // hatchGap is the distance between lines of a pattern, in points.
 const hatchGap = 3.2
 
-// lines returns the strokes of the pattern within a box.
+// lines returns the strokes of the pattern within a box; nil for noHatch.
 func (h hatch) lines(box vg.Rectangle) [][]vg.Point {
 	switch h {
 	case risingHatch:
@@ -41,6 +41,7 @@ func (h hatch) lines(box vg.Rectangle) [][]vg.Point {
 	return nil
 }
 
+// level returns horizontal lines within the box.
 func level(box vg.Rectangle) (lines [][]vg.Point) {
 	for y := box.Min.Y + hatchGap/2; y < box.Max.Y; y += hatchGap {
 		lines = append(lines, []vg.Point{{X: box.Min.X, Y: y}, {X: box.Max.X, Y: y}})
@@ -48,6 +49,7 @@ func level(box vg.Rectangle) (lines [][]vg.Point) {
 	return lines
 }
 
+// upright returns vertical lines within the box.
 func upright(box vg.Rectangle) (lines [][]vg.Point) {
 	for x := box.Min.X + hatchGap/2; x < box.Max.X; x += hatchGap {
 		lines = append(lines, []vg.Point{{X: x, Y: box.Min.Y}, {X: x, Y: box.Max.Y}})
@@ -66,7 +68,7 @@ func rising(box vg.Rectangle) (lines [][]vg.Point) {
 	return lines
 }
 
-// falling returns the mirror images of rising.
+// falling returns lines at 45 degrees that fall: the mirror images of rising.
 func falling(box vg.Rectangle) [][]vg.Point {
 	lines := rising(box)
 	for _, line := range lines {

@@ -22,6 +22,7 @@ type Dots struct {
 	Style  Style
 }
 
+// draw draws each symbol over its whisker.
 func (d Dots) draw(v view) {
 	for i, p := range d.Points {
 		if e := d.Errors[i]; e > 0 {
@@ -34,7 +35,7 @@ func (d Dots) draw(v view) {
 // whiskerCap is half the width of a whisker's ends, in points.
 const whiskerCap = 2
 
-// whisker is a line with caps.
+// whisker draws a line with caps at both ends, which shows the error of a value.
 func (v view) whisker(from, to vg.Point, colour color.Color) {
 	style := draw.LineStyle{Color: colour, Width: 0.8}
 	across := vg.Point{X: whiskerCap}
@@ -54,7 +55,7 @@ type Band struct {
 // bandOpacity keeps the grid and other bands visible.
 const bandOpacity = 0x48
 
-// draw draws along the upper line, and back along the lower one.
+// draw fills the area: it goes along the upper line, and back along the lower one.
 func (b Band) draw(v view) {
 	outline := v.all(b.High)
 	for i := len(b.Low) - 1; i >= 0; i-- {
@@ -73,6 +74,7 @@ type Bar struct {
 	Style    Style
 }
 
+// draw draws the bar, then its whisker, and the label behind both.
 func (b Bar) draw(v view) {
 	low, high := v.at(Point{min(b.From, b.To), b.Y - b.Thick/2}), v.at(Point{max(b.From, b.To), b.Y + b.Thick/2})
 	low.X, high.X = v.within(low.X), v.within(high.X)
@@ -103,6 +105,7 @@ const (
 	Upright
 )
 
+// draw draws the dashed line; it crosses the horizontal axis if it is upright, otherwise the vertical one.
 func (r Rule) draw(v view) {
 	style := draw.LineStyle{Color: ink, Width: 0.8, Dashes: []vg.Length{3, 2}}
 	if r.Direction == Upright {
@@ -115,6 +118,7 @@ func (r Rule) draw(v view) {
 // Text is written in the middle of a panel that shows nothing else.
 type Text struct{ Text string }
 
+// draw writes the text, shortened to the width of the panel.
 func (t Text) draw(v view) {
 	style := noteText
 	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
@@ -139,6 +143,7 @@ const (
 	labelHeight = 6.5
 )
 
+// draw draws all boxes as one area, which keeps files small, and then their labels.
 func (b Boxes) draw(v view) {
 	var area vg.Path
 	var edges, hatching [][]vg.Point
@@ -196,6 +201,7 @@ func contrast(under color.NRGBA) color.NRGBA {
 // Lines are thin lines across the panel at the given heights, to separate rows.
 type Lines struct{ At []float64 }
 
+// draw draws the lines over the whole width.
 func (l Lines) draw(v view) {
 	for _, y := range l.At {
 		v.StrokeLine2(hairline(rule), v.Min.X, v.y.at(y), v.Max.X, v.y.at(y))

@@ -52,6 +52,7 @@ func (v view) at(p Point) vg.Point { return vg.Point{X: v.x.at(p.X), Y: v.y.at(p
 // within clips a horizontal position to the panel.
 func (v view) within(x vg.Length) vg.Length { return min(max(x, v.Min.X), v.Max.X) }
 
+// all maps points to positions on the canvas.
 func (v view) all(points []Point) []vg.Point {
 	places := make([]vg.Point, len(points))
 	for i, p := range points {
@@ -103,7 +104,7 @@ func (p *Panel) grid(v view, drawn *plot.Plot) {
 	}
 }
 
-// named returns the ticks within the axis that have a label.
+// named returns the values of the ticks within the axis that have a label, on the scale of the library.
 func named(axis plot.Axis) (ticks []float64) {
 	for _, tick := range axis.Tick.Marker.Ticks(axis.Min, axis.Max) {
 		if !tick.IsMinor() && tick.Value >= axis.Min && tick.Value <= axis.Max {

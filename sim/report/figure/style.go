@@ -78,6 +78,7 @@ func (s Style) line() draw.LineStyle {
 	return draw.LineStyle{Color: s.colour, Width: 1.3, Dashes: s.dashes}
 }
 
+// dot draws the symbol of the style at a position.
 func (s Style) dot(c draw.Canvas, at vg.Point) {
 	// A symbol has no dashes, whatever line was drawn before it.
 	c.SetLineDash(nil, 0)
@@ -130,6 +131,7 @@ func bold(style draw.TextStyle) draw.TextStyle {
 // boldWeight is WeightBold of golang.org/x/image/font, which is not imported for this constant alone.
 const boldWeight = 3
 
+// lettering is a text style with this size in points and colour, in the font that the package embeds.
 func lettering(size vg.Length, colour color.Color) draw.TextStyle {
 	return text.Style{
 		Color:   colour,
