@@ -85,6 +85,7 @@ func yamlSet(g *Group, key string, value document.Value) error {
 	return fmt.Errorf(": unknown key: want one of %s", strings.Join(yamlKeys(), ", "))
 }
 
+// yamlKeys lists the keys that a group may have, for errors.
 func yamlKeys() []string {
 	keys := []string{"name", "gpu_type", "features"}
 	for _, m := range measures() {

@@ -105,6 +105,7 @@ func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run
 	return out.Error()
 }
 
+// columnsOf lists the names of axes in files.
 func columnsOf(axes []axis) (names []string) {
 	for _, a := range axes {
 		names = append(names, a.column)
@@ -112,6 +113,7 @@ func columnsOf(axes []axis) (names []string) {
 	return names
 }
 
+// valuesOf lists the values of a setting on the axes.
 func valuesOf(axes []axis, s Setting) (values []string) {
 	for _, a := range axes {
 		values = append(values, a.value(s))

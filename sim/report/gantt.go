@@ -211,6 +211,7 @@ func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	return rounded(middle, narrow)
 }
 
+// lastStay is when the last of the stays ends, in seconds; 0 if there is none.
 func lastStay(stays []stay) (last float64) {
 	for _, s := range stays {
 		last = max(last, s.to)

@@ -175,6 +175,7 @@ func (s *study) list(between string, value func(*run) string) string {
 	return strings.Join(values, between)
 }
 
+// engineWords names the engine of a run, with its placement if it has a choice.
 func engineWords(r *run) string {
 	words := plain(r.Setting.Engine)
 	if placement := plain(r.Setting.Placement); placement != "" {
@@ -183,6 +184,7 @@ func engineWords(r *run) string {
 	return words
 }
 
+// workloadWords describes the workload of a run; empty if nothing is known of it.
 func workloadWords(r *run) string {
 	words := appendIf(nil, r.Setting.Workload != "", plain(r.Setting.Workload))
 	words = appendIf(words, r.Setting.Split != "", splitWords(r.Setting.Split))
@@ -195,12 +197,14 @@ func windowOfSetting(r *run) string {
 	return windowWords(r.Setting.Window) + choose(r.Setting.Prioritize, ", which went first", "")
 }
 
+// roundWords says when rounds are held and what they decide besides.
 func roundWords(r *run) string {
 	words := []string{"every " + shortNumber(r.Setting.RoundSeconds) + " s"}
 	words = appendIf(words, r.Setting.AtRounds, "ended jobs count as finished when their round is over")
 	return strings.Join(appendIf(words, r.Setting.Strict, "the first one without a job is the last"), ", ")
 }
 
+// clusterWords describes the cluster of a run: its name, if it has one, and its size.
 func clusterWords(r *run) string {
 	size := fmt.Sprintf("%s, %s and %s GB of memory", several(r.GPUs, "GPU"), several(r.CPUs, "core"), digits(r.Memory))
 	if name := plain(r.Setting.Cluster); name != "" {

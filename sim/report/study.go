@@ -332,6 +332,7 @@ func (s *study) detailed() (runs []*run) {
 	return runs
 }
 
+// windowWords names the jobs that count.
 func windowWords(w outcome.Window) string {
 	if w == (outcome.Window{}) {
 		return "all jobs"
@@ -339,6 +340,7 @@ func windowWords(w outcome.Window) string {
 	return fmt.Sprintf("jobs %s to %s", count(w.First), count(w.End-1))
 }
 
+// splitWords names the split of the models; empty if there is none.
 func splitWords(split string) string {
 	if split = plain(split); split != "" {
 		return "split " + split
@@ -346,6 +348,7 @@ func splitWords(split string) string {
 	return ""
 }
 
+// restartWords says what a restart costs.
 func restartWords(s outcome.Setting) string {
 	if s.RestartSeconds == 0 {
 		return "restarts cost nothing"
@@ -353,6 +356,7 @@ func restartWords(s outcome.Setting) string {
 	return "restarts cost " + shortNumber(s.RestartSeconds) + " s"
 }
 
+// untilWords says when a simulation ends; 0: with its jobs.
 func untilWords(seconds float64) string {
 	if seconds == 0 {
 		return "when its jobs are done"
@@ -360,6 +364,7 @@ func untilWords(seconds float64) string {
 	return "after " + hours(seconds) + " h at the latest"
 }
 
+// loadWords names a load in jobs an hour; 0: the workload was not generated.
 func loadWords(load float64) string {
 	if load == 0 {
 		return "not generated"

@@ -33,6 +33,7 @@ func ParseFormat(text string) (Format, error) {
 	return "", fmt.Errorf("format = %s: want one of %s", legible(text), formatNames())
 }
 
+// formatNames lists the formats, for errors.
 func formatNames() string {
 	var names []string
 	for _, f := range Formats() {

@@ -143,6 +143,7 @@ func (c *census) counts() []GPUCount {
 // nameCounts counts jobs by name; jobs without a name are not counted.
 type nameCounts map[string]int
 
+// add counts one job with this name.
 func (t nameCounts) add(name string) {
 	if name != "" {
 		t[name]++

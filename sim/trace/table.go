@@ -203,6 +203,7 @@ func (t *table) nameAt(c column, seen map[string]int) (string, error) {
 	return text, err
 }
 
+// fields formats a number of fields, for errors.
 func fields(n int) string {
 	if n == 1 {
 		return "1 field"

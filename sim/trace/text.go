@@ -180,6 +180,7 @@ func (s Summary) lengthRows() []row {
 	return list
 }
 
+// hourTitle is the title of the histogram of arrivals by hour, which depends on whether the time of day is known.
 func (s Summary) hourTitle() string {
 	if s.Begin.IsZero() {
 		return "arrivals by hour, the trace beginning at 0 o'clock"
@@ -187,6 +188,7 @@ func (s Summary) hourTitle() string {
 	return "arrivals by hour of the day"
 }
 
+// hourRows returns a row for each hour of the day.
 func (s Summary) hourRows() []row {
 	var list []row
 	for h, jobs := range s.Hours {
@@ -198,6 +200,7 @@ func (s Summary) hourRows() []row {
 // step is the number of days that one bar stands for, so that there are at most mostBars.
 func (s Summary) step() int { return (len(s.Days) + mostBars - 1) / mostBars }
 
+// dayTitle is the title of the histogram of arrivals by day.
 func (s Summary) dayTitle() string {
 	if s.step() > 1 {
 		return fmt.Sprintf("arrivals in %d days each, from that day on", s.step())

@@ -136,6 +136,7 @@ func Of(jobs []Job) Source { return &list{jobs} }
 
 type list struct{ left []Job }
 
+// Next returns the next job; false after the last one.
 func (l *list) Next() (Job, bool) {
 	if len(l.left) == 0 {
 		return Job{}, false
