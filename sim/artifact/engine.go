@@ -64,7 +64,7 @@ type job struct {
 	executed  int64   // including those of the current round
 	prev      int64   // executed before the current round
 	credit    int64   // iterations of the current round
-	speed     float64 // relative to the share; 1 while it is downgraded
+	speed     float64 // relative to that with the share; 1 if it has only its share
 	attained  float64 // seconds in which it ran
 	lastExec  float64 // end of the last round in which it ran, in seconds; negative: it never ran
 	first     float64 // beginning of the first round in which it ran, in seconds; negative: it never ran

@@ -34,7 +34,7 @@ type knapsack struct {
 	behind       []span  // by group: what the groups after it can take
 
 	// Memory that the next call of solve uses again.
-	area, cut []point            // see findPrices
+	area, cut []point            // polygons in which findPrices searches: what is left, and the next
 	ranked    []ranked           // choices of the present group within the limit
 	tally     []int32            // by choice: how many jobs make it in the move that is being built
 	counts    []int32            // the tallies of all moves, one after the other

@@ -23,7 +23,7 @@ type job struct {
 	place   int           // index in controller.jobs
 	limit   time.Duration // ≥ length: when Slurm would end it
 	length  time.Duration // that it runs, including the launch delay
-	started time.Duration // 0 while it waits
+	started time.Duration // when it started; meaningless before
 	ends    time.Duration // the end of its run, which the schedulers do not know
 	freed   time.Duration // when its nodes become free after its end; never: it still runs
 	due     time.Duration // the end by its time limit, which is all that Slurm knows
