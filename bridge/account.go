@@ -59,6 +59,11 @@ func (r *Record) correctFutureTimes(now time.Time) {
 	if r.Beside.Since.After(limit) {
 		r.Beside.Since = now
 	}
+	for k := range r.Avoids {
+		if a := &r.Avoids[k]; a.Until.After(limit.Add(refusalLifetime)) {
+			a.Until = now.Add(refusalLifetime)
+		}
+	}
 	if r.Asked.After(limit) {
 		r.Asked = time.Time{}
 	}

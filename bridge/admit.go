@@ -97,7 +97,7 @@ func (a admission) plan(ctx context.Context) error {
 
 // withhold changes the small round's snapshot so that its plan leaves alone what this round is about to use. Running
 // jobs with a step under way stay, waiting ones are barred; nodes that preempted jobs are to leave are closed; and the
-// grants of waiting jobs whose start is pending count as used, on nodes and in quotas.
+// grants of pending starts count as used, on nodes and, if the job does not run, in quotas.
 func (a admission) withhold(c *policy.Cluster) {
 	left := a.steps.blocked()
 	nodes := make(map[string]*policy.Node, len(c.Nodes))
@@ -115,10 +115,9 @@ func (a admission) withhold(c *policy.Cluster) {
 			continue
 		}
 		j := &c.Jobs[k]
-		if j.Fixed = j.Running != nil; j.Fixed {
-			continue
+		if j.Fixed = j.Running != nil; !j.Fixed {
+			j.Barred = "a step for it is under way"
 		}
-		j.Barred = "a step for it is under way"
 		if s.Verb != Start {
 			continue
 		}
@@ -126,6 +125,9 @@ func (a admission) withhold(c *policy.Cluster) {
 			if n := nodes[name]; n != nil && n.Closed == "" {
 				n.Foreign = n.Foreign.Plus(s.Grant.PerNode)
 			}
+		}
+		if j.Fixed {
+			continue // a mover that still saves: what it holds counts in its quotas
 		}
 		for _, q := range j.Quotas {
 			c.Quotas[q] = c.Quotas[q].Less(len(s.Grant.Nodes), s.Grant.PerNode)

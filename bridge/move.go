@@ -131,9 +131,9 @@ func (a *executor) canRevert(group []*step) bool {
 // in the next round. A job that left because of its time limit is no mover.
 func (a *executor) noteDisplaced() {
 	for _, s := range a.steps {
-		if s.Verb == Preempt && s.stage == done && !s.expires {
+		if s.Verb == Preempt && s.stage == done && !s.PutOff && !s.expires {
 			start := slices.IndexFunc(a.steps, func(o *step) bool { return o.Verb == Start && o.Job == s.Job })
-			s.job.record.Displaced = start >= 0 && a.steps[start].stage != done
+			s.job.record.Displaced = start >= 0 && (a.steps[start].stage != done || a.steps[start].PutOff)
 		}
 	}
 }

@@ -186,23 +186,46 @@ func (a *executor) callOff() {
 }
 
 // callOffOn puts off to a later round the preemptions and starts on these nodes that were not begun, except the start
-// but. A start that was to move one of these preempted jobs is put off, too.
+// but; and what then makes no sense any more: the start that was to move one of these preempted jobs, the preemption of
+// a job whose own move is put off, and that of jobs from whose nodes only starts that are put off would have profited.
 func (a *executor) callOffOn(nodes []string, but *step) {
-	on := func(list []string) bool {
-		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
+	nodes = slices.Clone(nodes)
+	var unused []string         // nodes of the starts that were put off
+	stays := map[int]bool{}     // jobs that are not preempted after all
+	calledOff := map[int]bool{} // jobs that are not started after all
+	putOff := func(s *step) { s.PutOff = true; a.setStage(s, done) }
+	open := func(verb Verb) []*step {
+		return a.steps.filter(func(s *step) bool { return s.Verb == verb && s.stage == notBegun })
 	}
-	stay := map[int]bool{}
-	stops := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == notBegun && on(s.from) })
-	for _, s := range stops {
-		stay[s.Job], s.PutOff, s.from = true, true, nil
-		a.setStage(s, done)
-	}
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == notBegun && s != but }) {
-		if stay[s.Job] || on(s.Grant.Nodes) {
-			s.PutOff = true
-			a.setStage(s, done)
+	for again := true; again; {
+		again = false
+		starts := open(Start)
+		for _, s := range open(Preempt) {
+			mover := calledOff[s.Job] && !s.expires
+			idle := !s.expires && meet(s.from, unused) &&
+				!slices.ContainsFunc(starts, func(o *step) bool { return o.Job == s.Job || meet(o.Grant.Nodes, s.from) })
+			if !mover && !idle && !meet(s.from, nodes) {
+				continue
+			}
+			if mover { // it stays where it is, so that its nodes are not free for others
+				nodes = append(nodes, s.from...)
+			}
+			stays[s.Job], s.from, again = true, nil, true
+			putOff(s)
+		}
+		for _, s := range starts {
+			if s != but && (stays[s.Job] || meet(s.Grant.Nodes, nodes)) {
+				calledOff[s.Job], again = true, true
+				unused = append(unused, s.Grant.Nodes...)
+				putOff(s)
+			}
 		}
 	}
+}
+
+// meet says that two lists of nodes have one in common.
+func meet(some, others []string) bool {
+	return slices.ContainsFunc(some, func(n string) bool { return slices.Contains(others, n) })
 }
 
 // leaseBlockers leases secured jobs again that come, in Slurm's order, before a start whose place is free. Slurm's main

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 func TestAJobIsThroughWithItsLastRunASecondAfterTheSecondOfItsTeardown(t *testing.T) {
@@ -56,5 +57,26 @@ func TestAJobWhoseRequeueIsYetToComeBySlurmsClockIsThroughAFewSecondsAfterItWasS
 		}
 		clock.passed += time.Second
 		a.at = a.at.Add(time.Second)
+	}
+}
+
+// TestWhatACalledOffStartWasToUseIsNotPreempted: Slurm has started job 1 on n2 by itself. Job 2 was to move there from
+// n1, and job 3 to leave n3 for the gang 4 on n2 and n3. Job 5 leaves n5 for job 6, which has nothing to do with it.
+func TestWhatACalledOffStartWasToUseIsNotPreempted(t *testing.T) {
+	r := &Runner{Clock: &still{}}
+	a := &executor{runner: r, round: &activeRound{runner: r}}
+	start := func(job int, nodes ...string) *step {
+		return &step{Step: &Step{Job: job, Verb: Start, Grant: &policy.Placement{Nodes: nodes}}}
+	}
+	leave := func(job int, nodes ...string) *step { return &step{Step: &Step{Job: job, Verb: Preempt}, from: nodes} }
+	raced := start(1, "n2")
+	raced.raced = true
+	a.steps = steps{raced, leave(2, "n1"), start(2, "n2"), leave(3, "n3"), start(4, "n2", "n3"), leave(5, "n5"),
+		start(6, "n5"), start(7, "n1")}
+	a.callOff()
+	for _, s := range a.steps {
+		if want := s.Job != 1 && s.Job < 5 || s.Job == 7; s.PutOff != want {
+			t.Errorf("%s job %d: put off %v, want %v", s.Verb, s.Job, s.PutOff, want)
+		}
 	}
 }

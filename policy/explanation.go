@@ -66,7 +66,8 @@ func firstLack(b *board, i int) answer {
 	case len(k.gangShapes) == 0:
 		return answer{Shape, noWay(j, k.eligible.largest)}
 	}
-	w, f := k.gangShapes[0], b.fitOf(k)
+	f := b.fitOf(k)
+	w := f.shape
 	closed := f.able.countCommon(b.closed)
 	switch {
 	case f.count < w.nodes:
@@ -195,31 +196,47 @@ func noWay(j *Job, largest int) string {
 
 // fit is what the eligible nodes could give a class of jobs if they were empty.
 type fit struct {
+	shape gangShape   // the division of the GPUs over nodes for which the rest holds
 	wide  int         // nodes with GPUs enough
 	need  gres.Vector // least size on one of them that cannot hold it
 	able  serverSet   // nodes that could hold their part of a job
 	count int         // how many nodes are able
 }
 
-// fitOf finds which nodes could hold a part of a job of class k if they were empty, for its first gang shape. It stays
-// the same as long as the nodes do, so it is found once for each class.
+// fitOf finds which nodes could hold a part of a job of class k if they were empty: for the gang shape with the fewest
+// nodes for which there are enough of them, and otherwise for the first. It stays the same as long as the nodes do, so
+// it is found once for each class, which must have a shape.
 func (b *board) fitOf(k *jobClass) *fit {
 	if k.fit != nil {
 		return k.fit
 	}
-	f := &fit{able: newServerSet(len(b.servers))}
+	for _, w := range k.gangShapes {
+		f := b.fitFor(k, w)
+		enough := f.count >= w.nodes
+		if k.fit == nil || enough {
+			k.fit = f
+		}
+		if enough {
+			break
+		}
+	}
+	return k.fit
+}
+
+// fitFor is the fit of class k for one of its gang shapes.
+func (b *board) fitFor(k *jobClass, w gangShape) *fit {
+	f := &fit{shape: w, able: newServerSet(len(b.servers))}
 	for n := range b.servers {
-		if sv := &b.servers[n]; k.eligible.servers.has(n) && sv.Total.GPUs >= k.gangShapes[0].gpus {
+		if sv := &b.servers[n]; k.eligible.servers.has(n) && sv.Total.GPUs >= w.gpus {
 			f.wide++
-			if b.holdsLeast(k, k.gangShapes[0], n) {
+			if b.holdsLeast(k, w, n) {
 				f.able.add(n)
 				f.count++
 			} else {
-				f.need = b.leastOf(k, k.gangShapes[0], n).Size
+				f.need = b.leastOf(k, w, n).Size
 			}
 		}
 	}
-	k.fit = f
 	return f
 }
 

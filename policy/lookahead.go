@@ -87,7 +87,7 @@ func nextGrant(b *board, i int) (next Next, could bool) {
 		k.denial.freed = b.freed
 		return Next{}, false
 	}
-	w := k.gangShapes[0]
+	w := b.fitOf(k).shape
 	size := raiseForAll(b, k, wishOn(b, k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
 	if !fitsSomeServer(b, k, size) || !size.Fits(k.terms.most(k.tasks)) {
@@ -103,7 +103,7 @@ func anyServerFor(b *board, k *jobClass) (n int, found bool) {
 	if k.reservedNow != nil {
 		able.removeAll(k.reservedNow)
 	}
-	if able.countCommon(able) < k.gangShapes[0].nodes {
+	if able.countCommon(able) < b.fitOf(k).shape.nodes {
 		return 0, false
 	}
 	if p, _ := blockingQuota(b, k); p != nil {
@@ -135,7 +135,7 @@ func fitsSomeServer(b *board, k *jobClass, size gres.Vector) bool {
 // job with it. The planner does not know on which server that will be, and the job must be no slower on any than it is
 // owed.
 func raiseForAll(b *board, k *jobClass, size gres.Vector) gres.Vector {
-	w := k.gangShapes[0]
+	w := b.fitOf(k).shape
 	for again := true; again; {
 		again = false
 		for n := range b.servers {

@@ -168,3 +168,26 @@ func TestALoanIsNotCalledBackOnNodesThatAreClearedOverSeveralRounds(t *testing.T
 		}
 	}
 }
+
+// TestAGangMayHaveAnyOfItsShapes: no two nodes have 8 GPUs, and 16 GPUs on four nodes of 4 are as good. It waits for
+// room, and is not told that there are no such nodes.
+func TestAGangMayHaveAnyOfItsShapes(t *testing.T) {
+	c := Cluster{Now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+	gpus := []int{8, 4, 4, 4, 4}
+	for k, n := range gpus {
+		name := fmt.Sprintf("n%d", k)
+		total := gres.Vector{GPUs: n, CPUs: 3 * n, Memory: gres.Memory(1000 * n)}
+		c.Nodes = append(c.Nodes, Node{Name: name, Total: total})
+		c.Jobs = append(c.Jobs, Job{ID: k + 1, GPUs: n, Nodes: 1, Fixed: true, Started: c.Now.Add(-time.Hour),
+			Running: &Placement{Nodes: []string{name}, PerNode: total}})
+	}
+	c.Jobs = append(c.Jobs, Job{ID: 9, GPUs: 16, Arrival: c.Now})
+	plan := Decide(c, FIFO(), Tune())
+	if d := plan.Decisions[len(gpus)]; d.Grant != nil || d.Reason == Shape {
+		t.Errorf("it waits for %s: %s", d.Reason, d.Why)
+	}
+	next := slices.Collect(new(Planner).Ahead(c, FIFO(), Tune()))
+	if len(next) != 1 || next[0].Nodes != 4 {
+		t.Errorf("next in line are %+v, want it on 4 nodes", next)
+	}
+}

@@ -166,7 +166,8 @@ func reservationAnswer(b *board, i int) *answer {
 	if k.reservedNow == nil || len(k.gangShapes) == 0 {
 		return nil
 	}
-	able, w := b.fitOf(k).able, k.gangShapes[0]
+	f := b.fitOf(k)
+	able, w := f.able, f.shape
 	open := slices.Clone(able)
 	open.removeAll(b.closed)
 	if open.countCommon(open) < w.nodes { // closed nodes are the reason

@@ -82,7 +82,8 @@ func (e Experiment) onSlurmAlone(ctx context.Context, c cell, tell func(finished
 		return outcome.Run{}, err
 	}
 	config := backfill.Config{
-		Cluster: e.Cluster, Profiles: e.Site.Profiles, Jobs: jobs, Window: e.Window, Until: e.Until,
+		Cluster: e.Cluster, Profiles: e.Site.Profiles, Jobs: jobs, Window: e.Window,
+		WindowJobs: c.workload.jobsIn(e.Window), Until: e.Until,
 		Slurm: backfill.Slurm{
 			Scheduler: e.Site.Slurm.Scheduler, Teardown: e.Site.Slurm.Teardown, Launch: e.Site.Slurm.Launch,
 			Backfill: e.Site.Backfill,

@@ -135,6 +135,16 @@ func (w Workload) Endless() bool { return w.length() == 0 }
 // drawn says whether the jobs are drawn instead of given.
 func (w Workload) drawn() bool { return len(w.Jobs) == 0 }
 
+// jobsIn is how many of the given jobs have an ID in the window; 0 if the jobs are drawn, which have all IDs.
+func (w Workload) jobsIn(window outcome.Window) (n int) {
+	for i := range w.Jobs {
+		if window.Has(w.Jobs[i].ID) {
+			n++
+		}
+	}
+	return n
+}
+
 // length is the workload's number of jobs; 0: it is endless.
 func (w Workload) length() int {
 	if w.drawn() {

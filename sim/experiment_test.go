@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
@@ -209,4 +211,31 @@ func matches(pattern, text string) bool {
 		rest = rest[at+len(part):]
 	}
 	return true
+}
+
+// TestASimulationEndsWithTheJobsOfItsWindowAlsoWhereTheLogHasGaps in its job numbers.
+func TestASimulationEndsWithTheJobsOfItsWindowAlsoWhereTheLogHasGaps(t *testing.T) {
+	own, err := Profiles(profiles.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := trial(0)
+	e.Engine, e.Window, e.Site.Profiles = Production, outcome.Window{First: 0, End: 5}, own
+	e.Site.Backfill = backfill.Defaults()
+	e.Schedules = []Schedule{{Policy: "fifo", Allocator: "tune"}, Backfill}
+	e.Workloads[0].Jobs = nil
+	for k, id := range []int{0, 1, 6, 7} {
+		e.Workloads[0].Jobs = append(e.Workloads[0].Jobs,
+			trace.Job{ID: id, Arrival: float64(k) * 86400, Model: "gnmt", GPUs: 1, Iterations: 30000})
+	}
+	runs, err := e.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runs {
+		if run.Ended > 36*3600 {
+			t.Errorf("%s × %s ended after %.0f h, want it to end with job 1 in the second day", run.Setting.Policy,
+				run.Setting.Allocator, run.Ended/3600)
+		}
+	}
 }

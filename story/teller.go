@@ -230,7 +230,7 @@ func decisionKey(j *policy.Job, d *policy.Decision) string {
 // estimated: what it has now, less its GPUs times the length of the run so far.
 func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if m.run != nil && (j.Running == nil || !j.Started.Equal(m.run.Began)) {
-		p.endRun(m, Requeued, j.Attained)
+		p.endRun(m, Requeued, p.attainedBefore(j))
 	}
 	if j.Running == nil {
 		return
@@ -239,7 +239,7 @@ func (p *passages) follow(m *jobRecord, j *policy.Job, d *policy.Decision) {
 	if fresh {
 		m.run = &Run{Job: j.ID, Name: j.Name, User: j.User, Profile: j.ProfileName, Submitted: j.Arrival,
 			Began: j.Started, Why: m.why, Round: m.round, Small: m.small, Shadow: p.report.Shadow,
-			attainedBefore: max(0, j.Attained-float64(p.report.Snapshot.Now.Sub(j.Started).Seconds()*float64(j.GPUs)))}
+			attainedBefore: p.attainedBefore(j)}
 		m.why, m.round, m.small = "", 0, false
 	}
 	if d.Grant != nil && d.Grant.Equal(*j.Running) {
@@ -265,6 +265,14 @@ func (p *passages) endRun(m *jobRecord, end string, attained float64) {
 	p.tell(run.Job, run.String(), "")
 	passage := p.passage(run.Job)
 	passage.Runs = append(passage.Runs, run)
+}
+
+// attainedBefore is how many GPU-seconds a job had attained before the run that it is in now; all if it does not run.
+func (p *passages) attainedBefore(j *policy.Job) float64 {
+	if j.Running == nil {
+		return j.Attained
+	}
+	return max(0, j.Attained-float64(p.report.Snapshot.Now.Sub(j.Started).Seconds()*float64(j.GPUs)))
 }
 
 // String describes an ended run in a sentence.

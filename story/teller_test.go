@@ -142,3 +142,15 @@ func TestWordsOfOneRunAreJoinedInWhateverOrder(t *testing.T) {
 		t.Errorf("two runs are %+v", runs)
 	}
 }
+
+// TestARequeueThatNobodySawEndsARunWithItsOwnGPUTime: what the next run has attained since is not counted twice.
+func TestARequeueThatNobodySawEndsARunWithItsOwnGPUTime(t *testing.T) {
+	given := policy.Decision{Grant: &granted, Gain: 1.5}
+	again := round(6, &granted, given)
+	again.Snapshot.Jobs[0].Started = noon.Add(25 * time.Minute) // 2 GPUs for 10 minutes before, and for 5 since
+	again.Snapshot.Jobs[0].Attained = 1800
+	got := heard(&Teller{}, round(3, &granted, given), again)
+	if !strings.Contains(got, Requeued+" 1200") {
+		t.Errorf("told\n%s", got)
+	}
+}

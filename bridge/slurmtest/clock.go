@@ -145,6 +145,7 @@ type event struct {
 type events []*event
 
 func (e events) Len() int { return len(e) }
+
 // Less orders events by time, and those of the same moment as they were planned, which makes the clock deterministic.
 func (e events) Less(i, k int) bool {
 	if !e[i].at.Equal(e[k].at) {

@@ -239,6 +239,7 @@ func (c *Client) waitUnlocked(ctx context.Context) bool {
 // not, so that the program runs on: a stopped process keeps its sockets open. Any answer will do, also a refusal. The
 // lock is given up meanwhile.
 func (c *Client) checkLiveness() {
+	doubted := c.conn
 	c.mu.Unlock()
 	conn, _, err := greet(c.path, Introduction{Kind: "other"})
 	if err == nil {
@@ -246,7 +247,7 @@ func (c *Client) checkLiveness() {
 	}
 	c.mu.Lock()
 	var refused *Refused
-	if err != nil && !errors.As(err, &refused) {
+	if err != nil && !errors.As(err, &refused) && c.conn == doubted { // otherwise it is another broker's by now
 		c.dropConn()
 	}
 }

@@ -75,7 +75,7 @@ func (c *controller) mayContinue() bool {
 	switch {
 	case c.Until > 0 && c.now >= c.Until:
 		return false
-	case c.Window != outcome.Window{} && c.counted == c.Window.End-c.Window.First:
+	case c.Window != outcome.Window{} && c.counted == cmp.Or(c.WindowJobs, c.Window.End-c.Window.First):
 		return false
 	}
 	return c.arriving != never || len(c.queue)+len(c.running) > 0

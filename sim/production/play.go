@@ -1,6 +1,7 @@
 package production
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -41,7 +42,7 @@ func (s *site) done() bool {
 		return true
 	case s.Until > 0 && s.clock.Now().Sub(epoch()) >= s.Until:
 		return true
-	case s.Window != outcome.Window{} && s.counted == s.Window.End-s.Window.First:
+	case s.Window != outcome.Window{} && s.counted == cmp.Or(s.WindowJobs, s.Window.End-s.Window.First):
 		return true
 	}
 	return s.sourceEmpty && s.slurm.Active() == 0

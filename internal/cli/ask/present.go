@@ -190,7 +190,7 @@ func (s *profileSet) add(folder fs.FS) error {
 	}
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), profileExtension)
-		if !is || s.profiles[name] != nil || !entry.Type().IsRegular() {
+		if !is || s.profiles[name] != nil || entry.IsDir() {
 			continue
 		}
 		text, err := fs.ReadFile(folder, entry.Name())
