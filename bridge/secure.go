@@ -202,9 +202,9 @@ func (a *executor) callOffOn(nodes []string, but *step) {
 		starts := open(Start)
 		for _, s := range open(Preempt) {
 			mover := calledOff[s.Job] && !s.expires
-			idle := !s.expires && meet(s.from, unused) &&
-				!slices.ContainsFunc(starts, func(o *step) bool { return o.Job == s.Job || meet(o.Grant.Nodes, s.from) })
-			if !mover && !idle && !meet(s.from, nodes) {
+			profits := func(o *step) bool { return o.Job == s.Job || meet(o.Grant.Nodes, s.from) }
+			forNothing := !s.expires && meet(s.from, unused) && !slices.ContainsFunc(starts, profits)
+			if !mover && !forNothing && !meet(s.from, nodes) {
 				continue
 			}
 			if mover { // it stays where it is, so that its nodes are not free for others

@@ -20,12 +20,13 @@ import (
 
 // Config is one simulation.
 type Config struct {
-	Cluster    cluster.Cluster
-	Profiles   map[string]*sensitivity.Profile // by model
-	Jobs       trace.Source                    // in the order of arrival
-	Window     outcome.Window                  // the simulation ends when all its jobs have finished; empty: see Until
-	WindowJobs int                             // how many jobs have an ID in the window, as a log may have gaps; 0: every ID is a job
-	Until      time.Duration                   // 0: until all jobs have finished
+	Cluster  cluster.Cluster
+	Profiles map[string]*sensitivity.Profile // by model
+	Jobs     trace.Source                    // in the order of arrival
+	Window   outcome.Window                  // the simulation ends when all its jobs have finished; empty: see Until
+	// WindowJobs is how many jobs have an ID in the window, as a log may have gaps; 0: every ID is a job.
+	WindowJobs int
+	Until      time.Duration // 0: until all jobs have finished
 	Slurm      Slurm
 	// Sample is the time between two records of the cluster; 0: neither records nor spans are kept.
 	Sample time.Duration

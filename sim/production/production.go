@@ -31,13 +31,14 @@ type Config struct {
 	Rules     policy.Rules
 	// Profiles are by model. Their checkpoint and start seconds are what a restart really costs and what the planner
 	// assumes.
-	Profiles   map[string]*sensitivity.Profile
-	Jobs       trace.Source   // in the order of arrival
-	Window     outcome.Window // the simulation ends when all its jobs have finished; empty: see Until
-	WindowJobs int            // how many jobs have an ID in the window, as a log may have gaps; 0: every ID is a job
-	Round      time.Duration  // from one round to the next; 0: DefaultRound
-	First      time.Duration  // time of the first round
-	Until      time.Duration  // 0: until all jobs have finished
+	Profiles map[string]*sensitivity.Profile
+	Jobs     trace.Source   // in the order of arrival
+	Window   outcome.Window // the simulation ends when all its jobs have finished; empty: see Until
+	// WindowJobs is how many jobs have an ID in the window, as a log may have gaps; 0: every ID is a job.
+	WindowJobs int
+	Round      time.Duration // from one round to the next; 0: DefaultRound
+	First      time.Duration // time of the first round
+	Until      time.Duration // 0: until all jobs have finished
 	// Poll is the interval at which an acting round observes Slurm; 0: DefaultPoll.
 	Poll time.Duration
 	// Users says which jobs opt in, have a checkpoint or share a GPU.
